@@ -1,0 +1,138 @@
+"""Leader epoch cache: which term of leadership wrote which part of a log.
+
+One hard idea: the (epoch, offset) history of two logs tells exactly where they
+part, which the high watermark cannot, since a follower's watermark trails the
+truth by a round trip. Everything that repairs a log rests on this list.
+
+Units: a start offset is inclusive, an end offset exclusive; `log_end` is where
+the next record goes. -1 stands for "no such epoch" or "no such offset".
+Invariants: both columns rise strictly (I9). A later assignment that contradicts
+an entry removes it: the log wins over the memory of it.
+Source: KIP-101, KIP-279.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from syncline.model.ids import NONE, LeaderEpoch, Offset
+
+
+class EpochEntry(NamedTuple):
+    """A term of leadership and the first offset that it wrote or could have written."""
+
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class EpochEnd(NamedTuple):
+    """The greatest known epoch up to a queried one, and the end of its records (exclusive)."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+
+
+NO_SUCH_EPOCH: Final = EpochEnd(LeaderEpoch(NONE), Offset(NONE))
+
+
+class EpochCache:
+    """The epochs of one log, oldest first.
+
+    Every method that may change the list returns whether it did, so that the
+    owner of the checkpoint file knows when to write. `assign` must be durable
+    before anything rests on it; the truncations may be written lazily, because
+    a file that holds too much is trimmed on load.
+    """
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self, entries: Iterable[tuple[LeaderEpoch, Offset]] = ()) -> None:
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
+        for leader_epoch, start_offset in entries:
+            self.assign(leader_epoch, start_offset)
+
+    def __repr__(self) -> str:
+        return f"EpochCache({[tuple(entry) for entry in self.entries]})"
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All entries, oldest first."""
+        return tuple(map(EpochEntry, self._epochs, self._starts))
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The newest epoch, -1 when nothing was ever assigned."""
+        return self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
+
+    def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Note that `leader_epoch` wrote from `start_offset` on; drop what contradicts it; return whether it was news."""
+        epochs, starts = self._epochs, self._starts
+        if epochs and leader_epoch == epochs[-1] and start_offset >= starts[-1]:
+            return False
+        assert leader_epoch >= 0, f"epoch {leader_epoch} cannot lead"
+        assert start_offset >= 0, f"epoch {leader_epoch} cannot start at {start_offset}"
+        while epochs and (epochs[-1] >= leader_epoch or starts[-1] >= start_offset):
+            epochs.pop()
+            starts.pop()
+        epochs.append(leader_epoch)
+        starts.append(start_offset)
+        return True
+
+    def end_offset_for(self, leader_epoch: LeaderEpoch, log_end: Offset) -> EpochEnd:
+        """Return where the records of `leader_epoch` end, or of the greatest epoch below it.
+
+        An epoch newer than all, -1 and an empty cache give (-1, -1). One older
+        than all gives itself with the first known start: nothing of it is left.
+        """
+        epochs = self._epochs
+        if leader_epoch == NONE or not epochs or leader_epoch > epochs[-1]:
+            return NO_SUCH_EPOCH
+        if leader_epoch == epochs[-1]:
+            return EpochEnd(leader_epoch, log_end)
+        higher = bisect_right(epochs, leader_epoch)
+        if higher == 0:
+            return EpochEnd(leader_epoch, self._starts[0])
+        return EpochEnd(epochs[higher - 1], self._starts[higher])
+
+    def entry_for_offset(self, offset: Offset) -> EpochEntry | None:
+        """Return the entry whose records include `offset`, None when it is older than all."""
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0:
+            return None
+        return EpochEntry(self._epochs[index], self._starts[index])
+
+    def truncate_from_end(self, log_end: Offset) -> bool:
+        """Forget epochs that start at or above `log_end`, after the log was cut there; return whether any did."""
+        if log_end < 0:
+            return False
+        keep = bisect_left(self._starts, log_end)
+        if keep == len(self._starts):
+            return False
+        del self._epochs[keep:], self._starts[keep:]
+        return True
+
+    def truncate_from_start(self, log_start: Offset) -> bool:
+        """Forget what lies below `log_start`; the epoch that reaches across it now starts there."""
+        crossing = bisect_right(self._starts, log_start) - 1
+        if crossing < 0 or (crossing == 0 and self._starts[0] == log_start):
+            return False
+        del self._epochs[:crossing], self._starts[:crossing]
+        self._starts[0] = log_start
+        return True
+
+    def clear(self) -> bool:
+        """Forget everything, after the whole log was dropped; return whether there was anything."""
+        had_entries = bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()
+        return had_entries
+
+    def check_invariants(self) -> None:
+        """Assert that both columns rise strictly (I9)."""
+        for column in (self._epochs, self._starts):
+            rises = all(low < high for low, high in zip(column, column[1:], strict=False))
+            assert rises, f"epoch cache does not rise: {self!r}"

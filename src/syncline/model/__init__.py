@@ -1,0 +1,1 @@
+"""Ids, offsets, epochs, error codes, configurations, metadata and journal events: words that every room shares."""
