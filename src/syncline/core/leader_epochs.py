@@ -13,6 +13,7 @@ Source: KIP-101, KIP-279.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, LeaderEpoch, Offset
@@ -69,7 +70,7 @@ class EpochCache:
         return self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
 
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Note that `leader_epoch` wrote from `start_offset` on; drop what contradicts it; return whether it was news."""
+        """Note that `leader_epoch` writes from `start_offset` on; drop what contradicts it; say if it was news."""
         epochs, starts = self._epochs, self._starts
         if epochs and leader_epoch == epochs[-1] and start_offset >= starts[-1]:
             return False
@@ -134,5 +135,5 @@ class EpochCache:
     def check_invariants(self) -> None:
         """Assert that both columns rise strictly (I9)."""
         for column in (self._epochs, self._starts):
-            rises = all(low < high for low, high in zip(column, column[1:], strict=False))
+            rises = all(low < high for low, high in pairwise(column))
             assert rises, f"epoch cache does not rise: {self!r}"

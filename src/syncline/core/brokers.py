@@ -1,0 +1,62 @@
+"""What metadata says of other brokers, as far as replication depends on it.
+
+One hard idea: a fetch proves something about *one incarnation* of a broker. A
+broker that lost its disk registers again under a higher broker epoch, and what
+its former process proved must not admit the new one.
+
+Shared by all partitions of a node; replaced as a whole when metadata changes.
+Units: broker epochs rise with every registration; -1 in a fetch means that the
+sender does not tell.
+Source: KIP-841 (fenced brokers stay out of the ISR), KIP-903 (broker epochs).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStanding:
+    """One registered broker: its incarnation, and whether it may serve."""
+
+    broker_epoch: BrokerEpoch
+    is_fenced: bool = False
+    is_shutting_down: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may join an ISR."""
+        return not (self.is_fenced or self.is_shutting_down)
+
+
+class KnownBrokers:
+    """The brokers that this node's metadata knows."""
+
+    __slots__ = ("_standings",)
+
+    def __init__(self, standings: Mapping[BrokerId, BrokerStanding] | None = None) -> None:
+        self._standings: dict[BrokerId, BrokerStanding] = dict(standings or {})
+
+    def replace(self, standings: Mapping[BrokerId, BrokerStanding]) -> None:
+        """Take over what newer metadata says."""
+        self._standings = dict(standings)
+
+    def broker_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
+        """Return the incarnation of a registered broker, -1 when it is unknown."""
+        standing = self._standings.get(broker_id)
+        return BrokerEpoch(NONE) if standing is None else standing.broker_epoch
+
+    def is_stale(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch) -> bool:
+        """Return whether a fetch was sent by a former incarnation of a live broker."""
+        if fetched_broker_epoch == NONE:
+            return False
+        standing = self._standings.get(broker_id)
+        return standing is not None and not standing.is_fenced and standing.broker_epoch > fetched_broker_epoch
+
+    def is_eligible(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch | None) -> bool:
+        """Return whether a follower whose last fetch carried that epoch (None: never fetched) may join an ISR."""
+        standing = self._standings.get(broker_id)
+        if standing is None or fetched_broker_epoch is None or not standing.is_active:
+            return False
+        return fetched_broker_epoch in (NONE, standing.broker_epoch)

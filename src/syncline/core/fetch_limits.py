@@ -1,0 +1,43 @@
+"""Fetch limits: how many bytes each partition of a fetch may return.
+
+One hard idea: a reader must always make progress. Until some partition has
+returned data, the first batch is returned whole even if it is larger than every
+limit; a hard limit would block a reader for ever in front of one large batch.
+
+Units: bytes. Limits of zero or below count as zero: nothing beyond the first batch.
+Source: KIP-74.
+"""
+
+from typing import NamedTuple
+
+
+class Grant(NamedTuple):
+    """What one partition may read."""
+
+    max_bytes: int
+    whole_first_batch: bool
+
+
+class FetchBudget:
+    """What is left of a fetch's `max_bytes` while its partitions are read in order."""
+
+    __slots__ = ("_has_data", "_remaining_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._remaining_bytes = max(0, max_bytes)
+        self._has_data = False
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Bytes that further partitions may share."""
+        return self._remaining_bytes
+
+    def grant(self, partition_max_bytes: int) -> Grant:
+        """Return what the next partition may read."""
+        return Grant(max(0, min(partition_max_bytes, self._remaining_bytes)), not self._has_data)
+
+    def spend(self, size_bytes: int) -> None:
+        """Count what a partition returned."""
+        if size_bytes > 0:
+            self._has_data = True
+            self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)

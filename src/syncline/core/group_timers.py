@@ -1,0 +1,76 @@
+"""Deadlines by key, cheap to push back.
+
+Every heartbeat moves its member's deadline further away, and almost none is
+ever reached. So moving a deadline later only overwrites a dict entry: the heap
+keeps the older, earlier time, and when that comes due the key is put back at
+its real one. A member that heartbeats ten times per session timeout costs one
+heap operation per session timeout, not ten.
+
+Units: monotonic milliseconds. Invariant: for every key the heap holds an entry
+at or before its deadline.
+"""
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Timers(Generic[Key]):
+    """The deadlines of one owner; ties fire in the order in which they were set."""
+
+    def __init__(self) -> None:
+        self._deadlines_ms: dict[Key, int] = {}
+        # (time, sequence, key): the sequence keeps keys, which may not be ordered, out of comparisons.
+        self._heap: list[tuple[int, int, Key]] = []
+        self._queued_ms: dict[Key, int] = {}
+        self._sequence = 0
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._deadlines_ms
+
+    def set(self, key: Key, deadline_ms: int) -> None:
+        """Let `key` come due at `deadline_ms`, instead of whenever it was to."""
+        self._deadlines_ms[key] = deadline_ms
+        queued_ms = self._queued_ms.get(key)
+        if queued_ms is None or deadline_ms < queued_ms:
+            self._push(key, deadline_ms)
+
+    def cancel(self, key: Key) -> None:
+        """Let `key` not come due."""
+        self._deadlines_ms.pop(key, None)
+
+    def next_ms(self) -> int | None:
+        """Return when to look next: at or before the earliest deadline; None when there is none."""
+        while self._heap:
+            queued_ms, _, key = self._heap[0]
+            if key in self._deadlines_ms and self._queued_ms.get(key) == queued_ms:
+                return queued_ms
+            self._pop()
+        return None
+
+    def pop_due(self, now_ms: int) -> Key | None:
+        """Take out and return the next key that is due; None when none is."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            key, is_current = self._pop()
+            deadline_ms = self._deadlines_ms.get(key)
+            if deadline_ms is None or not is_current:
+                continue
+            if deadline_ms <= now_ms:
+                del self._deadlines_ms[key]
+                return key
+            self._push(key, deadline_ms)
+        return None
+
+    def _push(self, key: Key, queued_ms: int) -> None:
+        self._queued_ms[key] = queued_ms
+        self._sequence += 1
+        heapq.heappush(self._heap, (queued_ms, self._sequence, key))
+
+    def _pop(self) -> tuple[Key, bool]:
+        queued_ms, _, key = heapq.heappop(self._heap)
+        is_current = self._queued_ms.get(key) == queued_ms
+        if is_current:
+            del self._queued_ms[key]
+        return key, is_current

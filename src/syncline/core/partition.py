@@ -1,0 +1,402 @@
+"""Leader's partition: everything that the leader of one partition decides about replication.
+
+One hard idea: the leader moves on proofs alone. A follower's fetch proves what
+it has; the controller's answer proves what the ISR is; time proves nothing but
+the absence of the others. Between a proposal and its answer the leader acts as
+if both outcomes were true: see `isr`, `watermark`, `follower_state`.
+
+Every event is a method that returns effects, and the shared empty tuple when
+nothing came of it: `appended` and `follower_fetched` run for every batch.
+
+Units: offsets are exclusive ends, -1 unknown; times in ms of the node's monotonic clock.
+Invariants: `check_invariants`, called by tests and simulations after each step.
+Source: KIP-497, KIP-841, KIP-903, KIP-966; scenarios A01-C29.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncline.core import delayed, isr, watermark
+from syncline.core.brokers import KnownBrokers
+from syncline.core.evidence import Evidence, Scalar
+from syncline.core.follower_state import FetchStamp, FollowerState
+from syncline.core.lag_policy import LagPolicy
+from syncline.core.partition_effects import (
+    NOTHING,
+    Effects,
+    HighWatermarkAdvanced,
+    IsrAnswer,
+    IsrChange,
+    IsrCommitted,
+    IsrMember,
+    IsrRefused,
+    ProposeIsr,
+    RefusalOutcome,
+)
+from syncline.core.stall_watch import StallWatch
+from syncline.core.truncation import check_leader_epoch
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """The configuration that a leader's decisions read; shared by the partitions of a topic, replaced as a whole.
+
+    Without the gate the watermark moves on below `min.insync.replicas`, as Kafka's did before 3.7.
+    """
+
+    lag: LagPolicy
+    min_insync_replicas: int = 1
+    high_watermark_min_isr_gate: bool = True
+
+
+class LeaderPartition:
+    """One partition that this broker leads, from its election until it follows another."""
+
+    __slots__ = (
+        "_brokers",
+        "_by_id",
+        "_committed",
+        "_followers",
+        "_pending",
+        "_replica_count",
+        "_stall",
+        "broker_id",
+        "epoch_start_offset",
+        "high_watermark",
+        "leader_epoch",
+        "log_end",
+        "maximal_isr",
+        "partition_epoch",
+        "replicas",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        replicas: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        epoch_start_offset: Offset,
+        log_end: Offset,
+        high_watermark: Offset,
+        settings: PartitionSettings,
+        brokers: KnownBrokers,
+        now_ms: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.log_end = log_end
+        self.high_watermark = high_watermark
+        self.settings = settings
+        self._brokers = brokers
+        self._by_id: dict[BrokerId, FollowerState] = {}
+        self._pending: ProposeIsr | None = None
+        self._stall = StallWatch(high_watermark, now_ms)
+        self._assign(replicas, now_ms)
+        self._commit(isr)
+        for follower in self._followers:
+            follower.start_first_term(now_ms, in_isr=follower.counts)
+
+    def __repr__(self) -> str:
+        pending = "" if self._pending is None else f" {self._pending.kind.value} {list(self._pending.broker_ids)}"
+        return (
+            f"LeaderPartition({self.broker_id}: epochs {self.leader_epoch}/{self.partition_epoch}"
+            f" isr {list(self._committed)}{pending} log end {self.log_end} mark {self.high_watermark})"
+        )
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """The committed ISR, as last confirmed by the controller."""
+        return self._committed
+
+    @property
+    def is_change_pending(self) -> bool:
+        """Whether a proposal waits for the controller."""
+        return self._pending is not None
+
+    @property
+    def followers(self) -> tuple[FollowerState, ...]:
+        """All other replicas, in assignment order."""
+        return self._followers
+
+    def follower(self, broker_id: BrokerId) -> FollowerState:
+        """Return the state of one assigned replica."""
+        return self._by_id[broker_id]
+
+    @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, but never more than there are replicas."""
+        return min(self.settings.min_insync_replicas, self._replica_count)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether the committed ISR is too small to commit anything."""
+        return len(self._committed) < self.effective_min_isr
+
+    @property
+    def are_offsets_available(self) -> bool:
+        """Whether clients may ask for the latest offset: not before all of the predecessor's commits are covered."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    def check_fetch(
+        self, replica_id: BrokerId, current_leader_epoch: LeaderEpoch, broker_epoch: BrokerEpoch
+    ) -> ErrorCode:
+        """Return why a follower's fetch is refused before anything is read, or NONE."""
+        epoch_error = check_leader_epoch(current_leader_epoch, self.leader_epoch)
+        if epoch_error:
+            return epoch_error
+        if replica_id not in self._by_id:
+            # With an epoch the requester knows what it says: then it is this leader that may be behind.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NONE else ErrorCode.UNKNOWN_LEADER_EPOCH
+        if self._brokers.is_stale(replica_id, broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def check_append(self, acks: int) -> ErrorCode:
+        """Return why a produce with `acks` is refused before anything is appended, or NONE."""
+        return delayed.may_append(acks, len(self._committed), self.effective_min_isr)
+
+    def acknowledgement(self, required_offset: Offset) -> ErrorCode | None:
+        """Return the answer to an acks=all produce that needs everything below `required_offset`; None: wait on."""
+        return delayed.produce_outcome(
+            required_offset, self.high_watermark, len(self.maximal_isr), self.effective_min_isr
+        )
+
+    def appended(self, log_end: Offset, now_ms: int) -> Effects:
+        """Take note of records appended here."""
+        assert log_end >= self.log_end, f"the leader's log shrank from {self.log_end} to {log_end}"
+        self.log_end = log_end
+        for follower in self._followers:
+            if follower.stamp is not None:
+                follower.settle()
+        return self.advance_high_watermark(now_ms)
+
+    def follower_fetched(  # noqa: PLR0917 - one call per partition of every follower fetch
+        self,
+        replica_id: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        captured_log_end: Offset,
+        broker_epoch: BrokerEpoch,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        stamp: FetchStamp | None = None,
+    ) -> Effects:
+        """Take note of an accepted fetch, which was read without error.
+
+        `captured_log_end` and `leader_epoch` are from before the read: an append meanwhile must not make
+        a follower look late that read to the end, and a new epoch makes the read worthless. `now_ms` is the
+        time at which the read began.
+        """
+        follower = self._by_id.get(replica_id)
+        if follower is None or leader_epoch != self.leader_epoch or self._brokers.is_stale(replica_id, broker_epoch):
+            return NOTHING
+        if follower.stamp is not None:
+            follower.settle_before(stamp)
+        self.settings.lag.note_fetch(follower, offset, captured_log_end, now_ms)
+        log_end_before = follower.log_end
+        follower.log_end = offset
+        follower.log_start = log_start
+        follower.previous_log_end = max(follower.previous_log_end, captured_log_end)
+        follower.last_fetch_ms = now_ms
+        follower.broker_epoch = broker_epoch
+        if offset == self.log_end:
+            follower.stamp = stamp
+        if follower.counts:
+            return NOTHING if offset == log_end_before else self.advance_high_watermark(now_ms)
+        proposal = self._propose_joining(follower, now_ms)
+        return proposal if offset == log_end_before else proposal + self.advance_high_watermark(now_ms)
+
+    def tick(self, now_ms: int) -> Effects:
+        """Judge the followers, and the watermark's progress; due every half lag window."""
+        effects = self._propose_leaving(now_ms)
+        # A follower outside the ISR stops holding the mark by the passing of time alone.
+        effects += self.advance_high_watermark(now_ms)
+        return effects + self._stall.tick(self.high_watermark, self.log_end, now_ms, self._explain_stall)
+
+    def metadata_changed(
+        self,
+        *,
+        replicas: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        now_ms: int,
+    ) -> Effects:
+        """Take over a partition record that names this broker as the leader; a stale one changes nothing.
+
+        The same record may come again. It must not drop a pending proposal: the controller may have
+        accepted that in the meantime.
+        """
+        if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:
+            return NOTHING
+        if leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
+            return self.advance_high_watermark(now_ms)
+        before = self._committed
+        evidence = self._evidence("metadata", (("partition_epoch", partition_epoch), ("leader_epoch", leader_epoch)))
+        epochs_passed = leader_epoch - self.leader_epoch
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self._assign(replicas, now_ms)
+        self._commit(isr)
+        if epochs_passed:
+            self._start_term(now_ms, is_directly_after=epochs_passed == 1)
+        effects: Effects = NOTHING
+        if set(before) != set(self._committed):
+            effects = (IsrCommitted(before, self._committed, IsrChange.METADATA, partition_epoch, evidence),)
+        return effects + self.advance_high_watermark(now_ms)
+
+    def alter_partition_answered(self, proposal: ProposeIsr, answer: IsrAnswer, now_ms: int) -> Effects:
+        """Take the controller's answer to `proposal`; an answer to anything but the pending one is ignored."""
+        if proposal is not self._pending:
+            return NOTHING
+        if answer.error:
+            return self._refused(proposal, answer, isr.outcome_of(answer.error))
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            return self._refused(proposal, answer, RefusalOutcome.IGNORED)
+        before = self._committed
+        self.partition_epoch = answer.partition_epoch
+        self._commit(answer.isr)
+        committed = IsrCommitted(before, self._committed, proposal.kind, answer.partition_epoch, proposal.evidence)
+        return (committed, *self.advance_high_watermark(now_ms))
+
+    def advance_high_watermark(self, now_ms: int) -> Effects:
+        """Move the watermark as far as the replicas that hold it allow."""
+        if self.high_watermark == self.log_end:
+            return NOTHING
+        reached = watermark.reached(self.log_end, self._followers, self.settings.lag, self._brokers, now_ms)
+        if reached <= self.high_watermark or (self.settings.high_watermark_min_isr_gate and self.is_under_min_isr):
+            return NOTHING
+        self.high_watermark = reached
+        return (HighWatermarkAdvanced(reached),)
+
+    def check_invariants(self) -> None:
+        """Assert what holds after every event (I1, I4, I5)."""
+        assert self.high_watermark <= self.log_end, f"the mark is above the log: {self!r}"
+        assert self.broker_id in self._committed, f"the leader is not in its own ISR: {self!r}"
+        assert set(self._committed) <= self.maximal_isr <= set(self.replicas), f"ISR beyond its bounds: {self!r}"
+        counted = {follower.broker_id for follower in self._followers if follower.counts}
+        assert counted | {self.broker_id} == self.maximal_isr, f"the mark counts other replicas: {self!r}"
+
+    def _assign(self, replicas: Sequence[BrokerId], now_ms: int) -> None:
+        """Keep the state of replicas that stay; begin an empty one for those that are new."""
+        self.replicas = tuple(replicas)
+        self._replica_count = len(self.replicas)
+        self._by_id = {
+            broker_id: self._by_id.get(broker_id) or FollowerState(broker_id, now_ms)
+            for broker_id in self.replicas
+            if broker_id != self.broker_id
+        }
+        self._followers = tuple(self._by_id.values())
+
+    def _commit(self, isr: Sequence[BrokerId]) -> None:
+        """Make `isr` the committed one; nothing is pending any more."""
+        self._committed = tuple(isr)
+        self._pending = None
+        self._count(isr)
+
+    def _count(self, maximal_isr: Sequence[BrokerId]) -> None:
+        """Have the watermark respect exactly these replicas."""
+        self.maximal_isr = frozenset(maximal_isr)
+        for follower in self._followers:
+            follower.counts = follower.broker_id in self.maximal_isr
+
+    def _start_term(self, now_ms: int, *, is_directly_after: bool) -> None:
+        """Begin a new leader epoch on the broker that led before.
+
+        If epochs were skipped, somebody else may have led in between and followers may have
+        been truncated under them: what they once proved to us is worth nothing.
+        """
+        self.epoch_start_offset = self.log_end
+        for follower in self._followers:
+            if is_directly_after:
+                follower.start_next_term(self.log_end, now_ms, in_isr=follower.counts)
+            else:
+                follower.start_first_term(now_ms, in_isr=follower.counts)
+
+    def _propose_joining(self, follower: FollowerState, now_ms: int) -> Effects:
+        """Propose to add `follower` to the ISR, if it has what is committed."""
+        if self._pending is not None or not isr.may_join(
+            follower, self.high_watermark, self.epoch_start_offset, self._brokers
+        ):
+            return NOTHING
+        numbers = (
+            ("now_ms", now_ms),
+            ("follower", follower.broker_id),
+            ("log_end", follower.log_end),
+            ("high_watermark", self.high_watermark),
+            ("epoch_start_offset", self.epoch_start_offset),
+            ("broker_epoch", self._brokers.broker_epoch(follower.broker_id)),
+        )
+        evidence = self._evidence("reached-the-watermark", numbers)
+        proposal = self._propose(IsrChange.EXPAND, (*self._committed, follower.broker_id), evidence)
+        self._count(proposal.broker_ids)
+        return (proposal,)
+
+    def _propose_leaving(self, now_ms: int) -> Effects:
+        """Propose to remove the members that the lag policy gives up."""
+        if self._pending is not None:
+            return NOTHING
+        lag = self.settings.lag
+        leaving = isr.out_of_sync(self._followers, lag, self.log_end, now_ms)
+        if not leaving:
+            return NOTHING
+        left = {follower.broker_id for follower in leaving}
+        numbers = (*lag.numbers(self.log_end, now_ms), ("leaving", ",".join(str(one.broker_id) for one in leaving)))
+        evidence = self._evidence(f"lag:{lag.name}", numbers)
+        staying = tuple(broker_id for broker_id in self._committed if broker_id not in left)
+        return (self._propose(IsrChange.SHRINK, staying, evidence),)
+
+    def _propose(self, kind: IsrChange, broker_ids: Sequence[BrokerId], evidence: Evidence) -> ProposeIsr:
+        """Make the one pending proposal."""
+        members = tuple(IsrMember(broker_id, self._incarnation(broker_id)) for broker_id in broker_ids)
+        self._pending = ProposeIsr(members, self.leader_epoch, self.partition_epoch, kind, evidence)
+        return self._pending
+
+    def _incarnation(self, broker_id: BrokerId) -> BrokerEpoch:
+        """Return the broker epoch that the leader can vouch for, -1 when none is known."""
+        if broker_id == self.broker_id:
+            return self._brokers.broker_epoch(broker_id)
+        fetched = self._by_id[broker_id].broker_epoch
+        return BrokerEpoch(NONE) if fetched is None else fetched
+
+    def _refused(self, proposal: ProposeIsr, answer: IsrAnswer, outcome: RefusalOutcome) -> Effects:
+        """Do what an answer other than success asks for."""
+        numbers = (
+            ("error", answer.error.name),
+            ("answer_leader_epoch", answer.leader_epoch),
+            ("answer_partition_epoch", answer.partition_epoch),
+            ("leader_epoch", self.leader_epoch),
+            ("partition_epoch", self.partition_epoch),
+        )
+        refused = IsrRefused(proposal, answer.error, outcome, self._evidence(f"answer:{outcome.value}", numbers))
+        if outcome is RefusalOutcome.REVERTED:
+            self._commit(self._committed)
+        return (refused, proposal) if outcome is RefusalOutcome.RETRIED else (refused,)
+
+    def _evidence(self, rule: str, numbers: tuple[tuple[str, Scalar], ...]) -> Evidence:
+        """Return the followers as they stand, with the rule and its numbers."""
+        return Evidence(rule, numbers, tuple(follower.view() for follower in self._followers))
+
+    def _explain_stall(self, now_ms: int) -> Evidence:
+        """Return who or what holds the watermark."""
+        if self.settings.high_watermark_min_isr_gate and self.is_under_min_isr:
+            numbers: tuple[tuple[str, Scalar], ...] = (
+                ("isr_size", len(self._committed)),
+                ("effective_min_isr", self.effective_min_isr),
+            )
+            return self._evidence("held:min-isr", numbers)
+        holders = [follower for follower in self._followers if follower.log_end <= self.high_watermark]
+        members = [follower.broker_id for follower in holders if follower.counts]
+        if members:
+            return self._evidence("held:isr-member", (("holders", ",".join(map(str, members))),))
+        lag, brokers = self.settings.lag, self._brokers
+        near = [one.broker_id for one in holders if watermark.holds_back(one, self.log_end, lag, brokers, now_ms)]
+        return self._evidence("held:near-isr", (("holders", ",".join(map(str, near))),))

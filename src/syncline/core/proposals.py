@@ -1,0 +1,66 @@
+"""Proposal queue: what a broker still has to ask the controller about its ISRs.
+
+One hard idea: a proposal leaves the queue by its answer only. A lost request, a
+controller that is not one any more, a stale broker epoch: all of them keep every
+item and send it again, because a partition with a pending proposal can make no
+other.
+
+Units: times in ms of the node's monotonic clock.
+Invariants: one request in flight; at most one unsent item per partition; a partition
+missing from an answer is sent again.
+Source: KIP-497 (AlterPartitionManager); scenarios B09, B23, B24.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
+
+from syncline.core.partition_effects import ProposeIsr
+
+# Kafka's pause before the same items are sent again.
+RESEND_BACKOFF_MS: Final = 50
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class ProposalQueue(Generic[Key]):
+    """The unsent and the unanswered proposals of one broker."""
+
+    __slots__ = ("_in_flight", "_unsent", "retry_at_ms")
+
+    def __init__(self) -> None:
+        self._unsent: dict[Key, ProposeIsr] = {}
+        self._in_flight: dict[Key, ProposeIsr] = {}
+        self.retry_at_ms = -(1 << 62)
+
+    def __len__(self) -> int:
+        return len(self._unsent) + len(self._in_flight)
+
+    def submit(self, key: Key, proposal: ProposeIsr) -> bool:
+        """Queue `proposal`; return False if an unsent one is there already (answer OPERATION_NOT_ATTEMPTED)."""
+        if key in self._unsent:
+            return False
+        self._unsent[key] = proposal
+        return True
+
+    def next_batch(self, now_ms: int) -> list[tuple[Key, ProposeIsr]]:
+        """Return all that waits as one request; empty if there is nothing, or one is in flight, or it is too early."""
+        if self._in_flight or now_ms < self.retry_at_ms:
+            return []
+        self._in_flight, self._unsent = self._unsent, {}
+        return list(self._in_flight.items())
+
+    def answered(self, keys: Iterable[Key]) -> None:
+        """Take note that the request in flight was answered for `keys`; what it left out is sent again."""
+        for key in keys:
+            self._in_flight.pop(key, None)
+        self._requeue()
+
+    def failed(self, now_ms: int) -> None:
+        """Take note that the request in flight failed as a whole; all of it is sent again after a pause."""
+        self._requeue()
+        self.retry_at_ms = now_ms + RESEND_BACKOFF_MS
+
+    def _requeue(self) -> None:
+        """Put what is unanswered in front; a newer proposal for the same partition replaces it."""
+        self._unsent = {**self._in_flight, **self._unsent}
+        self._in_flight = {}

@@ -1,0 +1,1 @@
+"""A cluster on this machine: one supervisor, its broker processes, their ports and their data directory."""

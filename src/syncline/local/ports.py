@@ -1,0 +1,57 @@
+"""Listening sockets of a local cluster, bound before any broker starts.
+
+A client that connects while its broker is still starting waits in the backlog
+instead of being refused; and a port in use is found out before anything runs.
+Everything listens on 127.0.0.1 only.
+"""
+
+import errno
+import socket
+
+from syncline.local.layout import LocalClusterError
+
+HOST = "127.0.0.1"
+BACKLOG = 1024
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names the port that is taken."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise LocalClusterError(f"port {port} {reason}. Choose another with --port, or --port 0 for free ones.") from None
+    listener.setblocking(False)
+    return listener
+
+
+def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, int]) -> dict[int, socket.socket]:
+    """Return a client listener per broker: on `port` and the ones after it, where they were last time, or from 9092 on.
+
+    `port` 0 asks for free ports. Without a port, a remembered or default port that is taken gives way to a free one.
+    """
+    listeners: dict[int, socket.socket] = {}
+    try:
+        for index, broker_id in enumerate(broker_ids):
+            if port is not None:
+                listeners[broker_id] = listen(port + index if port else 0)
+                continue
+            try:
+                listeners[broker_id] = listen(remembered.get(broker_id, 9092 + index))
+            except LocalClusterError:
+                listeners[broker_id] = listen(0)
+    except LocalClusterError:
+        for listener in listeners.values():
+            listener.close()
+        raise
+    return listeners
+
+
+def port_of(listener: socket.socket) -> int:
+    """Return the port a listener is bound to."""
+    port: int = listener.getsockname()[1]
+    return port

@@ -1,0 +1,235 @@
+"""Journal events: what a cluster decided and measured, as data that outlives the process which knew it.
+
+Every broker appends events to the journal topic (`ids.JOURNAL_TOPIC`). The one hard idea is that a reader is
+older or newer than the writer: a reader ignores fields it does not know, keeps an event whose type it does not
+know as `UnknownEvent`, and refuses only an event of a known type that lacks a field it needs. Therefore a field
+may be added at any time, with a default; renaming one, removing one or changing its unit raises `VERSION`.
+
+On the wire an event is one flat JSON object in UTF-8, without blanks: the envelope first, then the event's own
+fields under their names here. A record's key is `journal_key(event)`, so that one subject's events stay in order.
+
+    envelope            v int (VERSION) | type string | ts_ms int | broker int
+    isr_change          topic, partition, leader_epoch, partition_epoch | change: shrink, expand
+                        outcome: committed, refused | before, after: [broker] | rule string | evidence {}
+    election            topic, partition, leader_before, leader_after, leader_epoch | isr: [broker]
+                        reason string | clean bool
+    truncation          topic, partition, leader, leader_epoch | log_end_before, log_end_after | rule | evidence {}
+    follower_progress   topic, partition, leader_epoch, follower | log_end, follower_log_end, high_watermark
+                        lag_records, lag_ms, lag_bytes | in_sync bool | interval_ms
+    broker_state        subject | state: registered, unfenced, fenced, shutdown | reason string
+    fault               kind, target string | phase: begin, end | note string
+
+Who writes what: the leader its ISR changes and the progress of its followers; the controller elections (also the
+first one of a new partition, reason "created", leader_before -1), ISR changes that it decides itself (a fenced
+replica: rule "fencing") and broker states, `subject` being the broker spoken of; a follower its truncations;
+whoever injects a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N" or
+"TOPIC-PARTITION"; the two phases of one fault agree in kind and target.
+
+Units: `ts_ms` is Unix time by the writer's clock; `*_ms` durations in milliseconds; `*_log_end` and watermarks are
+exclusive offsets; `lag_bytes` and any other number that is not known is -1. `before` and `after` are the ISR in
+ascending order; for a refused change `after` is what was proposed. `evidence` holds the numbers that the rule
+compared, as JSON values. A progress sample describes the interval that ends at `ts_ms`: the worst lag in it and
+the log ends at its end.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+VERSION: Final = 1
+
+Json: TypeAlias = "str | int | float | bool | list[Any] | tuple[Any, ...] | Mapping[str, Any] | None"
+
+
+class EventDecodeError(ValueError):
+    """Bytes that are no journal event: not JSON, no envelope, or a known type without a field that it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    """The ISR of a partition shrank or grew, or the attempt was refused; `rule` and `evidence` say why."""
+
+    TYPE: ClassVar[str] = "isr_change"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    change: Literal["shrink", "expand"]
+    outcome: Literal["committed", "refused"]
+    before: tuple[BrokerId, ...]
+    after: tuple[BrokerId, ...]
+    rule: str
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """A partition got another leader, or none (`leader_after` -1); not `clean` means that records may be lost."""
+
+    TYPE: ClassVar[str] = "election"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    leader_before: BrokerId
+    leader_after: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    reason: str
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """The writing broker cut its log back because the leader's history does not contain the rest."""
+
+    TYPE: ClassVar[str] = "truncation"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    log_end_before: Offset
+    log_end_after: Offset
+    rule: str
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerProgress:
+    """How far one follower was behind the writing leader in the interval that ended at `ts_ms`."""
+
+    TYPE: ClassVar[str] = "follower_progress"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    follower: BrokerId
+    log_end: Offset
+    follower_log_end: Offset
+    high_watermark: Offset
+    lag_records: int
+    lag_ms: int
+    lag_bytes: int = NONE
+    in_sync: bool = True
+    interval_ms: int = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """The controller's view of broker `subject` changed."""
+
+    TYPE: ClassVar[str] = "broker_state"
+
+    ts_ms: int
+    broker: BrokerId
+    subject: BrokerId
+    state: Literal["registered", "unfenced", "fenced", "shutdown"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault somebody injected on purpose: the ground truth that explanations are checked against."""
+
+    TYPE: ClassVar[str] = "fault"
+
+    ts_ms: int
+    broker: BrokerId
+    kind: str
+    target: str
+    phase: Literal["begin", "end"]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownEvent:
+    """An event of a type that a newer writer knows; everything beyond the envelope is in `rest`."""
+
+    type: str
+    version: int
+    ts_ms: int
+    broker: BrokerId
+    rest: Mapping[str, Json]
+
+
+KnownEvent: TypeAlias = IsrChange | Election | Truncation | FollowerProgress | BrokerState | Fault
+Event: TypeAlias = KnownEvent | UnknownEvent
+
+_CLASSES: Final[tuple[type[KnownEvent], ...]] = (IsrChange, Election, Truncation, FollowerProgress, BrokerState, Fault)
+_BY_TYPE: Final[dict[str, type[KnownEvent]]] = {known.TYPE: known for known in _CLASSES}
+# The names are looked up once: `dataclasses.asdict` copies deeply and would cost ten times as much per event.
+_OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
+    known: tuple(f.name for f in fields(known) if f.name not in {"ts_ms", "broker"}) for known in _CLASSES
+}
+_ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
+_LISTS: Final = frozenset({"before", "after", "isr"})
+
+# One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order, never sorted.
+_encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def to_json(event: Event) -> bytes:
+    """Return the event as the bytes of a journal record's value."""
+    if isinstance(event, UnknownEvent):
+        content: dict[str, Any] = {
+            "v": event.version,
+            "type": event.type,
+            "ts_ms": event.ts_ms,
+            "broker": event.broker,
+            **event.rest,
+        }
+        return _encode(content).encode()
+    content = {"v": VERSION, "type": event.TYPE, "ts_ms": event.ts_ms, "broker": event.broker}
+    for name in _OWN_FIELDS[type(event)]:
+        content[name] = getattr(event, name)
+    return _encode(content).encode()
+
+
+def from_json(data: bytes | bytearray | memoryview | str) -> Event:
+    """Return the event that a journal record's value holds.
+
+    Fields that this reader does not know are dropped from known types. Raises `EventDecodeError` when the value
+    is no event at all, or lacks a field that has no default.
+    """
+    try:
+        content = json.loads(data if isinstance(data, str) else bytes(data))
+        name, version = str(content["type"]), int(content["v"])
+        ts_ms, broker = int(content["ts_ms"]), BrokerId(int(content["broker"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise EventDecodeError(f"no journal event: {error!r}") from error
+    known = _BY_TYPE.get(name)
+    if known is None:
+        rest = {key: value for key, value in content.items() if key not in _ENVELOPE}
+        return UnknownEvent(type=name, version=version, ts_ms=ts_ms, broker=broker, rest=rest)
+    try:
+        values: dict[str, Any] = {
+            key: tuple(content[key]) if key in _LISTS else content[key] for key in _OWN_FIELDS[known] if key in content
+        }
+        return known(ts_ms=ts_ms, broker=broker, **values)
+    except TypeError as error:
+        raise EventDecodeError(f"a {name} event is incomplete: {error}") from error
+
+
+def journal_key(event: Event) -> bytes:
+    """Return the key of the event's journal record: its partition, its broker, or its fault's target."""
+    match event:
+        case IsrChange() | Election() | Truncation() | FollowerProgress():
+            return f"{event.topic}-{event.partition}".encode()
+        case BrokerState():
+            return f"broker-{event.subject}".encode()
+        case Fault():
+            return event.target.encode()
+        case UnknownEvent():
+            return event.type.encode()

@@ -1,0 +1,132 @@
+"""The written form of metadata changes: one line of JSON per batch.
+
+A change is an array: a tag, then the fields in order. A controller's store and
+the stream of changes to brokers hold the same text, so that it is encoded once.
+A reader refuses a tag that it does not know: guessing would make images differ.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, assert_never
+from uuid import UUID
+
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import (
+    BrokerChanged,
+    BrokerRecord,
+    BrokerRemoved,
+    Change,
+    ClusterCreated,
+    ConfigResource,
+    ConfigsChanged,
+    ControllerChanged,
+    PartitionRecord,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+    Recovery,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+)
+
+_CLUSTER: Final = "cluster"
+_CONTROLLER: Final = "controller"
+_BROKER: Final = "broker"
+_BROKER_REMOVED: Final = "broker-"
+_TOPIC: Final = "topic"
+_PARTITIONS: Final = "partitions"
+_TOPIC_DELETED: Final = "topic-"
+_CONFIGS: Final = "configs"
+_PRODUCER_IDS: Final = "producer-ids"
+
+_encoder: Final = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":"))
+
+
+def encode_changes(changes: Iterable[Change]) -> str:
+    """Return the changes as one line of JSON: an array of arrays."""
+    return _encoder.encode([_as_row(change) for change in changes])
+
+
+def decode_changes(text: str | bytes) -> tuple[Change, ...]:
+    """Return the changes that `encode_changes` wrote."""
+    return changes_from_rows(json.loads(text))
+
+
+def changes_from_rows(rows: Iterable[Any]) -> tuple[Change, ...]:
+    """Return the changes of rows that JSON has already parsed."""
+    return tuple(_from_row(row) for row in rows)
+
+
+def _as_row(change: Change) -> tuple[object, ...]:
+    match change:
+        case PartitionsChanged(topic_id, partitions):
+            return (_PARTITIONS, topic_id.hex, partitions)
+        case BrokerChanged(record):
+            return (_BROKER, record)
+        case TopicCreated(name, topic_id, partitions):
+            return (_TOPIC, name, topic_id.hex, partitions)
+        case TopicDeleted(topic_id):
+            return (_TOPIC_DELETED, topic_id.hex)
+        case ConfigsChanged(resource, values):
+            return (_CONFIGS, int(resource.kind), resource.name, dict(values))
+        case ProducerIdsAllocated(next_producer_id):
+            return (_PRODUCER_IDS, next_producer_id)
+        case ControllerChanged(broker_id, controller_epoch):
+            return (_CONTROLLER, broker_id, controller_epoch)
+        case BrokerRemoved(broker_id):
+            return (_BROKER_REMOVED, broker_id)
+        case ClusterCreated(cluster_id):
+            return (_CLUSTER, cluster_id)
+        case _:
+            assert_never(change)
+
+
+def _from_row(row: Any) -> Change:
+    match row[0]:
+        case "partitions":
+            return PartitionsChanged(UUID(row[1]), _partitions_from_rows(row[2]))
+        case "broker":
+            return BrokerChanged(BrokerRecord(*row[1]))
+        case "topic":
+            return TopicCreated(row[1], UUID(row[2]), _partitions_from_rows(row[3]))
+        case "topic-":
+            return TopicDeleted(UUID(row[1]))
+        case "configs":
+            return ConfigsChanged(ConfigResource(ResourceType(row[1]), row[2]), row[3])
+        case "producer-ids":
+            return ProducerIdsAllocated(row[1])
+        case "controller":
+            return ControllerChanged(row[1], row[2])
+        case "broker-":
+            return BrokerRemoved(row[1])
+        case "cluster":
+            return ClusterCreated(row[1])
+        case tag:
+            raise ValueError(f"unknown change {tag!r}: the metadata was written by a newer version")
+
+
+def _partitions_from_rows(rows: Iterable[Any]) -> tuple[PartitionRecord, ...]:
+    # Most partitions of a batch share their replica lists: one tuple serves them all.
+    shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
+    share = shared.setdefault
+    records = []
+    for row in rows:
+        replicas, isr, elr, last_known_elr, adding, removing = [
+            share(ids, ids) if ids else () for ids in map(tuple, row[4:10])
+        ]
+        records.append(
+            PartitionRecord(
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                replicas,
+                isr,
+                elr,
+                last_known_elr,
+                adding,
+                removing,
+                Recovery.RECOVERING if row[10] else Recovery.RECOVERED,
+            )
+        )
+    return tuple(records)

@@ -1,0 +1,59 @@
+"""Fetch (key 1), versions 4-17.
+
+v5 log start offset (KIP-107), v7 sessions (KIP-227), v9 leader epochs (KIP-320),
+v11 rack and follower reads (KIP-392), v12 last fetched epoch (KIP-595), v13 topic
+ids (KIP-516), v15 replica state instead of replica id (KIP-903), v16 leader hints
+(KIP-951), v17 directory ids (ignored, KIP-853).
+
+Ignored: isolation level beyond "no transactions are open": every record below the
+high watermark is stable as long as transactions are not offered.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.core.fetch_session import FetchSpec
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.node.fetch_operation import FetchOperation
+from syncline.wire.api import ApiKey
+from syncline.wire.fetch import FetchResponse, encode_fetch_response, parse_fetch_request
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.FETCH
+_TOPIC_ID_VERSION = 13
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer a fetch now, or park it until there is enough to answer."""
+    fetch = parse_fetch_request(request.body, request.version, request.position)
+    listed = [
+        (
+            (topic, each.partition),
+            FetchSpec(
+                Offset(each.fetch_offset),
+                each.partition_max_bytes,
+                Offset(each.log_start_offset),
+                LeaderEpoch(each.current_leader_epoch),
+                LeaderEpoch(each.last_fetched_epoch),
+            ),
+        )
+        for topic, partitions in fetch.topics
+        for each in partitions
+    ]
+    context = broker.sessions.open(
+        fetch.session_id,
+        fetch.session_epoch,
+        listed=listed,
+        forgotten=[(topic, index) for topic, indexes in fetch.forgotten for index in indexes],
+        uses_topic_ids=request.version >= _TOPIC_ID_VERSION,
+        replica_id=BrokerId(fetch.replica_id),
+        broker_epoch=BrokerEpoch(fetch.replica_epoch),
+        now_ms=broker.clock.mono_ms(),
+    )
+    if isinstance(context, ErrorCode):
+        request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))
+        return
+    FetchOperation(broker, request, fetch, context).start()

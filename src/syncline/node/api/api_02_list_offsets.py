@@ -1,0 +1,160 @@
+"""ListOffsets (key 2), versions 1-9.
+
+v2 isolation level, v4 leader epochs (KIP-320), v7 timestamp -3, the largest
+(KIP-734), v8 -4, the first local offset (KIP-405), v9 -5, the last tiered one.
+Nothing is tiered here: -4 is the log start, -5 finds nothing.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.core.truncation import check_leader_epoch
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import LeaderEpoch, TopicPartition
+from syncline.node.gather import Gather
+from syncline.node.partition import Partition
+from syncline.storage.log import TimestampedOffset
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.LIST_OFFSETS
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+# The first version in which each special timestamp may be asked for.
+_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_OFFSET_NOT_AVAILABLE_VERSION: Final = 5
+
+Found = tuple[ErrorCode, int, int, int]
+NOTHING: Final[Found] = (ErrorCode.NONE, -1, -1, -1)
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer once every partition's offset is known; look-ups by time may have to read the disk."""
+    asked = request.decode()
+    topics = [(str(topic.name), list(topic.partitions)) for topic in asked.topics]
+    keys = [TopicPartition(name, int(each.partition_index)) for name, partitions in topics for each in partitions]
+    duplicates = {key for key in keys if keys.count(key) > 1} if len(keys) > 1 else set()
+
+    def answer(found: list[Found]) -> None:
+        request.reply(_response(request.version, topics, duplicates, found))
+
+    gather = Gather[Found](answer)
+    for name, partitions in topics:
+        for each in partitions:
+            key = TopicPartition(name, int(each.partition_index))
+            slot = gather.slot()
+            if key in duplicates:
+                slot((ErrorCode.INVALID_REQUEST, -1, -1, -1))
+            else:
+                _find(broker, request.version, asked, key, each, slot)
+    gather.close()
+
+
+def _find(broker: "Broker", version: int, asked: Any, key: TopicPartition, each: Any, slot: Callable[[Found], None]) -> None:
+    timestamp = int(each.timestamp)
+    replica_id = int(asked.replica_id)
+    partition = broker.partitions.get(key)
+    error = _refusal(broker, key, partition, int(getattr(each, "current_leader_epoch", -1)), replica_id)
+    if error or partition is None:
+        slot((error, -1, -1, -1))
+        return
+    if timestamp < 0 and _SINCE.get(timestamp, version + 1) > version:
+        slot((ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1))
+        return
+    if timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
+        slot((ErrorCode.NONE, -1, partition.log.log_start, _epoch_at(partition, partition.log.log_start)))
+    elif timestamp == LATEST_TIERED:
+        slot(NOTHING)
+    elif timestamp == LATEST:
+        slot(_latest(partition, version, is_replica=replica_id >= 0))
+    elif timestamp == MAX_TIMESTAMP:
+        partition.log.offset_of_max_timestamp_later(lambda found: slot(_by_time(partition, version, replica_id, found)))
+    else:
+        partition.log.offset_for_time_later(
+            timestamp, lambda found: slot(_by_time(partition, version, replica_id, found, is_bounded=True))
+        )
+
+
+def _refusal(
+    broker: "Broker", key: TopicPartition, partition: Partition | None, current_epoch: int, replica_id: int
+) -> ErrorCode:
+    if partition is None:
+        is_elsewhere = broker.image.partition(key.topic, key.partition) is not None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    error = check_leader_epoch(LeaderEpoch(current_epoch), LeaderEpoch(partition.leader_epoch))
+    if error:
+        return error
+    if partition.leader is None and replica_id != -2:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def _epoch_at(partition: Partition, offset: int) -> int:
+    if offset >= partition.log.log_end:
+        return -1 if not partition.log.epochs.entries else partition.log.epochs.latest_epoch
+    entry = partition.log.epochs.entry_for_offset(offset)
+    return entry.epoch if entry is not None else -1
+
+
+def _latest(partition: Partition, version: int, *, is_replica: bool) -> Found:
+    if is_replica:
+        return (ErrorCode.NONE, -1, partition.log.log_end, partition.leader_epoch)
+    if partition.leader is not None and not partition.leader.are_offsets_available:
+        return (_not_available(version), -1, -1, -1)
+    return (ErrorCode.NONE, -1, partition.high_watermark, partition.leader_epoch)
+
+
+def _not_available(version: int) -> ErrorCode:
+    if version >= _OFFSET_NOT_AVAILABLE_VERSION:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _by_time(
+    partition: Partition,
+    version: int,
+    replica_id: int,
+    found: TimestampedOffset | Exception | None,
+    *,
+    is_bounded: bool = False,
+) -> Found:
+    if isinstance(found, Exception):
+        return (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+    if found is None:
+        return NOTHING
+    if is_bounded and replica_id < 0 and found.offset >= partition.high_watermark:
+        if partition.leader is not None and not partition.leader.are_offsets_available:
+            return (_not_available(version), -1, -1, -1)
+        return NOTHING
+    return (ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def _response(
+    version: int, topics: list[tuple[str, list[Any]]], duplicates: set[TopicPartition], found: list[Found]
+) -> Any:
+    rows = iter(found)
+    answered = []
+    for name, partitions in topics:
+        row_of = {}
+        for each in partitions:
+            error, timestamp, offset, epoch = next(rows)
+            row_of[int(each.partition_index)] = {
+                "partition_index": each.partition_index,
+                "error_code": error,
+                "timestamp": timestamp,
+                "offset": offset,
+                "leader_epoch": epoch,
+            }
+        answered.append({"name": name, "partitions": list(row_of.values())})
+    return build(response_type(KEY, version), {"throttle_time": 0, "topics": answered})

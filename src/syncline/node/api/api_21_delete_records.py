@@ -1,0 +1,75 @@
+"""DeleteRecords (key 21), versions 0-2 (KIP-107).
+
+The leader's log start rises at once; the answer waits until it has risen on every
+live replica, which followers report with their next fetch.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, Offset, TopicPartition
+from syncline.node.gather import Gather
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.DELETE_RECORDS
+HIGH_WATERMARK: Final = -1
+
+Row = tuple[ErrorCode, int]
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Raise log starts, and answer when the low watermarks have followed."""
+    asked = request.decode()
+    wanted: dict[TopicPartition, int] = {}
+    for topic in asked.topics:
+        for each in topic.partitions:
+            wanted[TopicPartition(str(topic.name), int(each.partition_index))] = int(each.offset)
+
+    def answer(rows: list[Row]) -> None:
+        topics: dict[str, list[dict[str, object]]] = {}
+        for key, (code, low_watermark) in zip(wanted, rows, strict=True):
+            topics.setdefault(key.topic, []).append(
+                {"partition_index": key.partition, "low_watermark": low_watermark, "error_code": code}
+            )
+        rows_by_topic = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "topics": rows_by_topic}))
+
+    timeout_ms = int(asked.timeout.total_seconds() * 1000)
+    gather = Gather[Row](answer)
+    for key, offset in wanted.items():
+        slot = gather.slot()
+        try:
+            target = _raise_log_start(broker, key, offset)
+        except RequestError as error:
+            slot((error.code, -1))
+            continue
+        broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, lambda code, low, slot=slot: slot((code, low)))
+    gather.close()
+
+
+def _raise_log_start(broker: "Broker", key: TopicPartition, offset: int) -> Offset:
+    """Return the log start to wait for."""
+    partition = broker.partitions.get(key)
+    if key.topic in INTERNAL_TOPICS or key.topic == JOURNAL_TOPIC:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if partition is None:
+        is_elsewhere = broker.image.partition(key.topic, key.partition) is not None
+        raise RequestError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    if not partition.is_leader:
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if "delete" not in partition.config.cleanup_policy:
+        raise RequestError(ErrorCode.POLICY_VIOLATION)
+    target = partition.high_watermark if offset == HIGH_WATERMARK else Offset(offset)
+    if target < 0:
+        raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if partition.log.raise_log_start(target):
+        partition.watchers.log_start_moved()
+    return target

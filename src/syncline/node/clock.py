@@ -1,0 +1,31 @@
+"""The Clock port: the two times a broker may ask for.
+
+`mono_ms` orders and measures (deadlines, lag windows); `wall_ms` stamps records
+and events. They are separate because a wall clock may jump and a lag must not.
+Units: integer milliseconds.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a node reads the time; the virtual room has its own."""
+
+    def mono_ms(self) -> int:
+        """Return milliseconds of a clock that never goes back."""
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since the Unix epoch."""
+
+
+class SystemClock:
+    """The operating system's clocks."""
+
+    def mono_ms(self) -> int:
+        """Return milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,165 @@
+"""One connection of a client or of another broker: frames in, answers out, in order.
+
+Large answers are not copied: the buffers that a handler hands over belong to
+the transport from then on. A peer that does not read its answers is not read
+from either, and a producer with much unacknowledged data waits until half of
+it is acknowledged, so memory is bounded per connection.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from syncline.node.request import Request
+from syncline.wire.api import response_header_version
+from syncline.wire.errors import DecodeError
+from syncline.wire.frames import FrameParser, frame_response
+from syncline.wire.request_header import parse_request_header
+
+if TYPE_CHECKING:
+    from syncline.node.dispatch import Dispatcher
+
+log = logging.getLogger("syncline.node")
+
+UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
+# Requests of one connection that wait for their answers; more are not read until some are answered.
+PENDING_REQUESTS_MAX: Final = 4096
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server side of one TCP connection."""
+
+    __slots__ = (
+        "_dispatcher",
+        "_frames",
+        "_is_reading",
+        "_is_writable",
+        "_pending",
+        "_transport",
+        "_unacknowledged_bytes",
+        "client_host",
+        "listener",
+    )
+
+    def __init__(self, dispatcher: "Dispatcher", listener: str, request_bytes_max: int) -> None:
+        self._dispatcher = dispatcher
+        self.listener = listener
+        self._frames = FrameParser(request_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[Request] = deque()
+        self._is_reading = True
+        self._is_writable = True
+        self._unacknowledged_bytes = 0
+        self.client_host = "/127.0.0.1"
+
+    # Receiving.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.client_host = f"/{peer[0]}"
+        self._dispatcher.connections[self] = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frames = self._frames
+        frames.buffer_updated(nbytes)
+        try:
+            while self._transport is not None and (frame := frames.next_frame()) is not None:
+                self._handle(frame)
+        except DecodeError as error:
+            self.close(f"malformed frame: {error}")
+        self._dispatcher.settle()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._pending.clear()
+        self._dispatcher.connection_lost(self)
+
+    def _handle(self, frame: memoryview) -> None:
+        header = parse_request_header(frame)
+        request = Request(
+            self, header.key, header.version, header.correlation_id, header.client_id, frame, header.body_position
+        )
+        self._pending.append(request)
+        self._dispatcher.dispatch(request)
+        if len(self._pending) > PENDING_REQUESTS_MAX:
+            self._update_reading()
+
+    # Answering.
+
+    def answered(self, request: Request) -> None:
+        """Send what is ready and whose turn it is."""
+        pending = self._pending
+        if self._transport is None or not pending or pending[0] is not request:
+            return
+        while pending and pending[0].is_done:
+            self._write(pending.popleft())
+        if not self._is_reading:
+            self._update_reading()
+
+    def _write(self, request: Request) -> None:
+        parts = request.take_answer()
+        transport = self._transport
+        if parts is None or transport is None:
+            return
+        header_version = response_header_version(request.key, request.version)
+        buffers = frame_response(request.correlation_id, header_version, parts)
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+
+    def close(self, reason: str) -> None:
+        """Close after the answers already written; what is pending is dropped."""
+        transport, self._transport = self._transport, None
+        self._pending.clear()
+        if transport is not None:
+            log.info("closing the connection of %s: %s", self.client_host, reason)
+            transport.close()
+
+    # Back-pressure.
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._update_reading()
+
+    def hold(self, size_bytes: int) -> None:
+        """Count produced bytes that wait for their acknowledgement."""
+        self._unacknowledged_bytes += size_bytes
+        if self._unacknowledged_bytes > UNACKNOWLEDGED_BYTES_MAX:
+            self._update_reading()
+
+    def release(self, size_bytes: int) -> None:
+        """Take off what `hold` counted."""
+        self._unacknowledged_bytes -= size_bytes
+        if not self._is_reading:
+            self._update_reading()
+
+    def _update_reading(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        limit = UNACKNOWLEDGED_BYTES_MAX if self._is_reading else UNACKNOWLEDGED_BYTES_MAX // 2
+        should_read = (
+            self._is_writable and self._unacknowledged_bytes <= limit and len(self._pending) <= PENDING_REQUESTS_MAX
+        )
+        if should_read == self._is_reading:
+            return
+        self._is_reading = should_read
+        if should_read:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()

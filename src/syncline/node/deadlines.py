@@ -1,0 +1,87 @@
+"""Deadlines of parked operations: thousands wait, hardly any expires.
+
+A timer per request costs a microsecond to arm and as much to cancel, so the
+deadlines are kept in buckets of 10 ms instead: a dict per bucket, in which an
+operation is put and from which it is taken in a tenth of a microsecond. Only
+the earliest bucket has a timer of the loop, and an idle broker has none.
+
+Units: monotonic milliseconds. An operation expires at its deadline or up to
+one bucket later, never earlier.
+"""
+
+import asyncio
+import heapq
+from typing import Final, Protocol
+
+from syncline.node.clock import Clock
+
+BUCKET_MS: Final = 10
+
+
+class Expiring(Protocol):
+    """What can be parked with a deadline."""
+
+    def expired(self, now_ms: int) -> None:
+        """Answer what is still open: the time is over."""
+
+
+class Deadlines:
+    """All deadlines of one broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._buckets: dict[int, dict[Expiring, None]] = {}
+        self._order: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_bucket = -1
+
+    def __len__(self) -> int:
+        return sum(len(bucket) for bucket in self._buckets.values())
+
+    def park(self, operation: Expiring, deadline_ms: int) -> int:
+        """Remember `operation`; return the bucket, which `forget` wants back."""
+        bucket = deadline_ms // BUCKET_MS + 1
+        waiting = self._buckets.get(bucket)
+        if waiting is None:
+            self._buckets[bucket] = {operation: None}
+            heapq.heappush(self._order, bucket)
+            if self._timer is None or bucket < self._timer_bucket:
+                self._arm(bucket)
+        else:
+            waiting[operation] = None
+        return bucket
+
+    def forget(self, operation: Expiring, bucket: int) -> None:
+        """Take `operation` out: it was answered in time."""
+        waiting = self._buckets.get(bucket)
+        if waiting is not None:
+            waiting.pop(operation, None)
+
+    def close(self) -> None:
+        """Drop the timer and all that waits, unanswered: the broker is stopping."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._buckets.clear()
+        self._order.clear()
+
+    def _arm(self, bucket: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_bucket = bucket
+        delay_ms = max(1, bucket * BUCKET_MS - self._clock.mono_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.mono_ms()
+        due = now_ms // BUCKET_MS
+        while self._order and self._order[0] <= due:
+            for operation in self._buckets.pop(heapq.heappop(self._order)):
+                operation.expired(now_ms)
+        # Buckets that emptied before their time need no timer.
+        while self._order and not self._buckets[self._order[0]]:
+            del self._buckets[heapq.heappop(self._order)]
+        if self._order and self._timer is None:
+            self._arm(self._order[0])

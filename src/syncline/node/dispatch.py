@@ -1,0 +1,61 @@
+"""Dispatch: from an API key to its handler, and from a failure to the right answer.
+
+Keys that this listener does not offer, and versions outside the offered range,
+close the connection, as Kafka does; only ApiVersions is answered at any
+version, because with it a client finds out. An unexpected exception in a
+handler is our bug: it is logged with its traceback, the request's connection
+is closed (the client retries), and the broker goes on.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from syncline.wire.api import ApiKey, is_served
+from syncline.wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.connection import Connection
+    from syncline.node.request import Request
+
+log = logging.getLogger("syncline.node")
+
+Handler = Callable[["Broker", "Request"], None]
+
+
+class Dispatcher:
+    """The handlers of one broker and the connections they serve."""
+
+    def __init__(self, broker: "Broker", handlers: Mapping[int, Handler]) -> None:
+        self._broker = broker
+        self._handlers = handlers
+        self.connections: dict[Connection, None] = {}
+
+    def dispatch(self, request: "Request") -> None:
+        """Handle one request; whatever goes wrong stays with its connection."""
+        handler = self._handlers.get(request.key)
+        if handler is None or not (
+            request.key == ApiKey.API_VERSIONS or is_served(request.key, request.version, request.listener)
+        ):
+            request.connection.close(
+                f"API key {request.key} version {request.version} is not served on the {request.listener} listener"
+            )
+            return
+        try:
+            handler(self._broker, request)
+        except DecodeError as error:
+            request.connection.close(f"malformed request, API key {request.key} version {request.version}: {error}")
+        except Exception:
+            log.exception("request failed: API key %s version %s", request.key, request.version)
+            request.connection.close("internal error")
+
+    def connection_lost(self, connection: "Connection") -> None:
+        """Forget a connection, and tell those who watch it."""
+        self.connections.pop(connection, None)
+        self._broker.connection_lost(connection)
+
+    def close_all(self) -> None:
+        """Close every connection: the broker is stopping."""
+        for connection in list(self.connections):
+            connection.close("the broker is stopping")

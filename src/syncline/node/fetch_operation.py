@@ -1,0 +1,429 @@
+"""One fetch request, from its look at the partitions to its answer.
+
+A look never blocks: bytes in memory are read at once, others are read by the
+disk's workers, and the decision is made when the last read has ended. A fetch
+with too little to answer parks; whatever may make it answerable wakes it, and
+it looks anew. The follower's progress counts once per request, at its first
+look, with the log end captured before the read (replication rules 2.2).
+
+Woken fetches are collected and answered at the end of the callback that woke
+them, so that one produce request with several partitions costs one answer.
+Source: KIP-74 (limits), KIP-227 (sessions), KIP-392 (follower reads), KIP-595 (diverging epochs).
+"""
+
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from syncline.core.delayed import FetchLook, fetch_ready, must_answer_now
+from syncline.core.fetch_limits import FetchBudget
+from syncline.core.fetch_session import FetchContext, SessionPartition
+from syncline.core.truncation import check_leader_epoch, find_divergence
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from syncline.node.partition import Partition
+from syncline.node.request import Buffer
+from syncline.storage.errors import StorageError
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.fetch import FetchedPartition, FetchRequest, FetchResponse, encode_fetch_response
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+READ_COMMITTED: Final = 1
+# Unknown topics are reported, but beside good partitions they do not end the wait.
+_PATIENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+# The first fetch version whose consumers may read from followers, and whose answers carry leader hints.
+_FOLLOWER_READ_VERSION: Final = 11
+_HINT_VERSION: Final = 16
+
+
+class _Row:
+    """What one look found of one partition."""
+
+    __slots__ = (
+        "bound",
+        "diverging",
+        "entry",
+        "error",
+        "high_watermark",
+        "is_progress",
+        "leader_epoch",
+        "log_end",
+        "log_start",
+        "partition",
+        "records",
+    )
+
+    def __init__(self, entry: SessionPartition) -> None:
+        self.entry = entry
+        self.partition: Partition | None = None
+        self.error = ErrorCode.NONE
+        self.records: Buffer = b""
+        self.diverging: tuple[int, int] | None = None
+        self.high_watermark = Offset(-1)
+        self.log_start = Offset(-1)
+        self.log_end = Offset(-1)
+        self.bound = Offset(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+        self.is_progress = False
+
+    def fail(self, error: ErrorCode) -> None:
+        self.error = error
+        self.records = b""
+        self.high_watermark = self.log_start = Offset(-1)
+        self.is_progress = False
+
+
+class FetchOperation:
+    """A fetch request on its way to its answer."""
+
+    __slots__ = (
+        "_broker",
+        "_bucket",
+        "_context",
+        "_fetch",
+        "_is_first_look",
+        "_is_forced",
+        "_reads_left",
+        "_request",
+        "_rows",
+        "_taken_up_ms",
+        "is_answered",
+    )
+
+    def __init__(self, broker: "Broker", request: "Request", fetch: FetchRequest, context: FetchContext) -> None:
+        self._broker = broker
+        self._request = request
+        self._fetch = fetch
+        self._context = context
+        self._rows: list[_Row] = []
+        self._reads_left = 0
+        self._bucket = -1
+        self._is_first_look = True
+        self._is_forced = False
+        self._taken_up_ms = 0
+        self.is_answered = False
+
+    def start(self) -> None:
+        """Look at the partitions for the first time."""
+        for entry in self._context.added:
+            self._resolve(entry)
+        self._taken_up_ms = self._broker.clock.mono_ms()
+        self._look()
+
+    def wake(self) -> None:
+        """Look again after something moved; answer if that suffices."""
+        if self.is_answered or self._reads_left:
+            return
+        if fetch_ready(self._glances(), min(self._fetch.min_bytes, self._fetch.max_bytes)):
+            self._leave_purgatory()
+            self._is_forced = True
+            self._look()
+
+    def expired(self, now_ms: int) -> None:
+        """Answer with whatever there is: the wait is over."""
+        if self.is_answered or self._reads_left:
+            return
+        self._bucket = -1
+        self._is_forced = True
+        self._look()
+
+    def _changed(self, _entry: SessionPartition) -> None:
+        self._broker.wake(self)
+
+    def _leave_purgatory(self) -> None:
+        if self._bucket >= 0:
+            self._broker.deadlines.forget(self, self._bucket)
+            self._bucket = -1
+
+    # Looking.
+
+    def _resolve(self, entry: SessionPartition) -> Partition | None:
+        """Return the hosted partition that an entry names, and watch it."""
+        topic, index = entry.key  # type: ignore[misc]
+        if isinstance(topic, bytes):
+            name = self._broker.image.topic_names.get(UUID(bytes=topic))
+            if name is None:
+                return None
+            topic = name
+        partition = self._broker.partitions.get(TopicPartition(topic, index))
+        if partition is not None:
+            entry.target = partition
+            partition.watchers.add(entry)
+        return partition
+
+    def _look(self) -> None:
+        budget = FetchBudget(min(self._fetch.max_bytes, self._broker.config.fetch_max_bytes))
+        self._rows = [self._read(entry, budget) for entry in self._context.pending()]
+        if not self._reads_left:
+            self._decide()
+
+    def _read(self, entry: SessionPartition, budget: FetchBudget) -> _Row:
+        row = _Row(entry)
+        partition = self._find(row, entry)
+        if partition is None:
+            return row
+        row.partition = partition
+        error = self._check(entry, partition)
+        if error:
+            row.fail(error)
+            return row
+        log = partition.log
+        # Captured before the read: the answer and the follower's progress must not see what comes after.
+        row.log_end = log.log_end
+        row.log_start = log.log_start
+        row.high_watermark = partition.high_watermark
+        row.leader_epoch = LeaderEpoch(partition.leader_epoch)
+        row.bound = row.log_end if entry.is_follower else row.high_watermark
+        found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, row.log_start, row.log_end)
+        if found is not None:
+            if isinstance(found, ErrorCode):
+                row.fail(found)
+            else:
+                row.diverging = (found.leader_epoch, found.end_offset)
+            return row
+        row.is_progress = entry.is_follower
+        if entry.fetch_offset < row.bound:
+            self._read_records(row, partition, budget)
+        return row
+
+    def _find(self, row: _Row, entry: SessionPartition) -> Partition | None:
+        """Return the partition to read, or put the reason why there is none into `row`."""
+        partition = entry.target
+        broker = self._broker
+        assert partition is None or isinstance(partition, Partition)
+        if partition is not None and broker.partitions.get(partition.key) is partition:
+            return partition
+        was_known = partition is not None
+        topic, index = entry.key  # type: ignore[misc]
+        if isinstance(topic, bytes):
+            name = broker.image.topic_names.get(UUID(bytes=topic))
+            if name is None:
+                is_recreated = isinstance(partition, Partition) and partition.key.topic in broker.image.topics
+                row.fail(
+                    ErrorCode.INCONSISTENT_TOPIC_ID
+                    if is_recreated
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if was_known
+                    else ErrorCode.UNKNOWN_TOPIC_ID
+                )
+                return None
+            topic = name
+        resolved = self._resolve(entry)
+        if resolved is not None:
+            return resolved
+        is_elsewhere = broker.image.partition(topic, index) is not None
+        row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return None
+
+    def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
+        if partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        leader = partition.leader
+        requested = LeaderEpoch(-1 if entry.current_leader_epoch == -2 else entry.current_leader_epoch)
+        if entry.is_follower and leader is not None:
+            return leader.check_fetch(
+                BrokerId(self._fetch.replica_id), requested, BrokerEpoch(self._fetch.replica_epoch)
+            )
+        error = check_leader_epoch(requested, LeaderEpoch(partition.leader_epoch))
+        if error:
+            return error
+        if leader is None:
+            may_read = not entry.is_follower and (
+                self._request.version >= _FOLLOWER_READ_VERSION or self._fetch.replica_id == -2
+            )
+            if not may_read or partition.follower is None:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _read_records(self, row: _Row, partition: Partition, budget: FetchBudget) -> None:
+        grant = budget.grant(row.entry.max_bytes)
+        if grant.max_bytes == 0 and not grant.whole_first_batch:
+            return
+        try:
+            plan = partition.log.read_plan(
+                row.entry.fetch_offset, grant.max_bytes, row.bound, at_least_one=grant.whole_first_batch
+            )
+        except RequestError as error:
+            row.fail(error.code)
+            return
+        except StorageError:
+            row.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        size_bytes = getattr(plan, "size_bytes", grant.max_bytes)
+        if size_bytes == 0:
+            return
+        budget.spend(size_bytes)
+        data = plan.read_resident() if hasattr(plan, "read_resident") else None
+        if data is not None:
+            row.records = data
+            return
+        self._reads_left += 1
+
+        def done(result: Buffer | Exception) -> None:
+            if isinstance(result, Exception):
+                row.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            elif self._broker.partitions.get(partition.key) is not partition:
+                row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                row.records = result
+            self._reads_left -= 1
+            if not self._reads_left:
+                self._decide()
+                self._broker.settle()
+
+        plan.read_later(done)
+
+    def _glances(self) -> list[FetchLook]:
+        """Return the cheap view of what a look would find."""
+        looks = []
+        for entry in self._context.pending():
+            partition = entry.target
+            if (
+                not isinstance(partition, Partition)
+                or self._broker.partitions.get(partition.key) is not partition
+                or self._check(entry, partition)
+            ):
+                looks.append(FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True))
+                continue
+            log = partition.log
+            bound = log.log_end if entry.is_follower else partition.high_watermark
+            if entry.fetch_offset >= bound:
+                looks.append(FetchLook(entry.fetch_offset, bound, 0))
+                continue
+            found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, log.log_start, log.log_end)
+            if found is not None:
+                looks.append(FetchLook(entry.fetch_offset, bound, 0, is_broken=True))
+                continue
+            readable = log.readable(entry.fetch_offset, bound)
+            available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
+            looks.append(FetchLook(entry.fetch_offset, bound, available_bytes, readable.is_on_older_segment))
+        return looks
+
+    # Deciding.
+
+    def _decide(self) -> None:
+        rows = self._rows
+        if self._is_first_look:
+            self._is_first_look = False
+            self._count_progress()
+        if self._is_forced or self._must_answer():
+            self._answer()
+            return
+        self._rows = []
+        deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
+        self._bucket = self._broker.deadlines.park(self, deadline_ms)
+        self._context.session.on_change = self._changed
+        if any(row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end for row in rows):
+            # Something may have moved while this request's own progress was counted, before it listened.
+            self._broker.wake(self)
+
+    def _must_answer(self) -> bool:
+        readable_bytes = 0
+        has_urgent = False
+        good_count = 0
+        for row in self._rows:
+            readable_bytes += len(row.records)
+            if row.error:
+                has_urgent = has_urgent or row.error not in _PATIENT
+            else:
+                good_count += 1
+                has_urgent = has_urgent or row.diverging is not None or row.entry.fetch_offset > row.bound
+        quiet_count = self._context.partition_count - len(self._rows)
+        if self._rows and not good_count and quiet_count <= 0:
+            has_urgent = True
+        return must_answer_now(
+            max_wait_ms=self._fetch.max_wait_ms,
+            min_bytes=self._fetch.min_bytes,
+            max_bytes=self._fetch.max_bytes,
+            partition_count=self._context.partition_count,
+            readable_bytes=readable_bytes,
+            has_urgent=has_urgent,
+        )
+
+    def _count_progress(self) -> None:
+        """Tell each leader what this fetch proves about the follower that sent it."""
+        for row in self._rows:
+            partition = row.partition
+            if not row.is_progress or partition is None or partition.leader is None:
+                continue
+            entry = row.entry
+            effects = partition.leader.follower_fetched(
+                BrokerId(self._fetch.replica_id),
+                entry.fetch_offset,
+                entry.log_start,
+                row.log_end,
+                BrokerEpoch(self._fetch.replica_epoch),
+                row.leader_epoch,
+                self._taken_up_ms,
+                stamp=entry,
+            )
+            if effects:
+                partition.perform(effects)
+            self._broker.low_watermarks.moved(partition)
+
+    # Answering.
+
+    def _answer(self) -> None:
+        self.is_answered = True
+        self._leave_purgatory()
+        context = self._context
+        topics: dict[object, list[FetchedPartition]] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
+        for row in self._rows:
+            entry = row.entry
+            belongs = context.settle(
+                entry,
+                record_bytes=len(row.records),
+                high_watermark=row.high_watermark,
+                log_start=row.log_start,
+                error=row.error,
+                is_notable=row.diverging is not None,
+                at_bound=entry.fetch_offset >= row.bound,
+            )
+            if belongs:
+                topic, _ = entry.key  # type: ignore[misc]
+                topics.setdefault(topic, []).append(self._fetched(row, endpoints))
+        response = FetchResponse(
+            error_code=ErrorCode.NONE,
+            session_id=context.session_id,
+            topics=list(topics.items()),
+            node_endpoints=tuple(endpoints.values()),
+        )
+        self._rows = []
+        context.finish()
+        self._request.reply_parts(encode_fetch_response(response, self._request.version))
+
+    def _fetched(self, row: _Row, endpoints: dict[int, NodeEndpoint]) -> FetchedPartition:
+        _, index = row.entry.key  # type: ignore[misc]
+        if row.error:
+            leader = None
+            if row.error in _HINTED and self._request.version >= _HINT_VERSION:
+                topic = self._topic_name(row.entry)
+                leader, endpoint = self._broker.leader_hint(topic, index, row.error)
+                if endpoint is not None:
+                    endpoints[endpoint.node_id] = endpoint
+            return FetchedPartition(
+                partition=index,
+                error_code=row.error,
+                aborted_transactions=[] if row.error in _PATIENT else None,
+                current_leader=leader,
+            )
+        return FetchedPartition(
+            partition=index,
+            error_code=ErrorCode.NONE,
+            high_watermark=row.high_watermark,
+            last_stable_offset=row.high_watermark,
+            log_start_offset=row.log_start,
+            records=row.records,
+            aborted_transactions=[] if self._fetch.isolation_level == READ_COMMITTED else None,
+            diverging_epoch=row.diverging,
+        )
+
+    def _topic_name(self, entry: SessionPartition) -> str:
+        topic, _ = entry.key  # type: ignore[misc]
+        if isinstance(topic, bytes):
+            return self._broker.image.topic_names.get(UUID(bytes=topic), "")
+        return str(topic)

@@ -1,0 +1,100 @@
+"""Low watermarks: DeleteRecords waits until every live replica has dropped the records.
+
+The low watermark of a partition is the smallest log start of its live replicas;
+a follower not heard of counts as 0. Fenced brokers are not waited for: they
+take the leader's log start over before they can be in sync again.
+Source: KIP-107.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.partition import Partition
+
+Done = Callable[[ErrorCode, int], None]
+
+
+class _Waiting:
+    """One DeleteRecords of one partition that waits for its followers."""
+
+    def __init__(self, owner: "LowWatermarks", partition: "Partition", target: int, done: Done) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.target = target
+        self.done = done
+        self.bucket = -1
+
+    def expired(self, now_ms: int) -> None:
+        """Answer with the smallest log start known: the leader's has moved all the same."""
+        self.owner.forget(self)
+        self.done(ErrorCode.REQUEST_TIMED_OUT, self.owner.low_watermark(self.partition))
+
+
+class LowWatermarks:
+    """All DeleteRecords of one broker that wait."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._waiting: dict[TopicPartition, list[_Waiting]] = {}
+
+    def low_watermark(self, partition: "Partition") -> int:
+        """Return the smallest log start of the live replicas."""
+        leader = partition.leader
+        lowest = int(partition.log.log_start)
+        if leader is None:
+            return lowest
+        for follower in leader.followers:
+            if self._broker.image.is_active(follower.broker_id):
+                lowest = min(lowest, max(0, follower.log_start))
+        return lowest
+
+    def wait(self, partition: "Partition", target: int, timeout_ms: int, done: Done) -> None:
+        """Call `done(code, low watermark)` once the low watermark reaches `target`, or time is over."""
+        low = self.low_watermark(partition)
+        if low >= target:
+            done(ErrorCode.NONE, low)
+            return
+        if timeout_ms <= 0:
+            done(ErrorCode.REQUEST_TIMED_OUT, low)
+            return
+        waiting = _Waiting(self, partition, target, done)
+        waiting.bucket = self._broker.deadlines.park(waiting, self._broker.clock.mono_ms() + timeout_ms)
+        self._waiting.setdefault(partition.key, []).append(waiting)
+
+    def moved(self, partition: "Partition") -> None:
+        """Look again: a follower fetched, leadership changed or a broker was fenced."""
+        if not self._waiting:
+            return
+        waiting = self._waiting.get(partition.key)
+        if not waiting:
+            return
+        low = self.low_watermark(partition)
+        for each in list(waiting):
+            if not partition.is_leader:
+                self._finish(each, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            elif low >= each.target:
+                self._finish(each, ErrorCode.NONE, low)
+
+    def brokers_changed(self) -> None:
+        """Look at all again: a fenced follower is no longer waited for."""
+        for key in list(self._waiting):
+            for each in list(self._waiting.get(key, ())):
+                self.moved(each.partition)
+
+    def forget(self, waiting: _Waiting) -> None:
+        """Take one out."""
+        rows = self._waiting.get(waiting.partition.key, [])
+        if waiting in rows:
+            rows.remove(waiting)
+        if not rows:
+            self._waiting.pop(waiting.partition.key, None)
+
+    def _finish(self, waiting: _Waiting, code: ErrorCode, low: int) -> None:
+        self._broker.deadlines.forget(waiting, waiting.bucket)
+        self.forget(waiting)
+        waiting.done(code, low)

@@ -1,0 +1,355 @@
+"""One hosted partition: its log, its role, and what waits for it.
+
+The rules live in `core`; this class performs what they decide. It is touched
+by the event loop only, and no method awaits between reading the state and
+writing it, so a decision is never based on something that has changed since.
+
+Order inside one append: log, then epochs, then the leader's state, then
+whoever waits. A waiter that is woken sees the log as it is now.
+
+Offsets count records; `log_end` and `high_watermark` are exclusive.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from syncline.core.fetch_watch import PartitionWatchers
+from syncline.core.follower import FollowerPartition
+from syncline.core.partition import LeaderPartition
+from syncline.core.partition_effects import (
+    Effect,
+    HighWatermarkAdvanced,
+    IsrCommitted,
+    IsrRefused,
+    ProposeIsr,
+    WatermarkHeld,
+    WatermarkResumed,
+)
+from syncline.core.watermark import follower_mark
+from syncline.model.configs import TopicConfig
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import Offset, TopicPartition
+from syncline.model.metadata import PartitionRecord
+from syncline.node.log_settings import log_settings
+from syncline.records.batch import BatchHeader, stamp
+from syncline.records.validate import TopicRules
+from syncline.storage.errors import StorageError
+from syncline.storage.log import PartitionLog
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+
+class Waiter(Protocol):
+    """Something that waits for records to be committed."""
+
+    def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
+        """Take the verdict: NONE when the records are safe."""
+
+
+class Partition:
+    """One partition that this broker hosts, as leader or follower."""
+
+    __slots__ = (
+        "_broker",
+        "_waiting",
+        "config",
+        "follower",
+        "key",
+        "leader",
+        "leader_epoch",
+        "log",
+        "record",
+        "rules",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        broker: "Broker",
+        key: TopicPartition,
+        topic_id: UUID,
+        log: PartitionLog,
+        config: TopicConfig,
+    ) -> None:
+        self._broker = broker
+        self.key = key
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: LeaderPartition | None = None
+        self.follower: FollowerPartition | None = None
+        self.leader_epoch = -1
+        self.record: PartitionRecord | None = None
+        self.watchers = PartitionWatchers()
+        # (offset that must be committed, waiter, its topic index, its row index), ordered by offset.
+        self._waiting: deque[tuple[int, Waiter, int, int]] = deque()
+        self.apply_config(config)
+
+    def __repr__(self) -> str:
+        role = "leader" if self.leader else "follower" if self.follower else "idle"
+        return (
+            f"<{self.key} {role} epoch {self.leader_epoch} log {self.log.log_start}..{self.log.log_end} "
+            f"high watermark {self.high_watermark}>"
+        )
+
+    # What it is.
+
+    @property
+    def is_leader(self) -> bool:
+        """Return whether this broker leads the partition."""
+        return self.leader is not None
+
+    @property
+    def isr(self) -> tuple[int, ...] | None:
+        """Return the committed in-sync set; None on a follower."""
+        return self.leader.isr if self.leader is not None else None
+
+    @property
+    def is_offline(self) -> bool:
+        """Return whether the disk failed this log: it is final until the broker restarts."""
+        return self.log.is_offline
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Return the offset below which everything is committed, as this replica knows it."""
+        return self.log.high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, mark: Offset) -> None:
+        self.log.high_watermark = mark
+
+    def apply_config(self, config: TopicConfig) -> None:
+        """Take over topic configurations, at once."""
+        self.config = config
+        self.log.settings = log_settings(config)
+        self.rules = TopicRules(
+            topic_partition=str(self.key),
+            message_bytes_max=config.max_message_bytes,
+            segment_bytes_max=config.segment_bytes,
+            append_time=config.message_timestamp_type == "LogAppendTime",
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            compacted="compact" in config.cleanup_policy,
+            compression=None,
+        )
+        if self.leader is not None:
+            self.leader.settings = self._broker.partition_settings(config)
+            self.perform(self.leader.advance_high_watermark(self._broker.clock.mono_ms()))
+
+    # Roles.
+
+    def lead(self, record: PartitionRecord, now_ms: int) -> None:
+        """Become leader, or learn of a change while leading."""
+        self.record = record
+        is_new_term = record.leader_epoch != self.leader_epoch
+        self.leader_epoch = record.leader_epoch
+        self.follower = None
+        if is_new_term:
+            self.log.assign_leader_epoch(record.leader_epoch)
+        leader = self.leader
+        if leader is None:
+            leader = LeaderPartition(
+                self._broker.broker_id,
+                replicas=record.replicas,
+                isr=record.isr,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+                epoch_start_offset=self.log.log_end,
+                log_end=self.log.log_end,
+                high_watermark=self.high_watermark,
+                settings=self._broker.partition_settings(self.config),
+                brokers=self._broker.known_brokers,
+                now_ms=now_ms,
+            )
+            self.leader = leader
+            self._broker.probe("lead", self.key, record.leader_epoch, self.log.log_end)
+        else:
+            self.perform(
+                leader.metadata_changed(
+                    replicas=record.replicas,
+                    isr=record.isr,
+                    leader_epoch=record.leader_epoch,
+                    partition_epoch=record.partition_epoch,
+                    now_ms=now_ms,
+                )
+            )
+        if is_new_term:
+            # Whoever waits appended in an earlier term: it is no longer certain that those records stay.
+            self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.watchers.role_changed()
+        self.perform(leader.advance_high_watermark(now_ms))
+
+    def follow(self, record: PartitionRecord) -> bool:
+        """Become follower; return whether the term is new, so that the fetcher must start anew."""
+        self.record = record
+        is_new_term = record.leader_epoch != self.leader_epoch or self.leader is not None
+        self.leader_epoch = record.leader_epoch
+        if self.leader is not None:
+            self.resign()
+        if self.follower is None:
+            self.follower = FollowerPartition(self._broker.config.replica_fetch_backoff_ms)
+            self._broker.probe("follow", self.key, record.leader_epoch, self.log.log_end)
+        return is_new_term
+
+    def resign(self) -> None:
+        """Stop leading: whoever waits for this leader is sent on."""
+        self.leader = None
+        self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.watchers.role_changed()
+
+    # Appending.
+
+    def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader) -> Offset:
+        """Append one validated batch as leader, stamping it in place; return its base offset.
+
+        Raises `StorageError` when the disk refuses; nothing is appended then.
+        """
+        leader = self.leader
+        assert leader is not None
+        base_offset = self.log.log_end
+        stamp(buffer, position, base_offset, self.leader_epoch)
+        batch = memoryview(buffer)[position : position + header.size_bytes]
+        self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
+        effects = leader.appended(self.log.log_end, self._broker.clock.mono_ms())
+        self.watchers.log_end_moved()
+        if effects:
+            self.perform(effects)
+        return base_offset
+
+    def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
+        """Append a batch made by this broker, with acks=all; `done(code, base offset)` is called once."""
+        leader = self.leader
+        if leader is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        refusal = leader.check_append(-1)
+        if refusal:
+            done(refusal, -1)
+            return
+        owned = bytearray(batch)
+        header = BatchHeader.parse(owned, 0)
+        if header.size_bytes > self.config.segment_bytes:
+            done(ErrorCode.MESSAGE_TOO_LARGE, -1)
+            return
+        try:
+            base_offset = self.append(owned, 0, header)
+        except StorageError as error:
+            done(error.code, -1)
+            return
+        self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
+
+    def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
+        """Tell `waiter` when everything below `required_offset` is committed, or cannot be any more."""
+        leader = self.leader
+        code = leader.acknowledgement(Offset(required_offset)) if leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code is not None:
+            waiter.decided(topic_index, row_index, code)
+            return
+        entry = (required_offset, waiter, topic_index, row_index)
+        waiting = self._waiting
+        if not waiting or waiting[-1][0] <= required_offset:
+            waiting.append(entry)
+            return
+        # A retry of an idempotent producer waits for its original, which may be older than what waits already.
+        at = len(waiting)
+        while at and waiting[at - 1][0] > required_offset:
+            at -= 1
+        waiting.insert(at, entry)
+
+    def fail_waiting(self, code: ErrorCode) -> None:
+        """Give everything that waits the same verdict."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, waiter, topic_index, row_index in waiting:
+            waiter.decided(topic_index, row_index, code)
+
+    def _settle_waiting(self) -> None:
+        leader = self.leader
+        waiting = self._waiting
+        while waiting and leader is not None and self.leader is leader:
+            code = leader.acknowledgement(Offset(waiting[0][0]))
+            if code is None:
+                return
+            required_offset, waiter, topic_index, row_index = waiting.popleft()
+            if not code:
+                self._broker.probe("acknowledge", self.key, self.leader_epoch, required_offset)
+            waiter.decided(topic_index, row_index, code)
+
+    # What core decided.
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Perform the effects of the leader's state, in order."""
+        for effect in effects:
+            if type(effect) is HighWatermarkAdvanced:
+                self.high_watermark = effect.high_watermark
+                self._broker.probe("high-watermark", self.key, self.leader_epoch, effect.high_watermark)
+                self._settle_waiting()
+                self.watchers.high_watermark_moved()
+                self._broker.low_watermarks.moved(self)
+            elif type(effect) is ProposeIsr:
+                self._broker.propose_isr(self, effect)
+            elif type(effect) is IsrCommitted:
+                self._broker.isr_committed(self, effect)
+                self._settle_waiting()
+            elif type(effect) is IsrRefused:
+                self._broker.isr_refused(self, effect)
+            elif type(effect) is WatermarkHeld or type(effect) is WatermarkResumed:
+                self._broker.watermark_stalled(self, effect)
+
+    def take_leader_mark(self, leader_high_watermark: Offset) -> None:
+        """Move a follower's high watermark after an answer of its leader; it may go down."""
+        mark = follower_mark(leader_high_watermark, self.log.log_start, self.log.log_end)
+        if mark != self.high_watermark:
+            self.high_watermark = mark
+            self._broker.probe("high-watermark", self.key, self.leader_epoch, mark)
+            self.watchers.high_watermark_moved()
+
+    def truncated(self) -> None:
+        """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
+        self._broker.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
+
+    # Reading for the group coordinator.
+
+    async def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
+        """Yield the batches from `from_offset` up to this leader's start, each chunk of whole batches.
+
+        Waits until all of it is committed. Raises `RequestError` when leadership goes meanwhile.
+        """
+        leader = self.leader
+        if leader is None:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        epoch, end = leader.leader_epoch, leader.epoch_start_offset
+        waited = self._broker.committed(self, end)
+        if waited is not None:
+            await waited
+        offset = max(from_offset, self.log.log_start)
+        while offset < end:
+            if self.leader is None or self.leader_epoch != epoch:
+                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            chunk = await self._broker.read_batches(self, Offset(offset), Offset(end))
+            if not chunk:
+                return
+            yield chunk
+            position = 0
+            while position < len(chunk):
+                header = BatchHeader.parse(chunk, position)
+                position += header.size_bytes
+                offset = header.next_offset
+        if self.leader is None or self.leader_epoch != epoch:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class _InternalWaiter:
+    """Calls back when a batch made by this broker is committed."""
+
+    __slots__ = ("_base_offset", "_done")
+
+    def __init__(self, done: Callable[[ErrorCode, int], None], base_offset: int) -> None:
+        self._done = done
+        self._base_offset = base_offset
+
+    def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
+        """Pass the verdict on."""
+        self._done(code, self._base_offset)

@@ -1,0 +1,133 @@
+"""A connection to another broker: requests out, answers in, matched by correlation id.
+
+Used by fetchers, the channel to the controller and internal produce. Answers
+are handed over inside the callback that received them; a frame is valid only
+during that call, so records can be written to disk without being copied.
+
+Every request ends: with its answer, or with `PeerLost` when the connection
+breaks. There is no time-out here: whoever needs one closes the connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from syncline.node.request import Buffer
+from syncline.wire.api import response_header_version
+from syncline.wire.codec import decode_response, encode_request
+from syncline.wire.errors import DecodeError
+from syncline.wire.frames import FrameParser, frame_request
+from syncline.wire.response_header import correlation_id_of, response_body_position
+
+ANSWER_BYTES_MAX: Final = 128 << 20
+
+# Called with (frame, position of the body), or (None, 0) when the connection broke first.
+OnAnswer = Callable[[memoryview | None, int], None]
+
+
+class PeerLost(ConnectionError):
+    """The connection to another broker broke, or could not be made."""
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """One connection to another broker's inter-broker listener."""
+
+    def __init__(self, client_id: str, on_lost: Callable[[], None] | None = None) -> None:
+        self._client_id = client_id
+        self._on_lost = on_lost
+        self._frames = FrameParser(ANSWER_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, tuple[int, OnAnswer]] = {}
+        self._next_correlation_id = 0
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, client_id: str, on_lost: Callable[[], None] | None = None
+    ) -> "PeerConnection":
+        """Return an open connection; raises `PeerLost` when nobody listens there."""
+        try:
+            _, peer = await asyncio.get_running_loop().create_connection(lambda: cls(client_id, on_lost), host, port)
+        except OSError as error:
+            raise PeerLost(f"cannot connect to {host}:{port}: {error}") from error
+        return peer
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether requests can be sent."""
+        return self._transport is not None
+
+    def send(self, key: int, version: int, parts: Sequence[Buffer], on_answer: OnAnswer) -> None:
+        """Send an encoded body; `on_answer` is called exactly once, never from inside this call."""
+        transport = self._transport
+        if transport is None:
+            raise PeerLost("the connection is closed")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._waiting[correlation_id] = (response_header_version(key, version), on_answer)
+        transport.writelines(frame_request(key, version, correlation_id, self._client_id, parts))
+
+    async def request_raw(self, key: int, version: int, parts: Sequence[Buffer]) -> bytes:
+        """Return the body of the answer, copied; raises `PeerLost`."""
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def on_answer(frame: memoryview | None, position: int) -> None:
+            if answered.done():
+                return
+            if frame is None:
+                answered.set_exception(PeerLost("the connection broke before the answer came"))
+            else:
+                answered.set_result(bytes(frame[position:]))
+
+        self.send(key, version, parts, on_answer)
+        return await answered
+
+    async def request(self, key: int, version: int, entity: Any) -> Any:
+        """Return the answer to a kio entity as a kio entity; raises `PeerLost`."""
+        body = await self.request_raw(key, version, (encode_request(entity),))
+        try:
+            return decode_response(key, version, body)
+        except DecodeError as error:
+            self.close()
+            raise PeerLost(f"malformed answer: {error}") from error
+
+    def close(self) -> None:
+        """Close; requests without an answer end with `PeerLost`."""
+        transport = self._transport
+        if transport is not None:
+            transport.abort()
+            self._lose()
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frames = self._frames
+        frames.buffer_updated(nbytes)
+        try:
+            while (frame := frames.next_frame()) is not None:
+                waiting = self._waiting.pop(correlation_id_of(frame), None)
+                if waiting is None:
+                    raise DecodeError("an answer to no request")
+                header_version, on_answer = waiting
+                on_answer(frame, response_body_position(frame, header_version))
+        except DecodeError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose()
+
+    def _lose(self) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        waiting, self._waiting = self._waiting, {}
+        for _, on_answer in waiting.values():
+            on_answer(None, 0)
+        if self._on_lost is not None:
+            self._on_lost()

@@ -1,0 +1,96 @@
+"""A produce that waits until its records are safe (acks=all).
+
+One object per request, whatever the number of its partitions: each partition
+still undecided holds a reference in a queue ordered by the offset it waits
+for. When the last one is decided, or time is over, the answer goes out.
+Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.model.errors import ErrorCode
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.produce import ProducedPartition, encode_produce_response
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+
+class PendingProduce:
+    """A produce request on its way to its answer."""
+
+    __slots__ = ("_broker", "_bucket", "_endpoints", "_request", "_rows", "_size_bytes", "_undecided")
+
+    def __init__(self, broker: "Broker", request: "Request", size_bytes: int) -> None:
+        self._broker = broker
+        self._request = request
+        self._rows: list[tuple[str, list[ProducedPartition]]] = []
+        self._endpoints: dict[int, NodeEndpoint] = {}
+        self._undecided: dict[tuple[int, int], None] = {}
+        self._size_bytes = size_bytes
+        self._bucket = -1
+
+    def add_topic(self, topic: str) -> list[ProducedPartition]:
+        """Return the (growing) rows of one topic of the answer."""
+        rows: list[ProducedPartition] = []
+        self._rows.append((topic, rows))
+        return rows
+
+    def point_to_leader(self, endpoint: NodeEndpoint) -> None:
+        """Add a broker to the answer: the leader that the client should have asked (KIP-951)."""
+        self._endpoints[endpoint.node_id] = endpoint
+
+    def wait_for(self, topic_index: int, row_index: int) -> None:
+        """Note that a row, which holds a success already, is not decided yet."""
+        self._undecided[(topic_index, row_index)] = None
+
+    @property
+    def topic_count(self) -> int:
+        """Return how many topics the answer has so far."""
+        return len(self._rows)
+
+    def park(self, timeout_ms: int) -> None:
+        """Answer now if everything is decided; else wait, at most `timeout_ms`."""
+        if not self._undecided:
+            self._answer()
+        elif timeout_ms <= 0:
+            self.expired(0)
+        else:
+            self._request.connection.hold(self._size_bytes)
+            now_ms = self._broker.clock.mono_ms()
+            self._bucket = self._broker.deadlines.park(self, now_ms + timeout_ms)
+
+    def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
+        """Take the verdict on one row."""
+        if self._undecided.pop((topic_index, row_index), False) is False:
+            return
+        if code:
+            rows = self._rows[topic_index][1]
+            leader, endpoint = self._broker.leader_hint(self._rows[topic_index][0], rows[row_index].partition, code)
+            rows[row_index] = rows[row_index]._replace(error_code=code, current_leader=leader)
+            if endpoint is not None:
+                self.point_to_leader(endpoint)
+        if not self._undecided and self._bucket >= 0:
+            self._broker.deadlines.forget(self, self._bucket)
+            self._request.connection.release(self._size_bytes)
+            self._answer()
+
+    def expired(self, now_ms: int) -> None:
+        """Answer REQUEST_TIMED_OUT for what is undecided; its records stay and may still be committed."""
+        if not self._undecided:
+            return
+        for topic_index, row_index in self._undecided:
+            rows = self._rows[topic_index][1]
+            rows[row_index] = rows[row_index]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        self._undecided.clear()
+        if self._bucket >= 0:
+            self._request.connection.release(self._size_bytes)
+        self._answer()
+
+    def _answer(self) -> None:
+        request = self._request
+        if not request.is_done:
+            request.reply_parts(
+                (encode_produce_response(request.version, self._rows, 0, tuple(self._endpoints.values())),)
+            )

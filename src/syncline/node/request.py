@@ -1,0 +1,87 @@
+"""Requests: from a frame to its answer.
+
+A request is a slot in its connection's queue: Kafka answers the requests of
+one connection in the order in which they came, so an answer that is ready
+before its turn waits in its slot. No task is made per request: a handler runs
+inside the callback that received the frame, and answers now, or keeps the
+request and answers later.
+
+Ownership: `Request.body` lies in the receive buffer and is valid only while
+the handler runs. What is kept must be decoded or copied before it returns.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from syncline.wire.codec import decode_request, encode_response
+
+if TYPE_CHECKING:
+    from syncline.node.connection import Connection
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Request:
+    """One request of one connection, and the place for its answer."""
+
+    __slots__ = ("_answer", "body", "client_id", "connection", "correlation_id", "is_done", "key", "position", "version")
+
+    def __init__(
+        self,
+        connection: "Connection",
+        key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        position: int,
+    ) -> None:
+        self.connection = connection
+        self.key = key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        # The body starts here: what lies before it in the buffer is the header.
+        self.position = position
+        self._answer: Sequence[Buffer] | None = None
+        self.is_done = False
+
+    @property
+    def listener(self) -> str:
+        """Return "client" or "internal": which listener the request came in by."""
+        return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        """Return the peer's address, as group descriptions show it."""
+        return self.connection.client_host
+
+    def decode(self) -> Any:
+        """Return the body as a kio entity; raises `DecodeError`."""
+        return decode_request(self.key, self.version, self.body, self.position)
+
+    def reply(self, response: Any) -> None:
+        """Answer with a kio entity."""
+        self.reply_parts((encode_response(response, self.key, self.version),))
+
+    def reply_parts(self, parts: Sequence[Buffer]) -> None:
+        """Answer with an encoded body; large parts are sent without being copied."""
+        assert not self.is_done, f"a second answer to request {self.key} (correlation {self.correlation_id})"
+        self.is_done = True
+        self._answer = parts
+        self.connection.answered(self)
+
+    def reply_nothing(self) -> None:
+        """Leave the slot without an answer: acks=0."""
+        self.is_done = True
+        self.connection.answered(self)
+
+    def close(self) -> None:
+        """Close the connection instead of answering: the only signal some errors have."""
+        self.is_done = True
+        self.connection.close(f"request {self.key} v{self.version} has no other way to fail")
+
+    def take_answer(self) -> Sequence[Buffer] | None:
+        """Return the encoded answer for the connection that writes it; None when there is nothing to send."""
+        return self._answer

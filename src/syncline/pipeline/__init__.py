@@ -1,0 +1,1 @@
+"""The data pipeline: topics in and out of Spark, the journal as tables, and the report."""

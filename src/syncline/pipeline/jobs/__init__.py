@@ -1,0 +1,1 @@
+"""Jobs: from the brokers to a finished result, one module each."""

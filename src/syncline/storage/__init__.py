@@ -1,0 +1,1 @@
+"""Partition logs on a disk: segments, indexes, checkpoints, recovery, retention, behind the Disk port."""

@@ -1,0 +1,57 @@
+"""How storage refuses, and how it fails.
+
+One hard idea: after a write error nobody knows what the file holds, so a log
+that met one is final until the broker starts anew and reads what is there
+(`LogOfflineError`). Only a full disk is spared, because the bytes that did get
+in can be cut off again: the log is as it was, and the producer hears why.
+
+Source: KAFKA-10778 (log fenced after a write error), the "fsyncgate" reports
+(a second fsync succeeds although the first one lost the pages).
+"""
+
+import errno
+from typing import Final
+
+from syncline.model.errors import ErrorCode
+
+# No room, no quota, or the file size limit of the process: nothing is wrong with what is stored.
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+class StorageError(Exception):
+    """The log could not do what was asked; `code` goes on the wire."""
+
+    code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class DiskFullError(StorageError):
+    """There is no room. Nothing was stored, and the log works again when there is."""
+
+
+class LogOfflineError(StorageError):
+    """An I/O error made this log final; only a restart, which recovers it, brings it back."""
+
+
+class DamagedLogError(StorageError):
+    """What is on the disk contradicts what was promised to be there: cutting it off would lose good records."""
+
+
+class CorruptRecordsError(StorageError):
+    """A leader's answer is damaged. Nothing was stored; fetch again."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class UnexpectedOffsetError(StorageError):
+    """A leader's answer begins below the log end: the two logs do not fit, and guessing would fork them."""
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether `error` says that there is no room."""
+    return error.errno in _FULL
+
+
+def is_out_of_descriptors(error: OSError) -> bool:
+    """Return whether `error` says that too many files are open, which harms nothing that is stored."""
+    return error.errno in _NO_DESCRIPTOR

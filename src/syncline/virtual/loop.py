@@ -1,0 +1,391 @@
+"""An asyncio event loop whose clock moves only when nothing is runnable.
+
+There is no selector: whatever comes from outside (bytes, disk answers) comes
+from the simulated world as a handle of this loop. So a run is a sequence of
+callbacks that depends on nothing but the seed, and idle time costs nothing.
+
+Time is an integer count of nanoseconds. A positive delay lasts at least a
+microsecond and each wake-up moves the clock: with floats, a client that sleeps
+`deadline - now` may sleep for ever, since adding 1e-17 s changes nothing.
+Ties are broken by a sequence number. Scheduling is first in, first out, or
+*shuffled*: a stream of its own then permutes, at each turn, the processes and
+the task steps within each process. Plain callbacks of a process keep their
+order, which asyncio promises.
+
+Tasks and futures hash by their number, not by their address: third-party code
+that iterates over sets of them gets the same order in every run.
+
+Threads do not exist here: `run_in_executor` raises, and
+`call_soon_threadsafe` is `call_soon`.
+"""
+
+import asyncio
+import heapq
+import math
+import random
+import socket
+from asyncio.base_events import BaseEventLoop
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+from syncline.virtual.process import Process, current_process
+
+T = TypeVar("T")
+
+DELAY_NS_MIN: Final = 1_000
+NS_PER_S: Final = 1_000_000_000
+# Cancelled timers stay in the heap until they are due, or until they are this many and more than half of it.
+CANCELLED_TIMERS_MAX: Final = 1_000
+
+
+class DeadlockError(Exception):
+    """Nothing is runnable and no timer is set: the simulated world has come to a standstill."""
+
+
+class NotInVirtualTimeError(RuntimeError):
+    """Something was asked for that does not exist in virtual time (threads, executors, real sockets)."""
+
+
+class WorldNetwork(Protocol):
+    """The simulated network, as the loop needs it."""
+
+    def resolve(self, host: str) -> str:
+        """Return the address of a host."""
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Return a connected transport and its protocol."""
+
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int) -> Any:
+        """Return a listener."""
+
+
+class VirtualHandle(asyncio.TimerHandle):
+    """A callback to run, at once or at `when_ns`; it knows whose it is."""
+
+    __slots__ = ("in_heap", "process", "when_ns")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context, when_ns: int
+    ) -> None:
+        # The parents' constructors copy contexts and take tracebacks; their fields are set here instead, once.
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._scheduled = False
+        self.when_ns = when_ns
+        self.in_heap = False
+        self.process = context.get(current_process)
+
+    def __hash__(self) -> int:
+        return self.when_ns
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def when(self) -> float:
+        """Return the time at which it runs, in the loop's seconds."""
+        return self.when_ns / NS_PER_S
+
+    def cancel(self) -> None:
+        """Do not run."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = None
+            self._args = None
+            if self.in_heap:
+                self._loop.timer_cancelled()
+
+
+class VirtualFuture(asyncio.Future[T]):
+    """A future that hashes by its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, *, loop: "VirtualLoop") -> None:
+        super().__init__(loop=loop)
+        self.number = loop.next_number()
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class VirtualTask(asyncio.Task[T]):
+    """A task that hashes by its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(
+        self,
+        coroutine: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        loop: "VirtualLoop",
+        name: str | None,
+        context: Context | None,
+    ) -> None:
+        self.number = number = loop.next_number()
+        super().__init__(coroutine, loop=loop, name=name or f"task-{number}", context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def _is_task_step(callback: object) -> bool:
+    """Return whether `callback` runs a task; the C tasks hide behind two wrappers."""
+    return type(callback).__name__ == "TaskStepMethWrapper" or getattr(callback, "__name__", "") == "TaskWakeupMethWrapper"
+
+
+class VirtualLoop(BaseEventLoop):
+    """The loop. `network` is set by the room that builds one."""
+
+    def __init__(self, scheduling: random.Random | None = None, *, on_wake: Callable[[int], object] | None = None) -> None:
+        super().__init__()
+        self.now_ns = NS_PER_S  # not 0: some clients take a time of 0 for "never"
+        self.network: WorldNetwork | None = None
+        self._scheduling = scheduling
+        self._on_wake = on_wake
+        self._timers: list[tuple[int, int, VirtualHandle]] = []
+        self._timers_cancelled = 0
+        self._sequence = 0
+        self._numbers = 0
+        self._ready: list[VirtualHandle] = []
+        self._world_tasks: list[asyncio.Task[Any]] = []
+        self.callbacks_run = 0
+
+    # Time and handles
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self.now_ns / NS_PER_S
+
+    def next_number(self) -> int:
+        """Return a number never given before in this loop."""
+        self._numbers += 1
+        return self._numbers
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        """Run `callback` at this instant, after all that is already to run."""
+        if context is None:
+            context = copy_context()
+        handle = VirtualHandle(callback, args, self, context, self.now_ns)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        """Run `callback` soon: there is one thread only."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        """Run `callback` after `delay` seconds."""
+        return self.call_at_ns(self.now_ns + math.ceil(delay * NS_PER_S), callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        """Run `callback` when the loop's time is `when` seconds."""
+        return self.call_at_ns(math.ceil(when * NS_PER_S), callback, *args, context=context)
+
+    def call_at_ns(
+        self, when_ns: int, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        """Run `callback` at `when_ns`, or soon if that is not in the future."""
+        if context is None:
+            context = copy_context()
+        now_ns = self.now_ns
+        if when_ns <= now_ns:
+            handle = VirtualHandle(callback, args, self, context, now_ns)
+            self._ready.append(handle)
+            return handle
+        when_ns = max(when_ns, now_ns + DELAY_NS_MIN)
+        handle = VirtualHandle(callback, args, self, context, when_ns)
+        handle.in_heap = True
+        self._sequence += 1
+        heapq.heappush(self._timers, (when_ns, self._sequence, handle))
+        return handle
+
+    def timer_cancelled(self) -> None:
+        """Count a cancelled timer; forget them all when they are too many."""
+        self._timers_cancelled += 1
+        if self._timers_cancelled > CANCELLED_TIMERS_MAX and 2 * self._timers_cancelled > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]  # noqa: SLF001
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a new future."""
+        return VirtualFuture(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Return a task of the process that asks."""
+        task = VirtualTask(coro, loop=self, name=name, context=context)
+        process = current_process.get()
+        if process is not None:
+            process.own(task)
+        else:
+            self._world_tasks.append(task)
+        return task
+
+    # Turning
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            self._wake()
+        batch, self._ready = self._ready, []
+        if self._scheduling is not None and len(batch) > 1:
+            batch = self._shuffled(batch, self._scheduling)
+        self.callbacks_run += len(batch)
+        for handle in batch:
+            if handle._cancelled:  # noqa: SLF001
+                continue
+            process = handle.process
+            if process is not None and not process.runs:
+                if process.alive:
+                    process.held.append(handle)
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[arg-type, misc]  # noqa: SLF001
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio.Handle does: one callback must not stop the others
+                self.call_exception_handler(
+                    {"message": f"exception in callback of {process}", "exception": error, "handle": handle}
+                )
+
+    def _wake(self) -> None:
+        """Move the clock to the next timer and make everything that is due runnable."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:  # noqa: SLF001
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        if not timers:
+            if self._stopping:
+                return
+            raise DeadlockError("nothing is runnable and no timer is set")
+        now_ns = self.now_ns = timers[0][0]
+        while timers and timers[0][0] == now_ns:
+            handle = heapq.heappop(timers)[2]
+            if handle._cancelled:  # noqa: SLF001
+                self._timers_cancelled -= 1
+            else:
+                handle.in_heap = False
+                self._ready.append(handle)
+        if self._on_wake is not None:
+            self._on_wake(now_ns)
+
+    @staticmethod
+    def _shuffled(batch: list[VirtualHandle], scheduling: random.Random) -> list[VirtualHandle]:
+        """Return `batch` with its processes in random order, and the task steps of each permuted among their places."""
+        groups: dict[Process | None, list[VirtualHandle]] = {}
+        for handle in batch:
+            groups.setdefault(handle.process, []).append(handle)
+        order = list(groups.values())
+        if len(order) > 1:
+            scheduling.shuffle(order)
+        shuffled: list[VirtualHandle] = []
+        for group in order:
+            if len(group) > 1:
+                places = [place for place, handle in enumerate(group) if _is_task_step(handle._callback)]  # noqa: SLF001
+                if len(places) > 1:
+                    steps = [group[place] for place in places]
+                    scheduling.shuffle(steps)
+                    for place, step in zip(places, steps, strict=True):
+                        group[place] = step
+            shuffled.extend(group)
+        return shuffled
+
+    def release(self, handles: list[VirtualHandle]) -> None:
+        """Make `handles`, held back while their process was paused, runnable again."""
+        self._ready.extend(handles)
+
+    def world_tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks of no process that are not done, oldest first."""
+        self._world_tasks = [task for task in self._world_tasks if not task.done()]
+        return self._world_tasks
+
+    def _process_events(self, event_list: object) -> None:
+        """Do nothing: there is no selector."""
+
+    def _write_to_self(self) -> None:
+        """Do nothing: there is no selector to wake."""
+
+    # The outside
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        """Refuse: threads run in real time, in an order that nobody can replay."""
+        raise NotInVirtualTimeError(f"run_in_executor({func!r}): there are no threads in virtual time")
+
+    def _world_network(self) -> WorldNetwork:
+        if self.network is None:
+            raise NotInVirtualTimeError("this loop has no network")
+        return self.network
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        **_options: Any,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect over the simulated network."""
+        if ssl or sock is not None or host is None or port is None:
+            raise NotInVirtualTimeError("virtual connections are plain and made by host and port")
+        return await self._world_network().connect(protocol_factory, host, int(port))
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | list[str] | None = None,
+        port: int | None = None,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        **_options: Any,
+    ) -> Any:
+        """Listen on the simulated network."""
+        if ssl or sock is not None:
+            raise NotInVirtualTimeError("virtual servers are plain and listen by host and port")
+        return self._world_network().listen(protocol_factory, host, port or 0)
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: str | None, port: int | str | None, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0  # noqa: A002, ARG002
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        """Return the one address of `host`: its name, which stands for an address here."""
+        address = self._world_network().resolve(host or "")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:  # type: ignore[override]  # noqa: ARG002
+        """Return the name and port of an address."""
+        return str(sockaddr[0]), str(sockaddr[1])
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # type: ignore[override]  # noqa: ASYNC109, ARG002
+        """Do nothing: there is no executor."""
+
+
+def run(main: Awaitable[T], loop: VirtualLoop) -> T:
+    """Return what `main` returns, run in `loop` as the current loop of this thread; the loop is left open."""
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        asyncio.set_event_loop(None)

@@ -1,0 +1,349 @@
+"""Hosts, directed links, and what may go wrong on them.
+
+Bytes that wait in a cut link for too long break their sender's connection. A
+cut in one direction is enough to keep connections from being made.
+
+What the simulated kernel does goes on while a process is paused: connections
+are accepted into the backlog and bytes pile up. When a process dies its kernel
+closes its connections (FIN or RST); when the whole host dies nobody is told,
+and peers find out when they send something after it is back.
+
+Addresses are host names. 127.0.0.1 and localhost mean "whoever listens on that
+port", so that programs which only know the loopback address can be told apart
+too. Time is in nanoseconds, sizes in bytes.
+"""
+
+import asyncio
+import contextvars
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from syncline.virtual.links import SECOND, Link, NetworkSettings
+from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.process import Process, current_process
+from syncline.virtual.streams import stream
+from syncline.virtual.trace import Trace, fingerprint
+from syncline.virtual.transport import KERNEL, VirtualSocket, VirtualTransport, connected_pair
+
+WORLD_HOST: Final = "world"
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a name in a table, nothing is bound
+EPHEMERAL_PORT_MIN: Final = 40_000
+# A SYN without an answer is sent again after these delays; then the connection attempt has timed out.
+SYN_RETRY_NS: Final = (1 * SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Numbers of the network when nothing is wrong with it."""
+
+    latency_ns_min: int = 200_000
+    latency_ns_max: int = 800_000
+    tail_probability: float = 0.02
+    tail_ns_max: int = 50 * MS
+    split_probability: float = 0.05
+    window_bytes: int = 256 << 10
+    # How long bytes may wait in a cut link before the sender's connection breaks (a TCP user time-out).
+    unacknowledged_ns_max: int = 20 * SECOND
+    retransmission_ns_max: int = 200 * MS
+
+
+class Link:
+    """The way from `source` to `target`, one direction."""
+
+    __slots__ = ("_settings", "cuts", "extra_ns_max", "rng", "source", "stalled", "target")
+
+    def __init__(self, source: str, target: str, rng: random.Random, settings: NetworkSettings) -> None:
+        self.source = source
+        self.target = target
+        self.rng = rng
+        self.cuts = 0
+        self.extra_ns_max = 0
+        self.stalled: dict[Pipe, None] = {}
+        self._settings = settings
+
+    def latency_ns(self) -> int:
+        """Return how long the next bytes are under way."""
+        settings = self._settings
+        rng = self.rng.random
+        latency_ns = settings.latency_ns_min + int(rng() * (settings.latency_ns_max - settings.latency_ns_min))
+        if rng() < settings.tail_probability:
+            latency_ns += int(rng() * settings.tail_ns_max)
+        if self.extra_ns_max:
+            latency_ns += int(rng() * self.extra_ns_max)
+        return latency_ns
+
+
+class Listener:
+    """A listening port of a process; what `create_server` returns."""
+
+    def __init__(
+        self, network: "Network", process: Process | None, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self._network = network
+        self.process = process
+        self.host = host
+        self.port = port
+        self.factory = factory
+        self.context = contextvars.copy_context()
+        self.is_open = True
+
+    @property
+    def sockets(self) -> tuple[VirtualSocket, ...]:
+        """Return the one listening socket, or none when closed."""
+        return (VirtualSocket((self.host, self.port), None),) if self.is_open else ()
+
+    def is_serving(self) -> bool:
+        """Return whether connections are accepted."""
+        return self.is_open
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop."""
+        return self._network.loop
+
+    def close(self) -> None:
+        """Stop listening; connections stay."""
+        if self.is_open:
+            self.is_open = False
+            self._network.unlisten(self)
+
+    async def start_serving(self) -> None:
+        """Do nothing: it serves from the start."""
+
+    async def serve_forever(self) -> None:
+        """Wait until cancelled, then close."""
+        try:
+            await self._network.loop.create_future()
+        finally:
+            self.close()
+
+    async def wait_closed(self) -> None:
+        """Return soon, as asyncio does on Python 3.11."""
+        await asyncio.sleep(0)
+
+    async def __aenter__(self) -> "Listener":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.close()
+
+
+class Network:
+    """All hosts and links of one run."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, trace: Trace, settings: NetworkSettings | None = None) -> None:
+        self.loop = loop
+        self.trace = trace
+        self.settings = settings or NetworkSettings()
+        self._seed = seed
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listeners: dict[tuple[str, int], Listener] = {}
+        self._next_port: dict[str, int] = {}
+        self._silent_hosts: dict[str, None] = {}
+        self._transports: dict[VirtualTransport, None] = {}
+        self._connections = 0
+        loop.network = self
+
+    # Links and faults
+
+    def link(self, source: str, target: str) -> Link:
+        """Return the link from `source` to `target`."""
+        link = self._links.get((source, target))
+        if link is None:
+            rng = stream(self._seed, "net", source, target)
+            link = self._links[source, target] = Link(source, target, rng, self.settings)
+        return link
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing pass from `source` to `target`, until healed as often as cut."""
+        self.link(source, target).cuts += 1
+
+    def heal(self, source: str, target: str) -> None:
+        """Undo one `cut`; what waited is sent again."""
+        link = self.link(source, target)
+        assert link.cuts > 0, f"{source}>{target} is not cut"
+        link.cuts -= 1
+        if link.cuts == 0:
+            stalled, link.stalled = link.stalled, {}
+            for pipe in stalled:
+                pipe.send_again()
+
+    def delay(self, source: str, target: str, extra_ns_max: int) -> None:
+        """Add up to `extra_ns_max` to each latency from now on; 0 ends it."""
+        self.link(source, target).extra_ns_max = extra_ns_max
+
+    def reset_connections(self, one: str, other: str) -> None:
+        """Break all connections between two hosts; both sides see a reset."""
+        for transport in list(self._transports):
+            if transport.host == one and transport.peer_host == other:
+                transport.break_both(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
+
+    def process_died(self, process: Process, *, is_silent: bool) -> None:
+        """Close what `process` had open: noisily as a kernel does for a killed program, or silently as a power cut does."""
+        for listener in [each for each in self._listeners.values() if each.process is process]:
+            listener.close()
+        if is_silent:
+            self._silent_hosts[process.host] = None
+        for transport in [each for each in self._transports if each.process is process]:
+            transport.process_died(is_silent=is_silent)
+
+    def host_is_back(self, host: str) -> None:
+        """End the silence of a host that was cut off its power: it refuses what it does not know."""
+        self._silent_hosts.pop(host, None)
+        for transport in list(self._transports):
+            if transport.peer_host == host:
+                transport.peer_is_back()
+
+    def is_silent(self, host: str) -> bool:
+        """Return whether nobody on `host` answers, not even its kernel."""
+        return host in self._silent_hosts
+
+    # Listening and connecting
+
+    def resolve(self, host: str) -> str:
+        """Return the address of `host`, which is its name."""
+        return host
+
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int) -> Listener:
+        """Return a listener on the current process's host."""
+        process = current_process.get()
+        name = process.host if process is not None else WORLD_HOST
+        address = host if isinstance(host, str) and host not in ANY_ADDRESS | LOOPBACK else name
+        port = port or self._take_port(name)
+        if (name, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"address already in use: {name}:{port}")
+        listener = Listener(self, process, address, port, factory)
+        self._listeners[name, port] = listener
+        return listener
+
+    def unlisten(self, listener: Listener) -> None:
+        """Forget a listener that closed."""
+        for key in [key for key, each in self._listeners.items() if each is listener]:
+            del self._listeners[key]
+
+    def _take_port(self, host: str) -> int:
+        port = self._next_port.get(host, EPHEMERAL_PORT_MIN)
+        self._next_port[host] = port + 1
+        return port
+
+    def _find(self, host: str, port: int) -> tuple[str, Listener | None]:
+        """Return the name of the host at an address, and who listens there."""
+        if host in LOOPBACK:
+            for (name, listening_port), listener in self._listeners.items():
+                if listening_port == port:
+                    return name, listener
+            return WORLD_HOST, None
+        return host, self._listeners.get((host, port))
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[VirtualTransport, asyncio.BaseProtocol]:
+        """Return a connected transport and its protocol; raises OSError as a kernel would."""
+        process = current_process.get()
+        source = process.host if process is not None else WORLD_HOST
+        attempt = _Attempt(self, source, host, port)
+        try:
+            transport = await attempt.connected
+        except BaseException:
+            attempt.abandon()
+            raise
+        protocol = factory()
+        transport.start(protocol)
+        return transport, protocol
+
+    def new_connection(self, source: str, listener: Listener, target: str) -> VirtualTransport:
+        """Return the client's end of a new connection; the listener's process accepts the other end when it runs."""
+        self._connections += 1
+        client_name = (source, self._take_port(source))
+        server_name = (target, listener.port)
+        client, server = connected_pair(
+            self, self._connections, client_name, server_name, self.link(source, target), self.link(target, source)
+        )
+        self._transports[client] = None
+        server.adopt(listener.context)
+        self._transports[server] = None
+        self.loop.call_soon(server.accept, listener.factory, context=listener.context)
+        return client
+
+    def forget(self, transport: VirtualTransport) -> None:
+        """Drop an end that is closed."""
+        self._transports.pop(transport, None)
+
+    def delivered(self, link: Link, connection: int, data: bytes) -> None:
+        """Record bytes that reached a program."""
+        self.trace.record(self.loop.now_ns, "net", link.source, link.target, connection, len(data), fingerprint(data))
+
+
+class _Attempt:
+    """One connection being made: SYN there, answer back, again if nothing came."""
+
+    def __init__(self, network: Network, source: str, host: str, port: int) -> None:
+        self._network = network
+        self._source = source
+        self._host = host
+        self._port = port
+        self._tries = 0
+        self._made: VirtualTransport | None = None
+        self._context = contextvars.copy_context()
+        self.connected: asyncio.Future[VirtualTransport] = network.loop.create_future()
+        self._send_syn()
+
+    def abandon(self) -> None:
+        """Forget it: the program no longer waits."""
+        if self._made is not None:
+            self._made.abort()
+        elif not self.connected.done():
+            self.connected.cancel()
+
+    def _send_syn(self) -> None:
+        if self.connected.done():
+            return
+        network = self._network
+        target, _ = network._find(self._host, self._port)  # noqa: SLF001 - one module
+        there = network.link(self._source, target)
+        back = network.link(target, self._source)
+        latency_ns = there.latency_ns()
+        if there.cuts or back.cuts or network.is_silent(target):
+            self._retry()
+        else:
+            network.loop.call_at_ns(network.loop.now_ns + latency_ns, self._syn_arrived, context=KERNEL)
+
+    def _retry(self) -> None:
+        loop = self._network.loop
+        if self._tries == len(SYN_RETRY_NS):
+            self._answer(loop.now_ns, TimeoutError(errno.ETIMEDOUT, "connection timed out"))
+            return
+        delay_ns = SYN_RETRY_NS[self._tries]
+        self._tries += 1
+        loop.call_at_ns(loop.now_ns + delay_ns, self._send_syn, context=KERNEL)
+
+    def _syn_arrived(self) -> None:
+        network = self._network
+        process = self._context.get(current_process)
+        if self.connected.done() or (process is not None and not process.alive):
+            return
+        target, listener = network._find(self._host, self._port)  # noqa: SLF001 - one module
+        back = network.link(target, self._source)
+        if back.cuts or network.is_silent(target):
+            self._retry()
+            return
+        answer_ns = network.loop.now_ns + back.latency_ns()
+        if listener is None:
+            self._answer(answer_ns, ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused by {target}:{self._port}"))
+            return
+        self._made = network.new_connection(self._source, listener, target)
+        self._made.adopt(self._context)
+        self._answer(answer_ns, None)
+
+    def _answer(self, when_ns: int, error: OSError | None) -> None:
+        self._network.loop.call_at_ns(when_ns, self._answered, error, context=self._context)
+
+    def _answered(self, error: OSError | None) -> None:
+        if self.connected.done():
+            return
+        if error is not None:
+            self.connected.set_exception(error)
+        else:
+            assert self._made is not None
+            self.connected.set_result(self._made)

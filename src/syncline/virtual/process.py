@@ -1,0 +1,80 @@
+"""A process: one life of one program on one simulated host.
+
+Everything that asyncio will run later (callbacks, timers, task steps) carries
+the `contextvars` context in which it was asked for. The context names the
+process, so the loop knows, for each handle, whose it is. That is all it takes
+to kill: handles of a dead process are dropped when their turn comes, without
+`finally`, without goodbye, as SIGKILL does it. Handles of a paused process are
+held back and run in a burst when it goes on, as SIGCONT does it.
+
+Invariants: a dead process never runs again; a restart is a new `Process`.
+Its tasks stay referenced until the run ends, since a task that is collected
+would run its `finally` blocks, which a killed process does not.
+"""
+
+import asyncio
+import contextvars
+from contextvars import ContextVar
+from typing import Any, Final
+
+# Where code runs decides where its handles, connections and files belong. None is the world itself: links, faults, checks.
+current_process: Final[ContextVar["Process | None"]] = ContextVar("current_process", default=None)
+
+
+class ProcessIsDeadError(BaseException):
+    """Code of a killed process ran on, as it may while a run is taken apart. Nothing should catch it."""
+
+
+class Process:
+    """One program from its start to its death, on the host called `host`."""
+
+    __slots__ = ("_tasks", "_tasks_prune_at", "alive", "context", "held", "host", "incarnation", "paused", "runs")
+
+    def __init__(self, host: str, incarnation: int = 0) -> None:
+        self.host = host
+        self.incarnation = incarnation
+        self.alive = True
+        self.paused = False
+        self.runs = True  # alive and not paused: the one flag that the loop looks at
+        self.held: list[Any] = []
+        self.context = contextvars.Context()
+        self.context.run(current_process.set, self)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_prune_at = 64
+
+    def __repr__(self) -> str:
+        return f"{self.host}#{self.incarnation}"
+
+    def check_alive(self) -> None:
+        """Raise in code that goes on after its process was killed."""
+        if not self.alive:
+            raise ProcessIsDeadError(repr(self))
+
+    def own(self, task: asyncio.Task[Any]) -> None:
+        """Keep `task` alive for as long as it may matter."""
+        self._tasks.append(task)
+        if len(self._tasks) >= self._tasks_prune_at:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks_prune_at = 2 * len(self._tasks) + 64
+
+    def pending_tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks that are not done, oldest first."""
+        return [task for task in self._tasks if not task.done()]
+
+    def die(self) -> None:
+        """Stop for ever, at once."""
+        self.alive = False
+        self.runs = False
+        self.held.clear()
+
+    def pause(self) -> None:
+        """Stop running until `resume`."""
+        self.paused = True
+        self.runs = False
+
+    def resume(self) -> list[Any]:
+        """Go on; return the handles whose turn came meanwhile, in order."""
+        self.paused = False
+        self.runs = self.alive
+        held, self.held = self.held, []
+        return held

@@ -1,0 +1,15 @@
+"""Named streams of random numbers, all drawn from one seed.
+
+One stream per purpose and per link, never one for all: when a fault is taken
+out of a plan, everything else must still see the numbers it saw before, or no
+failure could ever be made smaller.
+"""
+
+import hashlib
+import random
+
+
+def stream(seed: int, *names: object) -> random.Random:
+    """Return the stream called `names` of the run `seed`; the same in every process and on every machine."""
+    text = "/".join([str(seed), *(str(name) for name in names)])
+    return random.Random(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))

@@ -1,0 +1,58 @@
+"""What happened in a run, as lines and as one hash.
+
+Each delivered event (bytes on a link, a disk operation that matters, a fault,
+an answer to a client, each move of the clock) is one tuple of integers and
+strings. Two runs are the same when their hashes are the same; where they are
+not, the first line that differs tells where to look. Nothing in an event may
+come from the process that runs the simulation: no addresses, no real time.
+"""
+
+import hashlib
+import zlib
+from collections import deque
+from typing import Final, TextIO
+
+Event = tuple[int | str, ...]
+
+FLUSH_AT_EVENTS: Final = 512
+LAST_EVENTS_KEPT: Final = 400
+
+
+class Trace:
+    """The events of one run, hashed as they come; also written to `lines` when given."""
+
+    def __init__(self, lines: TextIO | None = None) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._pending: list[Event] = []
+        self._lines = lines
+        self.events = 0
+        self.last: deque[Event] = deque(maxlen=LAST_EVENTS_KEPT)
+
+    def record(self, *event: int | str) -> None:
+        """Add an event; its first item is the time in ns."""
+        self._pending.append(event)
+        if len(self._pending) >= FLUSH_AT_EVENTS:
+            self._flush()
+
+    def wake(self, now_ns: int) -> None:
+        """Add a move of the clock."""
+        self.record(now_ns)
+
+    def digest(self) -> str:
+        """Return the hash of all events so far, in hexadecimal."""
+        self._flush()
+        return self._hash.hexdigest()
+
+    def _flush(self) -> None:
+        events, self._pending = self._pending, []
+        self.events += len(events)
+        self.last.extend(events)
+        self._hash.update(repr(events).encode())
+        if self._lines is not None:
+            for event in events:
+                self._lines.write(" ".join(map(str, event)) + "\n")
+
+
+def fingerprint(data: bytes) -> int:
+    """Return a number that stands for `data` in an event."""
+    return zlib.crc32(data)

@@ -1,0 +1,508 @@
+"""One end of a simulated connection, and the two pipes between two ends.
+
+A pipe carries bytes one way, in order; bytes written in the same instant
+travel together, and some are split on the way, as TCP may at any byte. What
+has been sent and not yet been read by the other program is in flight; beyond
+the window (the kernels' buffers) it counts as the transport's own write
+buffer, and the protocol is told to pause.
+
+Invariants: `connection_made` comes first, `connection_lost` last and once;
+nothing is delivered while reading is paused or before the protocol started.
+"""
+
+import asyncio
+import contextvars
+import errno
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, cast
+
+from syncline.virtual.links import Link, NetworkSettings
+from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.process import Process, current_process
+
+# The kernels of the hosts run in this context: in no process, so never paused and never dead.
+KERNEL: Final = contextvars.Context()
+
+HIGH_WATER_BYTES: Final = 64 << 10
+RECEIVE_BYTES_MAX: Final = 256 << 10
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Carrier(Protocol):
+    """The network, as the ends of its connections need it."""
+
+    loop: VirtualLoop
+    settings: NetworkSettings
+
+    def delivered(self, link: Link, connection: int, data: bytes) -> None:
+        """Record bytes that reached a program."""
+
+    def forget(self, transport: "VirtualTransport") -> None:
+        """Drop an end that is closed."""
+
+
+class VirtualSocket:
+    """What `get_extra_info("socket")` returns: it takes options and does nothing with them."""
+
+    family = 2
+    type = 1
+    proto = 6
+
+    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None) -> None:
+        self._name = name
+        self._peer = peer
+
+    def fileno(self) -> int:
+        """Return -1: there is no descriptor."""
+        return -1
+
+    def setsockopt(self, *_option: object) -> None:
+        """Accept any option."""
+
+    def getsockopt(self, *_option: object) -> int:
+        """Return 0 for any option."""
+        return 0
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return the local address."""
+        return self._name
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the other side's address."""
+        if self._peer is None:
+            raise OSError(errno.ENOTCONN, "not connected")
+        return self._peer
+
+
+def connected_pair(
+    network: Carrier, number: int, client_name: tuple[str, int], server_name: tuple[str, int], there: Link, back: Link
+) -> tuple["VirtualTransport", "VirtualTransport"]:
+    """Return the two ends of a new connection: client, server."""
+    client = VirtualTransport(network, client_name, server_name)
+    server = VirtualTransport(network, server_name, client_name)
+    client.outgoing = Pipe(network, there, number, client, server)
+    server.outgoing = Pipe(network, back, number, server, client)
+    client.peer, server.peer = server, client
+    return client, server
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    __slots__ = (
+        "_arrivals",
+        "_batch",
+        "_batch_sent_ns",
+        "_is_closed",
+        "_last_arrival_ns",
+        "_link",
+        "_network",
+        "_number",
+        "_receiver",
+        "_sender",
+        "_stalled",
+        "_stalled_timer",
+        "in_flight_bytes",
+    )
+
+    def __init__(
+        self, network: Carrier, link: Link, number: int, sender: "VirtualTransport", receiver: "VirtualTransport"
+    ) -> None:
+        self._network = network
+        self._link = link
+        self._number = number
+        self._sender = sender
+        self._receiver = receiver
+        self._last_arrival_ns = 0
+        self._batch: list[bytes] = []
+        self._batch_sent_ns = -1
+        self._stalled: deque[list[bytes] | None] = deque()
+        self._stalled_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.in_flight_bytes = 0
+
+    @property
+    def number(self) -> int:
+        """Return the number of the connection."""
+        return self._number
+
+    @property
+    def link(self) -> Link:
+        """Return the link it runs over."""
+        return self._link
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self.in_flight_bytes += len(data)
+        now_ns = self._network.loop.now_ns
+        if self._batch_sent_ns == now_ns:
+            self._batch.append(data)
+            return
+        settings = self._network.settings
+        rng = self._link.rng
+        if rng.random() < settings.split_probability and len(data) > 1:
+            place = rng.randrange(1, len(data))
+            self._transmit([data[:place]])
+            data = data[place:]
+        self._batch = [data]
+        self._batch_sent_ns = now_ns
+        self._transmit(self._batch)
+
+    def send_end(self) -> None:
+        """Send the end of the stream (FIN)."""
+        self._batch_sent_ns = -1
+        self._transmit(None)
+
+    def send_reset(self) -> None:
+        """Send a reset; it is lost if the link is cut."""
+        self._is_closed = True
+        if not self._link.cuts:
+            self._arrive_later(self._receiver.reset_arrived)
+
+    def send_again(self) -> None:
+        """Send what waited for the cut to heal."""
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
+        now_ns = self._network.loop.now_ns
+        self._last_arrival_ns = max(
+            self._last_arrival_ns, now_ns + int(self._link.rng.random() * self._network.settings.retransmission_ns_max)
+        )
+        stalled, self._stalled = self._stalled, deque()
+        for item in stalled:
+            self._transmit(item)
+
+    def close(self) -> None:
+        """Drop what waits: the sender's end is gone without a trace."""
+        self._is_closed = True
+        self._stalled.clear()
+        self._link.stalled.pop(self, None)
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
+
+    def taken(self, size_bytes: int) -> None:
+        """Count bytes that the receiving program has read."""
+        self.in_flight_bytes -= size_bytes
+        self._sender.drained()
+
+    def _transmit(self, item: list[bytes] | None) -> None:
+        if self._is_closed:
+            return
+        receiver = self._receiver
+        if receiver.is_gone and not receiver.is_silent:
+            # Nobody has this connection any more: the kernel over there answers with a reset.
+            self._bounce_later()
+        elif self._link.cuts or receiver.is_silent:
+            self._batch_sent_ns = -1
+            self._stalled.append(item)
+            self._link.stalled[self] = None
+            if self._stalled_timer is None:
+                loop = self._network.loop
+                when_ns = loop.now_ns + self._network.settings.unacknowledged_ns_max
+                self._stalled_timer = loop.call_at_ns(when_ns, self._timed_out, context=KERNEL)
+        else:
+            self._arrive_later(receiver.arrived, item)
+
+    def _arrive_later(self, callback: Any, *args: Any) -> None:
+        loop = self._network.loop
+        when_ns = max(self._last_arrival_ns, loop.now_ns + self._link.latency_ns())
+        self._last_arrival_ns = when_ns
+        # In the receiver's context: a paused program reads its bytes when it goes on, a dead one never.
+        loop.call_at_ns(when_ns, callback, *args, context=self._receiver.context)
+
+    def _bounce_later(self) -> None:
+        self._is_closed = True
+        if self._link.cuts == 0:
+            when_ns = self._network.loop.now_ns + 2 * self._link.latency_ns()
+            self._network.loop.call_at_ns(when_ns, self._sender.reset_arrived, context=self._sender.context)
+
+    def bounce_stalled(self) -> None:
+        """Answer what was never taken by a host that has come back without this connection."""
+        if self._stalled or self.in_flight_bytes:
+            self.close()
+            self._bounce_later()
+
+    def _timed_out(self) -> None:
+        self._stalled_timer = None
+        self._sender.broke_later(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
+
+
+class VirtualTransport(asyncio.Transport):
+    """One end of a connection, as asyncio's protocols and streams know it."""
+
+    outgoing: Pipe
+    peer: "VirtualTransport"
+
+    def __init__(self, network: Carrier, name: tuple[str, int], peer_name: tuple[str, int]) -> None:
+        super().__init__(
+            {"peername": peer_name, "sockname": name, "socket": VirtualSocket(name, peer_name)}  # type: ignore[arg-type]
+        )
+        self._network = network
+        self.host = name[0]
+        self.peer_host = peer_name[0]
+        self.process: Process | None = None
+        self.context = contextvars.Context()
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._received: deque[bytes | None] = deque()  # None is the end of the stream
+        self._is_reading = True
+        self._is_delivering = False
+        self._is_writing_paused = False
+        self._end_is_sent = False
+        self._end_is_seen = False
+        self._is_closing = False
+        self._is_lost = False
+        self._high_bytes = HIGH_WATER_BYTES
+        self._low_bytes = HIGH_WATER_BYTES // 4
+        self.is_gone = False  # this end no longer exists: whatever arrives is answered with a reset
+        self.is_silent = False  # gone with its host: whatever arrives is not answered at all
+
+    def __repr__(self) -> str:
+        return f"<VirtualTransport {self.outgoing.number} {self.host}>{self.peer_host}>"
+
+    # Coming to life
+
+    def adopt(self, context: contextvars.Context) -> None:
+        """Belong to the process of `context`."""
+        self.context = context
+        self.process = context.get(current_process)
+
+    def accept(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Begin the server's side, in its process."""
+        if not self.is_gone:
+            self.start(factory())
+
+    def start(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give the connection its protocol; what has arrived is delivered after `connection_made`."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        if self._received and self._protocol is not None:
+            self._network.loop.call_soon(self._deliver, context=self.context)
+
+    # Receiving
+
+    def arrived(self, item: list[bytes] | None) -> None:
+        """Take what came out of the peer's pipe."""
+        if self.is_gone:
+            if not self.is_silent:
+                self.outgoing.send_reset()
+            return
+        self._received.append(None if item is None else item[0] if len(item) == 1 else b"".join(item))
+        self._deliver()
+
+    def reset_arrived(self) -> None:
+        """Learn that the connection no longer exists on the other side."""
+        self._received.clear()
+        self._lose(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
+
+    def _deliver(self) -> None:
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        received = self._received
+        try:
+            while received and self._is_reading and not self._is_closing and self._protocol is not None:
+                data = received.popleft()
+                if data is None:
+                    self._deliver_end()
+                else:
+                    while received and len(data) < RECEIVE_BYTES_MAX and (more := received[0]) is not None:
+                        data += more
+                        received.popleft()
+                    self._deliver_bytes(data)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's transports: a protocol that raises loses its connection
+            self._network.loop.call_exception_handler(
+                {"message": "a protocol raised while it received", "exception": error, "transport": self}
+            )
+            self._abort(error if isinstance(error, Exception) else None)
+        finally:
+            self._is_delivering = False
+
+    def _deliver_bytes(self, data: bytes) -> None:
+        pipe = self.peer.outgoing
+        self._network.delivered(pipe.link, pipe.number, data)
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            rest = memoryview(data)
+            while rest and self._is_reading and not self._is_closing:
+                buffer = memoryview(protocol.get_buffer(len(rest)))
+                size = min(len(buffer), len(rest))
+                if size == 0:
+                    raise RuntimeError("get_buffer() returned an empty buffer")
+                buffer[:size] = rest[:size]
+                buffer.release()
+                rest = rest[size:]
+                pipe.taken(size)
+                protocol.buffer_updated(size)
+            if rest:
+                self._received.appendleft(bytes(rest))
+        else:
+            pipe.taken(len(data))
+            cast(asyncio.Protocol, protocol).data_received(data)
+
+    def _deliver_end(self) -> None:
+        self._end_is_seen = True
+        keep_open = cast(asyncio.Protocol, self._protocol).eof_received()
+        if not keep_open:
+            self.close()
+
+    def is_reading(self) -> bool:
+        """Return whether bytes are delivered."""
+        return self._is_reading and not self._is_closing
+
+    def pause_reading(self) -> None:
+        """Deliver nothing until `resume_reading`."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Deliver again."""
+        if not self._is_reading:
+            self._is_reading = True
+            if self._received:
+                self._network.loop.call_soon(self._deliver, context=self.context)
+
+    # Sending
+
+    def write(self, data: Buffer) -> None:  # type: ignore[override]
+        """Send bytes; they are copied, so the buffer may be used again at once."""
+        if self._end_is_sent:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._is_closing or self._is_lost or not data:
+            return
+        self.outgoing.send(bytes(data))
+        if not self._is_writing_paused and self.get_write_buffer_size() > self._high_bytes:
+            self._is_writing_paused = True
+            assert self._protocol is not None
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:  # type: ignore[override]
+        """Send several buffers as one."""
+        self.write(b"".join(list_of_data))
+
+    def drained(self) -> None:
+        """Look again at what is in flight: the other side has read some."""
+        if self._is_writing_paused and self.get_write_buffer_size() <= self._low_bytes:
+            self._is_writing_paused = False
+            self._network.loop.call_soon(self._resume_writing, context=self.context)
+
+    def _resume_writing(self) -> None:
+        if self._protocol is not None and not self._is_lost:
+            self._protocol.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        """Return the bytes that the kernels have no room for."""
+        return max(0, self.outgoing.in_flight_bytes - self._network.settings.window_bytes)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the low and the high mark."""
+        return self._low_bytes, self._high_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the marks at which the protocol is told to pause and to go on."""
+        if high is None:
+            high = HIGH_WATER_BYTES if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high_bytes, self._low_bytes = high, low
+
+    def can_write_eof(self) -> bool:
+        """Return True: one direction can be closed alone."""
+        return True
+
+    def write_eof(self) -> None:
+        """Close the sending direction after what was written."""
+        if not self._end_is_sent and not self._is_closing:
+            self._end_is_sent = True
+            self.outgoing.send_end()
+
+    # Ending
+
+    def is_closing(self) -> bool:
+        """Return whether it is closed or will be."""
+        return self._is_closing
+
+    def close(self) -> None:
+        """Close after what was written."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if not self._end_is_sent:
+            self._end_is_sent = True
+            self.outgoing.send_end()
+        self._network.loop.call_soon(self._lost, None, context=self.context)
+
+    def abort(self) -> None:
+        """Close at once; the other side sees a reset."""
+        self._abort(None)
+
+    def _abort(self, error: Exception | None) -> None:
+        if not self.is_gone:
+            self.outgoing.close()
+            self.outgoing.send_reset()
+        self._lose(error)
+
+    def broke_later(self, error: OSError) -> None:
+        """Lose the connection because the kernel gave it up."""
+        self._network.loop.call_soon(self._abort, error, context=self.context)
+
+    def break_both(self, error: OSError) -> None:
+        """Lose the connection on both sides at once."""
+        for end in (self, self.peer):
+            self._network.loop.call_soon(end._lose, error, context=end.context)  # noqa: SLF001 - another of its class
+
+    def _lose(self, error: Exception | None) -> None:
+        self._is_closing = True
+        self.outgoing.close()
+        if not self._is_lost:
+            self._network.loop.call_soon(self._lost, error, context=self.context)
+
+    def _lost(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._gone()
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
+
+    def _gone(self) -> None:
+        self.is_gone = True
+        self._received.clear()
+        self._network.forget(self)
+
+    def process_died(self, *, is_silent: bool) -> None:
+        """Be closed by the kernel, or vanish with the host."""
+        if self.is_gone:
+            return
+        has_unread = bool(self._received)
+        self._is_closing = True
+        if is_silent:
+            self.is_silent = True
+            self.outgoing.close()
+        elif has_unread:
+            self.outgoing.send_reset()
+        else:
+            self.outgoing.send_end()
+        self._gone()
+        self._protocol = None
+
+    def peer_is_back(self) -> None:
+        """Hear that the other host runs again, without this connection if it had vanished."""
+        if self.peer.is_silent:
+            self.peer.is_silent = False
+            self.outgoing.bounce_stalled()
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol."""
+        assert self._protocol is not None
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Change the protocol."""
+        self._protocol = protocol

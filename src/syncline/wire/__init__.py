@@ -1,0 +1,1 @@
+"""Frames, headers and messages of the Kafka protocol, as bytes; no sockets."""

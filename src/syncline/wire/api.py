@@ -1,0 +1,171 @@
+"""Which messages are spoken on which listener, in which versions.
+
+One hard idea: the table is a promise. Clients derive the broker's age and its
+features from it, so what is listed must be served exactly, and what is not
+served must not be listed. Produce is the exception that proves it: its floor is
+advertised as 0 although 3 is the lowest served, because old librdkafka reads
+"no compression" from any higher floor (KAFKA-18659).
+
+A message is "flexible" from some version on: compact lengths, tagged fields,
+and the request header that has tags, too (KIP-482).
+Source: the Kafka protocol guide; KIP-896 (floors).
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class ApiKey(IntEnum):
+    """Messages by their official numbers; those from 20000 on are Syncline's own."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
+    METADATA_DELTAS = 20000
+    FORWARD = 20001
+
+
+class VersionRange(NamedTuple):
+    """Versions from `min` to `max`, both included."""
+
+    min: int
+    max: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.min <= version <= self.max
+
+
+# What the client listener serves.
+CLIENT_VERSIONS: Final[dict[ApiKey, VersionRange]] = {
+    ApiKey.PRODUCE: VersionRange(3, 11),
+    ApiKey.FETCH: VersionRange(4, 17),
+    ApiKey.LIST_OFFSETS: VersionRange(1, 9),
+    ApiKey.METADATA: VersionRange(0, 12),
+    ApiKey.OFFSET_COMMIT: VersionRange(2, 9),
+    ApiKey.OFFSET_FETCH: VersionRange(1, 9),
+    ApiKey.FIND_COORDINATOR: VersionRange(0, 6),
+    ApiKey.JOIN_GROUP: VersionRange(0, 9),
+    ApiKey.HEARTBEAT: VersionRange(0, 4),
+    ApiKey.LEAVE_GROUP: VersionRange(0, 5),
+    ApiKey.SYNC_GROUP: VersionRange(0, 5),
+    ApiKey.DESCRIBE_GROUPS: VersionRange(0, 5),
+    ApiKey.LIST_GROUPS: VersionRange(0, 5),
+    ApiKey.API_VERSIONS: VersionRange(0, 4),
+    ApiKey.CREATE_TOPICS: VersionRange(2, 7),
+    ApiKey.DELETE_TOPICS: VersionRange(1, 6),
+    ApiKey.DELETE_RECORDS: VersionRange(0, 2),
+    ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+    ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 4),
+    ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
+    ApiKey.DELETE_GROUPS: VersionRange(0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+    ApiKey.OFFSET_DELETE: VersionRange(0, 0),
+    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1),
+}
+
+# What ApiVersions answers on the client listener.
+ADVERTISED_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {ApiKey.PRODUCE: VersionRange(0, 11)}
+
+# What brokers say to each other, besides everything that clients may say.
+INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
+    ApiKey.ALTER_PARTITION: VersionRange(2, 3),
+    ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
+    ApiKey.BROKER_HEARTBEAT: VersionRange(0, 1),
+    ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
+    ApiKey.METADATA_DELTAS: VersionRange(0, 0),
+    ApiKey.FORWARD: VersionRange(0, 0),
+}
+
+_NEVER: Final = 1 << 15
+_FLEXIBLE_SINCE: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
+    ApiKey.METADATA: 9,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 6,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 6,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 4,
+    ApiKey.SYNC_GROUP: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 3,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.CREATE_TOPICS: 5,
+    ApiKey.DELETE_TOPICS: 4,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 2,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 2,
+    ApiKey.CREATE_PARTITIONS: 2,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.OFFSET_DELETE: _NEVER,
+    ApiKey.ALTER_PARTITION: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.BROKER_REGISTRATION: 0,
+    ApiKey.BROKER_HEARTBEAT: 0,
+    ApiKey.ALLOCATE_PRODUCER_IDS: 0,
+    ApiKey.METADATA_DELTAS: 0,
+    ApiKey.FORWARD: 0,
+}
+
+assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"
+
+
+def is_flexible(key: int, version: int) -> bool:
+    """Return whether `version` of the message has compact lengths and tagged fields."""
+    return version >= _FLEXIBLE_SINCE[key]
+
+
+def request_header_version(key: int, version: int) -> int:
+    """Return 2 (with tagged fields) or 1."""
+    return 2 if version >= _FLEXIBLE_SINCE[key] else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """Return 1 (with tagged fields) or 0.
+
+    ApiVersions answers with 0 in every version: a client reads it before it knows what the broker speaks.
+    """
+    return 1 if version >= _FLEXIBLE_SINCE[key] and key != ApiKey.API_VERSIONS else 0

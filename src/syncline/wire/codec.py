@@ -1,0 +1,156 @@
+"""Messages as typed entities, through `kio`: everything except the hot path.
+
+One hard idea: the schemas cost more to import than a broker costs to start, so
+each (key, version) is imported when it is first met. A parent that forks
+brokers calls `preload` for those that clients are known to use, and nobody
+waits.
+
+`kio` copies what it reads, so an entity may outlive the receive buffer; it
+refuses writable buffers, so bodies are passed on as read-only views.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+from syncline.records.buffers import Buffer
+from syncline.wire.api import ApiKey
+from syncline.wire.errors import DecodeError
+
+Entity = Any
+_Reader = Callable[[memoryview, int], tuple[Entity, int]]
+_Writer = Callable[[io.BytesIO, Entity], None]
+
+_REQUEST: Final = "request"
+_RESPONSE: Final = "response"
+
+_modules: Final[dict[tuple[int, int, str], ModuleType]] = {}
+_readers: Final[dict[tuple[int, int, str], _Reader]] = {}
+_writers: Final[dict[type[Entity], _Writer]] = {}
+
+
+def request_module(key: int, version: int) -> ModuleType:
+    """Return the `kio` module of a request, which holds its nested types, too."""
+    return _module(key, version, _REQUEST)
+
+
+def response_module(key: int, version: int) -> ModuleType:
+    """Return the `kio` module of an answer, which holds its nested types, too."""
+    return _module(key, version, _RESPONSE)
+
+
+def request_type(key: int, version: int) -> Entity:
+    """Return the `kio` class of a request."""
+    return _entity_type(key, version, _REQUEST)
+
+
+def response_type(key: int, version: int) -> Entity:
+    """Return the `kio` class of an answer."""
+    return _entity_type(key, version, _RESPONSE)
+
+
+def decode_request(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
+    """Return the request whose body begins at `position`; bytes after it are ignored, as Kafka does.
+
+    Raises DecodeError.
+    """
+    return _decode(key, version, _REQUEST, body, position)
+
+
+def decode_response(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
+    """Return the answer whose body begins at `position`. Raises DecodeError."""
+    return _decode(key, version, _RESPONSE, body, position)
+
+
+def encode_request(entity: Entity, _key: int | None = None, _version: int | None = None) -> bytes:
+    """Return the body of a request; the entity knows its key and version."""
+    return _encode(entity)
+
+
+def encode_response(entity: Entity, _key: int | None = None, _version: int | None = None) -> bytes:
+    """Return the body of an answer; the entity knows its key and version."""
+    return _encode(entity)
+
+
+def preload(messages: Iterable[tuple[int, int]]) -> None:
+    """Import and compile request and answer of each (key, version)."""
+    for key, version in messages:
+        _reader(key, version, _REQUEST)
+        _writer(response_type(key, version))
+
+
+def _module(key: int, version: int, direction: str) -> ModuleType:
+    wanted = (key, version, direction)
+    module = _modules.get(wanted)
+    if module is None:
+        _spare_hypothesis()
+        name = ApiKey(key).name.lower()
+        try:
+            module = import_module(f"kio.schema.{name}.v{version}.{direction}")
+        except ModuleNotFoundError as error:
+            raise DecodeError(f"{name} version {version} has no schema here") from error
+        _modules[wanted] = module
+    return module
+
+
+def _spare_hypothesis() -> None:
+    """Import `kio` without its test support.
+
+    It registers generators with Hypothesis wherever that is installed, which costs a quarter of a second at the
+    first request; no broker needs them. Tests that do import Hypothesis themselves, and then it is left alone.
+    """
+    if "kio.static" in sys.modules or "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        import_module("kio.static.primitive")
+    finally:
+        del sys.modules["hypothesis"]
+
+
+def _entity_type(key: int, version: int, direction: str) -> Entity:
+    module = _module(key, version, direction)
+    name = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    return getattr(module, name + direction.capitalize())
+
+
+def _reader(key: int, version: int, direction: str) -> _Reader:
+    wanted = (key, version, direction)
+    reader = _readers.get(wanted)
+    if reader is None:
+        entity_type = _entity_type(key, version, direction)
+        from kio.serial import entity_reader
+
+        reader = _readers[wanted] = entity_reader(entity_type)
+    return reader
+
+
+def _writer(entity_type: type[Entity]) -> _Writer:
+    writer = _writers.get(entity_type)
+    if writer is None:
+        from kio.serial import entity_writer
+
+        writer = _writers[entity_type] = entity_writer(entity_type)
+    return writer
+
+
+def _decode(key: int, version: int, direction: str, body: Buffer, position: int) -> Entity:
+    reader = _reader(key, version, direction)
+    view = body if isinstance(body, memoryview) else memoryview(body)
+    try:
+        return reader(view.toreadonly(), position)[0]
+    except Exception as error:
+        # kio has a DecodeError of its own, but leaks others (ValueError for varints, OverflowError for times).
+        # Whatever a decoder of a stranger's bytes raises, the bytes are to blame.
+        raise DecodeError(f"{ApiKey(key).name} version {version} {direction}: {error}") from error
+
+
+def _encode(entity: Entity) -> bytes:
+    out = io.BytesIO()
+    _writer(type(entity))(out, entity)
+    return out.getvalue()

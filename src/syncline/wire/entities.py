@@ -1,0 +1,63 @@
+"""From plain data to a kio entity of any version.
+
+The versions of a message differ in a field or two, and kio has a class for
+each. Handlers build one dict with everything the newest version knows; here it
+becomes the class at hand: fields that a version lacks are left out, nested
+dicts become nested entities, numbers become the error codes and time spans
+that kio wants. What `build` needs to know of a class is worked out once.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+Convert = Callable[[Any], Any]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
+    """Return an entity of `entity_type`; names in `fields` that it does not have are ignored."""
+    converters = _converters(entity_type)
+    return entity_type(
+        **{name: convert(fields[name]) if convert else fields[name] for name, convert in converters if name in fields}
+    )
+
+
+@cache
+def _converters(entity_type: Any) -> tuple[tuple[str, Convert | None], ...]:
+    hints = get_type_hints(entity_type)
+    return tuple(
+        (each.name, _converter(hints[each.name], each.metadata.get("kafka_type")))
+        for each in dataclasses.fields(entity_type)
+    )
+
+
+def _converter(hint: Any, kafka_type: str | None) -> Convert | None:
+    if get_origin(hint) in (Union, UnionType):
+        (inner,) = (each for each in get_args(hint) if each is not NoneType)
+        convert = _converter(inner, kafka_type)
+        return None if convert is None else lambda value: None if value is None else convert(value)
+    if get_origin(hint) is tuple:
+        convert = _converter(get_args(hint)[0], None if kafka_type == "error_code" else kafka_type)
+        return tuple if convert is None else lambda values: tuple([convert(value) for value in values])
+    if dataclasses.is_dataclass(hint):
+        return lambda value: build(hint, value) if isinstance(value, Mapping) else value
+    if kafka_type == "error_code":
+        from kio.schema.errors import ErrorCode
+
+        return lambda code: ErrorCode(int(code))
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
+        return lambda span: span if isinstance(span, datetime.timedelta) else datetime.timedelta(milliseconds=span)
+    if kafka_type == "datetime_i64":
+        return _instant
+    return None
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, datetime.datetime) or value is None:
+        return value
+    return _EPOCH + datetime.timedelta(milliseconds=value)

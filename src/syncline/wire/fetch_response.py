@@ -1,0 +1,240 @@
+"""Answers to Fetch, by hand: written in versions 4-17, read in 12-17, records never copied.
+
+Written as parts: bytes that are made here, and between them the records as they
+came from the log. Small record sets are joined to the bytes around them,
+because a copy of a few kilobytes costs less than one more buffer. Read as views
+of the buffer that was received, which the follower writes to its log.
+
+Versions: see `fetch`. Offsets are -1 where a row is in error.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from syncline.records.buffers import Buffer
+from syncline.records.varint import read_unsigned
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.errors import DecodeError
+from syncline.wire.leader_hints import (
+    LeaderIdAndEpoch,
+    encode_endpoints,
+    encode_leader,
+    read_endpoints,
+    read_leader,
+)
+from syncline.wire.primitives import (
+    TOPIC_ID_BYTES,
+    compact_string,
+    not_null,
+    read_compact_count,
+    read_compact_string,
+    read_tags,
+    skip_tags,
+    string,
+    tagged,
+    varint,
+)
+
+# (producer id, first offset of its aborted transaction)
+AbortedTransaction: TypeAlias = tuple[int, int]
+
+JOIN_BYTES_MAX: Final = 4096
+
+_HEAD: Final = struct.Struct(">ihi")
+_ROW: Final = struct.Struct(">ihqqqBi")
+_ROW_START: Final = struct.Struct(">ihqqq")
+_ROW_START_V4: Final = struct.Struct(">ihqq")
+_ABORTED: Final = struct.Struct(">qq")
+_DIVERGING: Final = struct.Struct(">iq")
+_INT32: Final = struct.Struct(">i")
+_TOPIC_ID: Final = struct.Struct("16s")
+
+
+class FetchedPartition(NamedTuple):
+    """What one partition has for the reader."""
+
+    partition: int
+    error_code: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    # None unless committed data only were asked for.
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    preferred_read_replica: int = -1
+    # (epoch, end offset): the reader's log parts from the leader's here at the latest.
+    diverging_epoch: tuple[int, int] | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+
+
+class FetchResponse(NamedTuple):
+    """A whole answer."""
+
+    throttle_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]] = ()
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]:
+    """Return the body of an answer as buffers to be written in order."""
+    if version >= 12:
+        return _encode_flexible(response, version)
+    return _encode_legacy(response, version)
+
+
+def _encode_flexible(response: FetchResponse, version: int) -> list[Buffer]:
+    throttle_ms, error_code, session_id, topics, endpoints = response
+    parts: list[Buffer] = []
+    out = bytearray(_HEAD.pack(throttle_ms, error_code, session_id))
+    out += varint(len(topics) + 1)
+    for topic, partitions in topics:
+        out += topic if isinstance(topic, bytes) else compact_string(topic)
+        out += varint(len(partitions) + 1)
+        for row in partitions:
+            index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader = row
+            if aborted:
+                out += _ROW_START.pack(index, error, high_watermark, stable, start)
+                out += varint(len(aborted) + 1)
+                for transaction in aborted:
+                    out += _ABORTED.pack(*transaction) + b"\x00"
+                out += _INT32.pack(replica)
+            else:
+                # A compact count: 0 for null, 1 for no items.
+                count = 0 if aborted is None else 1
+                out += _ROW.pack(index, error, high_watermark, stable, start, count, replica)
+            size = len(records)
+            out += varint(size + 1)
+            if size > JOIN_BYTES_MAX:
+                parts += (out, records)
+                out = bytearray()
+            elif size:
+                out += records
+            if diverging is None and leader is None:
+                out.append(0)
+            else:
+                out += _row_tags(diverging, leader)
+        out.append(0)
+    if endpoints and version >= 16:
+        out += b"\x01" + tagged(0, encode_endpoints(endpoints))
+    else:
+        out.append(0)
+    parts.append(out)
+    return parts
+
+
+def _row_tags(diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None) -> bytes:
+    fields = []
+    if diverging is not None:
+        fields.append(tagged(0, _DIVERGING.pack(*diverging) + b"\x00"))
+    if leader is not None:
+        fields.append(tagged(1, encode_leader(leader)))
+    return varint(len(fields)) + b"".join(fields)
+
+
+def _encode_legacy(response: FetchResponse, version: int) -> list[Buffer]:
+    parts: list[Buffer] = []
+    out = bytearray(_INT32.pack(response.throttle_ms))
+    if version >= 7:
+        out = bytearray(_HEAD.pack(*response[:3]))
+    out += _INT32.pack(len(response.topics))
+    for topic, partitions in response.topics:
+        assert isinstance(topic, str), f"version {version} names topics, it does not number them"
+        out += string(topic)
+        out += _INT32.pack(len(partitions))
+        for row in partitions:
+            out += _ROW_START.pack(*row[:5]) if version >= 5 else _ROW_START_V4.pack(*row[:4])
+            aborted = row.aborted_transactions
+            out += _INT32.pack(-1 if aborted is None else len(aborted))
+            for transaction in aborted or ():
+                out += _ABORTED.pack(*transaction)
+            if version >= 11:
+                out += _INT32.pack(row.preferred_read_replica)
+            out += _INT32.pack(len(row.records))
+            if len(row.records) > JOIN_BYTES_MAX:
+                parts += (out, row.records)
+                out = bytearray()
+            else:
+                out += row.records
+    parts.append(out)
+    return parts
+
+
+def parse_fetch_response(buffer: Buffer, version: int, position: int = 0) -> FetchResponse:
+    """Return the answer (version 12 or newer) whose body begins at `position`; records are views of `buffer`.
+
+    Raises DecodeError.
+    """
+    assert version >= 12, f"followers fetch with version 12 or newer, not {version}"
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    try:
+        return _parse(view, version, position)
+    except (struct.error, IndexError):
+        raise DecodeError(f"a fetch response (version {version}) of {len(buffer)} bytes ends too early") from None
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a text in a fetch response is not UTF-8: {error}") from None
+
+
+def _parse(view: memoryview, version: int, position: int) -> FetchResponse:
+    throttle_ms, error_code, session_id = _HEAD.unpack_from(view, position)
+    topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
+    topic_count, position = read_compact_count(view, position + _HEAD.size, 3)
+    for _ in range(not_null(topic_count)):
+        topic: str | bytes
+        if version >= 13:
+            (topic,) = _TOPIC_ID.unpack_from(view, position)
+            position += TOPIC_ID_BYTES
+        else:
+            topic, position = read_compact_string(view, position)
+        partition_count, position = read_compact_count(view, position, 37)
+        partitions = []
+        for _ in range(not_null(partition_count)):
+            row, position = _parse_row(view, position)
+            partitions.append(row)
+        topics.append((topic, partitions))
+        position = skip_tags(view, position)
+    endpoints: list[NodeEndpoint] = []
+    for tag, start, _ in read_tags(view, position):
+        if tag == 0 and version >= 16:
+            endpoints = read_endpoints(view, start)
+    return FetchResponse(throttle_ms, error_code, session_id, topics, endpoints)
+
+
+def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
+    index, error, high_watermark, stable, start, aborted_count, replica = _ROW.unpack_from(view, position)
+    aborted: list[AbortedTransaction] | None = None
+    if aborted_count <= 1:
+        aborted = [] if aborted_count else None
+        position += _ROW.size
+    else:
+        aborted, position = _parse_aborted(view, position + _ROW_START.size)
+        (replica,) = _INT32.unpack_from(view, position)
+        position += 4
+    size, position = read_unsigned(view, position)
+    records_end = position + max(size - 1, 0)
+    if records_end > len(view):
+        raise DecodeError(f"{size - 1} bytes of records announced, {len(view) - position} are there")
+    records = view[position:records_end]
+    diverging = leader = None
+    position = records_end + 1
+    if view[records_end] != 0:
+        for tag, payload, end in read_tags(view, records_end):
+            if tag == 0:
+                diverging = _DIVERGING.unpack_from(view, payload)
+            elif tag == 1:
+                leader = read_leader(view, payload)
+            position = end
+    row = FetchedPartition(index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader)
+    return row, position
+
+
+def _parse_aborted(view: memoryview, position: int) -> tuple[list[AbortedTransaction], int]:
+    count, position = read_compact_count(view, position, 17)
+    aborted = []
+    for _ in range(count):
+        producer_id, first_offset = _ABORTED.unpack_from(view, position)
+        position = skip_tags(view, position + _ABORTED.size)
+        aborted.append((producer_id, first_offset))
+    return aborted, position

@@ -1,0 +1,153 @@
+"""Frames: a size of four bytes, then that many bytes; parsed where they were received.
+
+One hard idea: how much is read at a time decides whether bytes must be moved.
+While frames are small, reads take what is there (64 KB), and many frames are
+parsed from one read. Once the size of a large frame is known, reads stop at its
+end, so that a batch of a megabyte lies contiguous, is never moved, and little
+of the next frame has to be copied to the front.
+
+Ownership: a frame is a writable view of the receive buffer, valid until the
+next `get_buffer`, which a transport calls before it reads again. A handler may
+change it (the leader stamps batches in place) and write it to disk; what it
+keeps must be copied. One who stops reading (back-pressure) may leave whole
+frames behind and ask for them later.
+
+Memory: a frame's size is a claim until its bytes arrive, so the buffer grows
+with what was received, at most doubling, and never beyond the largest frame
+allowed. A large buffer is given back when it is empty and the next frame turns
+out small. Sizes are bytes.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from syncline.records.buffers import Buffer
+from syncline.wire.errors import FrameError
+from syncline.wire.primitives import INT32
+from syncline.wire.request_header import encode_request_header
+from syncline.wire.response_header import encode_response_header
+
+SIZE_BYTES: Final = 4
+READ_BYTES: Final = 65_536
+# Room that a claim alone may take; beyond it, bytes must have arrived.
+CLAIM_BYTES_MAX: Final = 2 << 20
+# An empty buffer larger than this is exchanged for a small one.
+KEEP_BYTES_MAX: Final = 2 << 20
+# Below this a copy is cheaper than one more buffer to write.
+JOIN_BYTES_MAX: Final = 16_384
+
+
+class FrameParser:
+    """The receive buffer of one connection."""
+
+    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._start = self._end = 0
+        self._replace(READ_BYTES, 0)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received and not yet handed out."""
+        return self._end - self._start
+
+    def get_buffer(self, _size_hint: int = -1) -> memoryview:
+        """Return where the next bytes go, never empty. Frames handed out before are no longer valid."""
+        pending = self._end - self._start
+        if pending == 0:
+            self._start = self._end = 0
+            if len(self._buffer) > KEEP_BYTES_MAX:
+                self._replace(READ_BYTES, 0)
+            return self._view[:READ_BYTES]
+        wanted = self._frame_end() - self._start
+        if wanted <= READ_BYTES:
+            return self._room_for_small(pending, wanted)
+        return self._room_for_large(pending, wanted)
+
+    def buffer_updated(self, received_bytes: int) -> None:
+        """Take note of bytes that were written to the buffer got last."""
+        self._end += received_bytes
+        assert self._end <= len(self._buffer), "more was received than there was room for"
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next whole frame without its size, or None until more bytes come.
+
+        Raises FrameError if the size is negative or above the limit; the connection is of no more use then.
+        """
+        start = self._start
+        available = self._end - start - SIZE_BYTES
+        if available < 0:
+            return None
+        (size,) = INT32.unpack_from(self._buffer, start)
+        if size > available:
+            if size > self._frame_bytes_max:
+                raise FrameError(f"a frame of {size} bytes is announced, {self._frame_bytes_max} are allowed")
+            return None
+        if size < 0 or size > self._frame_bytes_max:
+            raise FrameError(f"a frame of {size} bytes is announced, 0 to {self._frame_bytes_max} are allowed")
+        start += SIZE_BYTES
+        self._start = end = start + size
+        return self._view[start:end]
+
+    def _frame_end(self) -> int:
+        """Return where the frame that begins at `_start` ends, as far as that is known."""
+        if self._end - self._start < SIZE_BYTES:
+            return self._start + SIZE_BYTES
+        (size,) = INT32.unpack_from(self._buffer, self._start)
+        return self._start + SIZE_BYTES + min(max(int(size), 0), self._frame_bytes_max)
+
+    def _room_for_small(self, pending: int, wanted: int) -> memoryview:
+        missing = max(wanted - pending, 1)
+        room = len(self._buffer) - self._end
+        # Little room would mean many short reads; what is pending here is small and cheap to move.
+        if room < missing or (room < READ_BYTES // 4 and self._start > 0):
+            self._move_to_front(pending + missing)
+        return self._view[self._end : self._end + READ_BYTES]
+
+    def _room_for_large(self, pending: int, wanted: int) -> memoryview:
+        granted = min(wanted, max(2 * pending, CLAIM_BYTES_MAX))
+        # A whole frame left behind by a paused reader still needs room for one byte.
+        granted = max(granted, pending + 1)
+        if self._start + granted > len(self._buffer):
+            self._move_to_front(granted)
+        return self._view[self._end : self._start + granted]
+
+    def _move_to_front(self, capacity: int) -> None:
+        """Put the pending bytes at the beginning of a buffer of at least `capacity`."""
+        pending = self._end - self._start
+        if capacity > len(self._buffer):
+            kept = self._view[self._start : self._end]
+            self._replace(capacity, pending)
+            self._view[:pending] = kept
+        else:
+            self._view[:pending] = self._view[self._start : self._end]
+            self._start, self._end = 0, pending
+
+    def _replace(self, capacity: int, pending: int) -> None:
+        # A new object, never a resized one: the transport and frames may still hold views of the old.
+        self._buffer = bytearray(-(-capacity // READ_BYTES) * READ_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start, self._end = 0, pending
+
+
+def frame_request(
+    key: int, version: int, correlation_id: int, client_id: str | None, parts: Sequence[Buffer]
+) -> list[Buffer]:
+    """Return a whole request as buffers to be written in order."""
+    return _frame(encode_request_header(key, version, correlation_id, client_id), parts)
+
+
+def frame_response(correlation_id: int, header_version: int, parts: Sequence[Buffer]) -> list[Buffer]:
+    """Return a whole answer as buffers to be written in order."""
+    return _frame(encode_response_header(correlation_id, header_version), parts)
+
+
+def _frame(header: bytes, parts: Sequence[Buffer]) -> list[Buffer]:
+    size = len(header)
+    for part in parts:
+        size += len(part)
+    head = INT32.pack(size) + header
+    if size < JOIN_BYTES_MAX:
+        return [b"".join((head, *parts))]
+    return [head, *parts]

@@ -1,0 +1,299 @@
+"""Produce, by hand: the records of a request are found, not copied (versions 3-11).
+
+What each version changed: 3 transactional ids and record batches (KIP-98); 5
+log start offset in the answer; 7 zstd allowed (KIP-110); 8 record errors
+(KIP-467); 9 flexible (KIP-482); 10 current leader and endpoints in the answer
+(KIP-951); 11 no change of form (KIP-890 errors).
+
+Positions are into the buffer that was given; `records_end` is exclusive. Times
+are milliseconds. Requests that end early, carry negative lengths or announce
+more than they hold raise DecodeError; bytes after a complete request are
+ignored, as Kafka does.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from syncline.records.buffers import Buffer
+from syncline.records.varint import read_unsigned
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.errors import DecodeError
+from syncline.wire.leader_hints import (
+    LeaderIdAndEpoch,
+    encode_endpoints,
+    encode_leader,
+    read_endpoints,
+    read_leader,
+)
+from syncline.wire.primitives import (
+    compact_string,
+    not_null,
+    nullable_compact_string,
+    nullable_string,
+    read_compact_count,
+    read_compact_string,
+    read_count,
+    read_nullable_compact_string,
+    read_nullable_string,
+    read_string,
+    read_tags,
+    skip_tags,
+    string,
+    tagged,
+    varint,
+)
+
+VERSION_MIN: Final = 3
+VERSION_MAX: Final = 11
+FLEXIBLE_SINCE: Final = 9
+
+# (partition, records start, records end), the end being None where the client sent null.
+PartitionRecords: TypeAlias = tuple[int, int, int | None]
+
+_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+_INT32: Final = struct.Struct(">i")
+_PARTITION_AND_SIZE: Final = struct.Struct(">ii")
+_RESULT_V3: Final = struct.Struct(">ihqq")
+_RESULT_V5: Final = struct.Struct(">ihqqq")
+# record_errors [] and error_message null and no tags: what almost every row of a flexible answer ends with.
+_RESULT_FLEXIBLE: Final = struct.Struct(">ihqqqBBB")
+
+
+class ProduceRequest(NamedTuple):
+    """One request; the records stay in the buffer it was parsed from."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[str, list[PartitionRecords]]]
+
+
+class ProducedPartition(NamedTuple):
+    """What became of the records of one partition."""
+
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+
+
+class ProduceResponse(NamedTuple):
+    """A whole answer."""
+
+    topics: list[tuple[str, list[ProducedPartition]]]
+    throttle_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+def parse_produce(buffer: Buffer, version: int, position: int = 0) -> ProduceRequest:
+    """Return the request whose body begins at `position`. Raises DecodeError."""
+    try:
+        if version >= FLEXIBLE_SINCE:
+            return _parse_flexible(buffer, position)
+        return _parse_legacy(buffer, position)
+    except (struct.error, IndexError):
+        raise DecodeError(f"a produce request (version {version}) of {len(buffer)} bytes ends too early") from None
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a name in a produce request is not UTF-8: {error}") from None
+
+
+def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
+    end = len(buffer)
+    transactional_id = None
+    if buffer[position] == 0:
+        position += 1
+    else:
+        transactional_id, position = read_nullable_compact_string(buffer, position)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
+    # Topic: a name, a count and tags, one byte each at least.
+    topic_count, position = read_compact_count(buffer, position + 6, 3)
+    topics = []
+    for _ in range(not_null(topic_count)):
+        name, position = read_compact_string(buffer, position)
+        partition_count, position = read_compact_count(buffer, position, 6)
+        partitions: list[PartitionRecords] = []
+        for _ in range(not_null(partition_count)):
+            (partition,) = _INT32.unpack_from(buffer, position)
+            records_size, position = read_unsigned(buffer, position + 4)
+            if records_size == 0:
+                partitions.append((partition, position, None))
+            else:
+                start = position
+                position += records_size - 1
+                if position > end:
+                    raise DecodeError(f"{records_size - 1} bytes of records announced, {end - start} are there")
+                partitions.append((partition, start, position))
+            position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
+        topics.append((name, partitions))
+        position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
+    skip_tags(buffer, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
+    end = len(buffer)
+    transactional_id, position = read_nullable_string(buffer, position)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
+    topic_count, position = read_count(buffer, position + 6, 6)
+    topics = []
+    for _ in range(not_null(topic_count)):
+        name, position = read_string(buffer, position)
+        partition_count, position = read_count(buffer, position, 8)
+        partitions: list[PartitionRecords] = []
+        for _ in range(not_null(partition_count)):
+            partition, records_size = _PARTITION_AND_SIZE.unpack_from(buffer, position)
+            position += 8
+            if records_size < 0:
+                if records_size != -1:
+                    raise DecodeError(f"records of {records_size} bytes")
+                partitions.append((partition, position, None))
+                continue
+            start = position
+            position += records_size
+            if position > end:
+                raise DecodeError(f"{records_size} bytes of records announced, {end - start} are there")
+            partitions.append((partition, start, position))
+        topics.append((name, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def encode_produce_response(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytearray:
+    """Return the body of an answer; what `version` has no field for is left out."""
+    if version >= FLEXIBLE_SINCE:
+        return _encode_flexible(version, topics, throttle_ms, node_endpoints)
+    out = bytearray(_INT32.pack(len(topics)))
+    for name, partitions in topics:
+        out += string(name)
+        out += _INT32.pack(len(partitions))
+        for row in partitions:
+            if version >= 5:
+                out += _RESULT_V5.pack(*row[:5])
+            else:
+                out += _RESULT_V3.pack(*row[:4])
+            if version >= 8:
+                out += _INT32.pack(len(row.record_errors))
+                for index, message in row.record_errors:
+                    out += _INT32.pack(index) + nullable_string(message)
+                out += nullable_string(row.error_message)
+    out += _INT32.pack(throttle_ms)
+    return out
+
+
+def _encode_flexible(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    throttle_ms: int,
+    node_endpoints: Sequence[NodeEndpoint],
+) -> bytearray:
+    out = bytearray(varint(len(topics) + 1))
+    for name, partitions in topics:
+        out += compact_string(name)
+        out += varint(len(partitions) + 1)
+        for row in partitions:
+            partition, error_code, base_offset, append_time_ms, log_start_offset, errors, message, leader = row
+            if leader is None and message is None and not errors:
+                out += _RESULT_FLEXIBLE.pack(
+                    partition, error_code, base_offset, append_time_ms, log_start_offset, 1, 0, 0
+                )
+                continue
+            out += _RESULT_V5.pack(partition, error_code, base_offset, append_time_ms, log_start_offset)
+            out += varint(len(errors) + 1)
+            for index, text_ in errors:
+                out += _INT32.pack(index) + nullable_compact_string(text_) + b"\x00"
+            out += nullable_compact_string(message)
+            if leader is None or version < 10:
+                out.append(0)
+            else:
+                out += b"\x01" + tagged(0, encode_leader(leader))
+        out.append(0)
+    out += _INT32.pack(throttle_ms)
+    if node_endpoints and version >= 10:
+        out += b"\x01" + tagged(0, encode_endpoints(node_endpoints))
+    else:
+        out.append(0)
+    return out
+
+
+def encode_produce_request(
+    version: int,
+    *,
+    transactional_id: str | None = None,
+    acks: int,
+    timeout_ms: int,
+    topics: Sequence[tuple[str, Sequence[tuple[int, Buffer]]]],
+) -> list[Buffer]:
+    """Return the body of a request (flexible versions) as parts; the records are not copied."""
+    assert version >= FLEXIBLE_SINCE, f"brokers produce with version {FLEXIBLE_SINCE} or newer, not {version}"
+    parts: list[Buffer] = []
+    out = bytearray(nullable_compact_string(transactional_id))
+    out += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms) + varint(len(topics) + 1)
+    for name, partitions in topics:
+        out += compact_string(name) + varint(len(partitions) + 1)
+        for partition, records in partitions:
+            out += _INT32.pack(partition) + varint(len(records) + 1)
+            parts += (out, records)
+            out = bytearray(b"\x00")
+        out.append(0)
+    out.append(0)
+    parts.append(out)
+    return parts
+
+
+def parse_produce_response(buffer: Buffer, version: int, position: int = 0) -> ProduceResponse:
+    """Return the answer (flexible versions) whose body begins at `position`. Raises DecodeError."""
+    assert version >= FLEXIBLE_SINCE, f"brokers produce with version {FLEXIBLE_SINCE} or newer, not {version}"
+    try:
+        return _parse_response(buffer, position)
+    except (struct.error, IndexError):
+        raise DecodeError(f"a produce response (version {version}) of {len(buffer)} bytes ends too early") from None
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a text in a produce response is not UTF-8: {error}") from None
+
+
+def _parse_response(buffer: Buffer, position: int) -> ProduceResponse:
+    topics = []
+    topic_count, position = read_compact_count(buffer, position, 3)
+    for _ in range(not_null(topic_count)):
+        name, position = read_compact_string(buffer, position)
+        partition_count, position = read_compact_count(buffer, position, 33)
+        partitions = []
+        for _ in range(not_null(partition_count)):
+            row, position = _parse_row(buffer, position)
+            partitions.append(row)
+        topics.append((name, partitions))
+        position = skip_tags(buffer, position)
+    (throttle_ms,) = _INT32.unpack_from(buffer, position)
+    endpoints: list[NodeEndpoint] = []
+    for tag, start, _ in read_tags(buffer, position + 4):
+        if tag == 0:
+            endpoints = read_endpoints(buffer, start)
+    return ProduceResponse(topics, throttle_ms, endpoints)
+
+
+def _parse_row(buffer: Buffer, position: int) -> tuple[ProducedPartition, int]:
+    index, error_code, base_offset, append_time_ms, log_start_offset = _RESULT_V5.unpack_from(buffer, position)
+    error_count, position = read_compact_count(buffer, position + _RESULT_V5.size, 6)
+    errors: list[tuple[int, str | None]] = []
+    for _ in range(error_count):
+        (record_index,) = _INT32.unpack_from(buffer, position)
+        message, position = read_nullable_compact_string(buffer, position + 4)
+        errors.append((record_index, message))
+        position = skip_tags(buffer, position)
+    message, position = read_nullable_compact_string(buffer, position)
+    leader = None
+    for tag, start, end in read_tags(buffer, position):
+        if tag == 0:
+            leader = read_leader(buffer, start)
+        position = end
+    row = ProducedPartition(index, error_code, base_offset, append_time_ms, log_start_offset, errors, message, leader)
+    return row, position

@@ -1,0 +1,35 @@
+"""Response headers: the correlation id, and tagged fields in flexible versions.
+
+Which of the two it is depends on what was asked, so the reader of an answer
+looks up the correlation id first (`api.response_header_version`).
+"""
+
+import struct
+
+from syncline.records.buffers import Buffer
+from syncline.wire.errors import DecodeError
+from syncline.wire.primitives import INT32, skip_tags
+
+
+def correlation_id_of(frame: Buffer) -> int:
+    """Return the id of the request that `frame` (without its size) answers."""
+    try:
+        (correlation_id,) = INT32.unpack_from(frame, 0)
+    except struct.error:
+        raise DecodeError(f"a response of {len(frame)} bytes has no correlation id") from None
+    return int(correlation_id)
+
+
+def response_body_position(frame: Buffer, header_version: int) -> int:
+    """Return where the body of an answer begins."""
+    if header_version == 0:
+        return 4
+    try:
+        return skip_tags(frame, 4)
+    except IndexError:
+        raise DecodeError(f"a response of {len(frame)} bytes ends inside its header") from None
+
+
+def encode_response_header(correlation_id: int, header_version: int) -> bytes:
+    """Return the header in front of an answer's body."""
+    return INT32.pack(correlation_id) + (b"\x00" if header_version else b"")

@@ -1,0 +1,163 @@
+"""What two correct brokers may answer differently, taken out of an answer.
+
+Broker ids become ranks, ports become their broker's, ids made by the cluster become symbols in the order in which they
+are first seen, instants near now become "now", what is a set is sorted. Everything else stays and is compared.
+
+One hard case: members of a group come in any order, so their ids must not be numbered in the order of the list. The
+scalar fields of an answer are visited before its lists, and members are sorted by their metadata first.
+"""
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.conformance import batches
+
+Tree = dict[str, Any]
+DROPPED = {"throttle_time", "finalized_features_epoch"}
+BROKER_FIELDS = {"node_id", "broker_id", "leader_id", "preferred_read_replica"}
+ORDERED_LISTS = {"coordinators", "batches", "records", "responses.partitions"}
+SYMBOLIC = {"producer_id": "producer", "topic_id": "topic-id", "session_id": "session"}
+EMPTY_VALUES = {-1, 0, None, ""}
+UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
+BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
+# Java's own words: what went wrong is compared, not how it is told.
+JAVA_TEXT = re.compile(r"Exception|Invalid topic-partition|java\.|scala\.|\bnull\b.*\bnull\b")
+NEAR_NOW_MS = 12 * 3600 * 1000
+KEYS_OF_ROWS = (
+    "name", "topic", "topic_id", "group_id", "resource_type", "resource_name", "partition_index", "partition", "index",
+    "api_key", "node_id", "broker_id", "key", "member_metadata", "metadata", "group_instance_id", "member_id",
+    "batch_index", "error_code",
+)  # fmt: skip
+
+
+@dataclass
+class Normaliser:
+    """Symbols of one sequence; the same instance must see its answers in order."""
+
+    prefix: str
+    brokers: list[tuple[int, str, int]]
+    symbols: dict[str, dict[Any, str]] = field(default_factory=dict)
+
+    def answer(self, tree: Tree, *, own_rows: bool) -> Any:
+        """Return the comparable form of one decoded answer."""
+        self.ranks = {node: rank for rank, (node, _, _) in enumerate(self.brokers)}
+        self.ports = {(host, port): rank for rank, (_, host, port) in enumerate(self.brokers)}
+        self.own_rows = own_rows
+        return self._tree(tree, "")
+
+    def symbol(self, kind: str, value: Any) -> str:
+        """Return the symbol of a value, a new one when it was not seen before."""
+        known = self.symbols.setdefault(kind, {})
+        return known.setdefault(value, f"{kind} {len(known) + 1}")
+
+    def _tree(self, tree: Tree, path: str) -> Tree:
+        if "replica_nodes" in tree:
+            return self._replicas(tree)
+        names = sorted((name for name in tree if name not in DROPPED), key=lambda name: isinstance(tree[name], list))
+        found = {name: self._field(name, tree[name], path, tree) for name in names}
+        return {name: found[name] for name in tree if name in found}
+
+    def _field(self, name: str, value: Any, path: str, owner: Tree) -> Any:
+        if isinstance(value, dict):
+            return self._tree(value, f"{path}.{name}")
+        if isinstance(value, list):
+            return self._list(name, value, f"{path}.{name}")
+        if name == "records":
+            return None if value is None else self._tree(batches.decode(value), path)
+        if isinstance(value, bytes):
+            return self._bytes(value)
+        return self._scalar(name, value, owner)
+
+    def _list(self, name: str, rows: list[Any], path: str) -> list[Any]:
+        if name == "records":
+            return [[self._text(each) if isinstance(each, str) else each for each in row] for row in rows]
+        if rows and isinstance(rows[0], dict):
+            if self.own_rows and name in {"topics", "groups"}:
+                rows = [row for row in rows if self._is_own(row)]
+            if name == "members":
+                rows = sorted(rows, key=lambda row: (row.get("metadata", row.get("member_metadata", b"")), row.get("group_instance_id") or ""))
+            normal = [self._tree(row, path) for row in rows]
+            is_ordered = name in ORDERED_LISTS or path.endswith("responses.partitions")
+            return normal if is_ordered else sorted(normal, key=_row_key)
+        return [self._scalar(name, each, {}) if not isinstance(each, bytes) else self._bytes(each) for each in rows]
+
+    def _is_own(self, row: Tree) -> bool:
+        name = row.get("name", row.get("topic", row.get("group_id")))
+        return name is not None and name.startswith(self.prefix)
+
+    def _bytes(self, value: bytes) -> str:
+        return self._text(value.decode("latin-1").replace(self.prefix, ""))
+
+    def _scalar(self, name: str, value: Any, owner: Tree) -> Any:
+        if name in BROKER_FIELDS:
+            return self._broker(value)
+        if name == "controller_id":
+            return "a live broker" if value in self.ranks else value
+        if name == "host":
+            return "host of a broker" if value else value
+        if name == "port":
+            return f"port of broker {self.ports.get((owner['host'], value), 'nowhere')}" if value != -1 else value
+        if name in SYMBOLIC and value not in EMPTY_VALUES:
+            return self._symbolic(name, value)
+        if name in {"member_id", "leader"} and value:
+            return self._member(value)
+        if name == "cluster_id" and value:
+            return "the cluster"
+        if name == "log_dir":
+            return "a directory"
+        if name in {"total_bytes", "usable_bytes"}:
+            return "bytes" if value > 0 else value
+        if isinstance(value, str):
+            return self._error_text(value) if "message" in name else self._text(value)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value - time.time() * 1000) < NEAR_NOW_MS:
+            return "now"
+        return value
+
+    def _broker(self, value: Any) -> Any:
+        return f"broker {self.ranks[value]}" if value in self.ranks else value
+
+    def _symbolic(self, name: str, value: Any) -> Any:
+        if name == "producer_id" and value >= 1_000_000_000:
+            return value  # Chosen by the sequence, far above what a cluster hands out.
+        if name == "topic_id" and len(set(value)) <= 3:
+            return value  # Likewise: ids of repeated digits are ours.
+        return self.symbol(SYMBOLIC[name], value)
+
+    def _member(self, value: str) -> str:
+        return UUID_TEXT.sub("UUID", self._text(value)) + (
+            f" ({self.symbol('member', value)})" if UUID_TEXT.search(value) else ""
+        )
+
+    def _error_text(self, value: str) -> str:
+        text = BROKER_IN_TEXT.sub(lambda found: found[1] + self._rank_text(found[2]), self._text(value))
+        text = BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text))
+        return "a text of Java's" if JAVA_TEXT.search(text) else text
+
+    def _rank_text(self, number: str) -> str:
+        return f"#{self.ranks[int(number)]}" if int(number) in self.ranks else number
+
+    def _text(self, value: str) -> str:
+        text = value.replace(self.prefix, "")
+        if len(text) > 80 and len(set(text)) == 1:
+            return f"{text[0]}*{len(text)}"
+        return text
+
+    def _replicas(self, row: Tree) -> Tree:
+        """Return a partition of Metadata; replicas are told by their place in the assignment."""
+        places = {node: f"replica {place}" for place, node in enumerate(row["replica_nodes"])}
+        found = dict(row)
+        found["leader_id"] = places.get(row["leader_id"], row["leader_id"])
+        found["replica_nodes"] = len(row["replica_nodes"])
+        for name in ("isr_nodes", "offline_replicas"):
+            if name in row:
+                found[name] = sorted(places.get(node, str(node)) for node in row[name])
+        return found
+
+
+def _row_key(row: Tree) -> str:
+    keys = [row.get(name) for name in KEYS_OF_ROWS if name in row]
+    return json.dumps([[str(type(key)), key] if not isinstance(key, int) else ["", f"{key:020}"] for key in keys]) + json.dumps(row, sort_keys=True)

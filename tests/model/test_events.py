@@ -1,0 +1,137 @@
+"""Journal events survive the wire, also between writers and readers of different age."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.model import events
+from syncline.model.events import (
+    BrokerState,
+    Election,
+    EventDecodeError,
+    Fault,
+    FollowerProgress,
+    IsrChange,
+    Truncation,
+    UnknownEvent,
+)
+from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+_int64 = st.integers(-(2**63), 2**63 - 1)
+_json = st.recursive(
+    st.none() | st.booleans() | _int64 | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+_evidence = st.dictionaries(st.text(), _json, max_size=4)
+_brokers = st.lists(st.integers(-1, 9), max_size=4).map(tuple)
+_where = {"ts_ms": _int64, "broker": st.integers(-1, 9), "topic": st.text(), "partition": st.integers(0, 99)}
+_known = st.one_of(
+    st.builds(
+        IsrChange,
+        **_where,
+        leader_epoch=_int64,
+        partition_epoch=_int64,
+        change=st.sampled_from(["shrink", "expand"]),
+        outcome=st.sampled_from(["committed", "refused"]),
+        before=_brokers,
+        after=_brokers,
+        rule=st.text(),
+        evidence=_evidence,
+    ),
+    st.builds(Election, **_where, leader_before=_int64, leader_after=_int64, isr=_brokers, reason=st.text()),
+    st.builds(Truncation, **_where, rule=st.text(), evidence=_evidence),
+    st.builds(FollowerProgress, **_where, lag_records=_int64, lag_ms=_int64, in_sync=st.booleans()),
+    st.builds(BrokerState, subject=st.integers(0, 9), reason=st.text()),
+    st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
+)
+
+_SHRINK = IsrChange(
+    ts_ms=1_700_000_000_000,
+    broker=BrokerId(1),
+    topic="flights",
+    partition=3,
+    leader_epoch=LeaderEpoch(4),
+    partition_epoch=PartitionEpoch(7),
+    change="shrink",
+    outcome="committed",
+    before=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    after=(BrokerId(1), BrokerId(3)),
+    rule="time",
+    evidence={"replica": 2, "behind_ms": 3_200, "replica_lag_time_max_ms": 3_000},
+)
+
+
+@given(_known)
+def test_event_comes_back_equal_when_sent_over_the_wire(event: events.KnownEvent) -> None:
+    """Writing and reading an event is the identity, whatever it holds."""
+    assert event == events.from_json(events.to_json(event))
+
+
+def test_event_is_one_flat_object_with_the_envelope_first() -> None:
+    """A reader without this module finds the envelope and the fields side by side."""
+    content = json.loads(events.to_json(_SHRINK))
+
+    assert list(content)[:4] == ["v", "type", "ts_ms", "broker"]
+    assert content["type"] == "isr_change"
+    assert content["after"] == [1, 3]
+    assert content["evidence"]["behind_ms"] == 3_200
+
+
+def test_event_of_a_newer_type_is_kept_whole_when_read_and_written_again() -> None:
+    """An old reader passes on what it does not understand."""
+    newer = b'{"v":2,"type":"throttle_sample","ts_ms":5,"broker":1,"rate":{"in":7}}'
+
+    event = events.from_json(newer)
+
+    assert (
+        UnknownEvent(type="throttle_sample", version=2, ts_ms=5, broker=BrokerId(1), rest={"rate": {"in": 7}}) == event
+    )
+    assert newer == events.to_json(event)
+
+
+def test_event_of_a_known_type_drops_fields_of_a_newer_writer() -> None:
+    """A field added later does not disturb a reader that was built before it."""
+    content = json.loads(events.to_json(_SHRINK)) | {"added_later": 1}
+
+    assert events.from_json(json.dumps(content)) == _SHRINK
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\xff\xfe", id="not text"),
+        pytest.param(b"[]", id="no object"),
+        pytest.param(b'{"v":1,"type":"fault","broker":1}', id="no time"),
+        pytest.param(b'{"v":1,"type":"fault","ts_ms":1,"broker":1,"kind":"kill"}', id="no target"),
+        pytest.param(b'{"v":1,"type":"election","ts_ms":1,"broker":1,"isr":3}', id="isr is no list"),
+    ],
+)
+def test_event_is_refused_when_the_value_is_none(data: bytes) -> None:
+    """What is no event says so by one error, never by a KeyError somewhere later."""
+    with pytest.raises(EventDecodeError):
+        events.from_json(data)
+
+
+def test_journal_key_is_the_subject_of_the_event() -> None:
+    """Events about one subject share a key, and so a journal partition and its order."""
+    fault = Fault(ts_ms=1, broker=BrokerId(-1), kind="kill", target="broker-2", phase="begin")
+    progress = FollowerProgress(
+        ts_ms=1,
+        broker=BrokerId(1),
+        topic="flights",
+        partition=3,
+        leader_epoch=LeaderEpoch(4),
+        follower=BrokerId(2),
+        log_end=Offset(9),
+        follower_log_end=Offset(7),
+        high_watermark=Offset(7),
+        lag_records=2,
+        lag_ms=15,
+    )
+
+    assert events.journal_key(fault) == b"broker-2"
+    assert b"flights-3" == events.journal_key(_SHRINK) == events.journal_key(progress)

@@ -1,0 +1,215 @@
+"""The decoder gives back what real producers packed, and refuses what is broken."""
+
+import struct
+from datetime import UTC, datetime, timedelta
+
+import cramjam
+import crc32c
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
+from syncline.pipeline import decode as decoding
+from syncline.pipeline.decode import Decoded, DecodeError
+
+EVERYTHING = tuple(decoding.COLUMNS)
+END = 2**62
+
+_bytes = st.none() | st.binary(max_size=200)
+_headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)
+_records = st.builds(Record, key=_bytes, value=_bytes, timestamp_ms=st.integers(0, 2**40), headers=_headers)
+_batches = st.lists(st.lists(_records, min_size=1, max_size=8), min_size=1, max_size=4)
+
+
+def _decode(chunk: bytes, *, first: int = 0, end: int = END, columns=EVERYTHING, aborted=()) -> Decoded:
+    return decoding.decode(
+        chunk, topic="flights", partition=3, first_offset=first, end_offset=end, columns=columns, aborted=aborted
+    )
+
+
+def _rows(decoded: Decoded) -> list[dict]:
+    columns = {name: array.to_pylist() for name, array in decoded.columns.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _instant(timestamp_ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)
+
+
+def _as_row(record: Record, offset: int, *, timestamp_type: int = 0, leader_epoch: int = 0) -> dict:
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": "flights",
+        "partition": 3,
+        "offset": offset,
+        "timestamp": _instant(record.timestamp_ms),
+        "timestampType": timestamp_type,
+        "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+        "leaderEpoch": leader_epoch,
+        "producerId": -1,
+    }
+
+
+def _numbered(count: int) -> list[Record]:
+    return [Record(b"k%d" % n, b"v%d" % n, n) for n in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("builder", ["kafka-python", "aiokafka"])
+@settings(max_examples=25, deadline=None)
+@given(content=_batches, first=st.integers(0, 2**40))
+def test_decoder_gives_back_every_record_when_a_client_built_the_batches(
+    codec: str, builder: str, content: list[list[Record]], first: int
+) -> None:
+    """Keys, values, nulls, headers, offsets and times survive, whatever the codec and the library."""
+    chunk, expected, offset = b"", [], first
+    for records in content:
+        chunk += batch(records, base_offset=offset, codec=codec, builder=builder, leader_epoch=7)
+        expected += [_as_row(record, offset + n, leader_epoch=7) for n, record in enumerate(records)]
+        offset += len(records)
+
+    decoded = _decode(chunk, first=first)
+
+    assert _rows(decoded) == expected
+    assert decoded.next_offset == offset
+
+
+def test_decoder_reads_batches_of_different_codecs_in_one_chunk() -> None:
+    """Compressed and plain batches stand side by side in a log whose producers differ."""
+    codecs = ["none", "zstd", "none", "snappy", "gzip", "lz4"]
+    chunk = b"".join(batch(_numbered(5), base_offset=5 * n, codec=codec) for n, codec in enumerate(codecs))
+
+    decoded = _decode(chunk)
+
+    assert decoded.columns["offset"].to_pylist() == list(range(30))
+    assert decoded.columns["value"].to_pylist() == [b"v%d" % n for n in range(5)] * 6
+
+
+def test_decoder_reads_snappy_in_java_framing_and_as_one_raw_block() -> None:
+    """Java's library writes a header and blocks, others a raw block; both are snappy to Kafka."""
+    plain = batch(_numbered(3))
+    raw = bytes(cramjam.snappy.compress_raw(plain[61:]))
+    middle = 20
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (plain[61 : 61 + middle], plain[61 + middle :])]
+    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+
+    for body in (raw, framed):
+        head = bytearray(plain[:61])
+        struct.pack_into(">i", head, 8, 49 + len(body))
+        struct.pack_into(">h", head, 21, 2)
+        struct.pack_into(">I", head, 17, crc32c.crc32c(bytes(head[21:]) + body))
+        decoded = _decode(bytes(head) + body)
+
+        assert decoded.columns["value"].to_pylist() == [b"v0", b"v1", b"v2"]
+
+
+def test_decoder_drops_records_outside_the_wanted_offsets() -> None:
+    """A fetch answers with whole batches; only the records asked for become rows."""
+    chunk = batch(_numbered(10), base_offset=100) + batch(_numbered(10), base_offset=110)
+
+    decoded = _decode(chunk, first=104, end=113)
+
+    assert decoded.columns["offset"].to_pylist() == list(range(104, 113))
+    assert decoded.columns["key"].to_pylist() == [b"k%d" % n for n in (4, 5, 6, 7, 8, 9, 0, 1, 2)]
+
+
+def test_decoder_drops_an_incomplete_batch_at_the_end() -> None:
+    """A fetch may be cut at any byte; the next one starts with the batch that was cut."""
+    whole, cut = batch(_numbered(3)), batch(_numbered(3), base_offset=3)
+
+    for size in range(len(cut)):
+        decoded = _decode(whole + cut[:size])
+
+        assert decoded.row_count == 3
+        assert decoded.next_offset == 3
+
+
+def test_decoder_uses_the_append_time_when_the_broker_stamped_it() -> None:
+    """With LogAppendTime all records of a batch have its largest timestamp."""
+    chunk = batch(_numbered(3), attributes=LOG_APPEND_TIME, max_timestamp=1_700_000_000_123)
+
+    decoded = _decode(chunk)
+
+    assert decoded.columns["timestamp"].to_pylist() == [_instant(1_700_000_000_123)] * 3
+    assert decoded.columns["timestampType"].to_pylist() == [1, 1, 1]
+
+
+def test_decoder_steps_over_control_batches() -> None:
+    """Transaction markers are no rows, but the next fetch starts after them."""
+    chunk = batch(_numbered(2)) + control_batch(base_offset=2, producer_id=9, commit=True)
+
+    decoded = _decode(chunk)
+
+    assert decoded.columns["offset"].to_pylist() == [0, 1]
+    assert decoded.next_offset == 3
+
+
+def test_decoder_hides_aborted_transactions_and_nothing_else() -> None:
+    """An abort hides the batches of its producer from its first offset up to its marker."""
+    send = {"attributes": TRANSACTIONAL}
+    chunk = b"".join(
+        [
+            batch(_numbered(1), base_offset=0, producer_id=9, **send),
+            control_batch(base_offset=1, producer_id=9, commit=True),
+            batch(_numbered(1), base_offset=2, producer_id=9, **send),
+            batch(_numbered(1), base_offset=3, producer_id=8, **send),
+            batch(_numbered(1), base_offset=4),
+            control_batch(base_offset=5, producer_id=9, commit=False),
+            batch(_numbered(1), base_offset=6, producer_id=9, **send),
+        ]
+    )
+
+    decoded = _decode(chunk, aborted=[(2, 9)])
+
+    assert decoded.columns["offset"].to_pylist() == [0, 3, 4, 6]
+
+
+def test_decoder_returns_the_wanted_columns_only() -> None:
+    """What nobody asked for is not decoded."""
+    decoded = _decode(batch(_numbered(4)), columns=("timestamp", "offset"))
+
+    assert list(decoded.columns) == ["timestamp", "offset"]
+    assert decoded.row_count == 4
+
+
+def test_decoder_makes_a_missing_timestamp_null() -> None:
+    """-1 on the wire is no time at all, not the last millisecond of 1969."""
+    chunk = batch(_numbered(1), attributes=LOG_APPEND_TIME, max_timestamp=-1)
+
+    assert _decode(chunk).columns["timestamp"].to_pylist() == [None]
+
+
+def test_decoder_returns_no_rows_when_the_chunk_is_empty() -> None:
+    """An empty fetch is normal at the end of a log."""
+    decoded = _decode(b"", first=42)
+
+    assert decoded.row_count == 0
+    assert decoded.next_offset == 42
+    assert all(decoded.columns[name].type == kind for name, kind in decoding.COLUMNS.items())
+
+
+def test_decoder_refuses_a_batch_whose_checksum_is_wrong() -> None:
+    """Rotten bytes are an error with the offset in it, never rows."""
+    rotten = bytearray(batch(_numbered(3), base_offset=77))
+    rotten[-1] ^= 1
+
+    with pytest.raises(DecodeError, match="77 does not match its checksum"):
+        _decode(bytes(rotten))
+
+
+@given(data=st.data())
+def test_decoder_refuses_or_decodes_but_never_breaks_on_sealed_nonsense(data: st.DataObject) -> None:
+    """A producer may put nonsense under a sound checksum: the answer is rows or one error, no crash."""
+    raw = bytearray(batch(_numbered(3)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(57, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    struct.pack_into(">I", raw, 17, crc32c.crc32c(bytes(raw[21:])))
+
+    try:
+        decoded = _decode(bytes(raw))
+    except DecodeError:
+        return
+    for array in decoded.columns.values():
+        array.validate(full=True)
