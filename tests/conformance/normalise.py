@@ -72,9 +72,11 @@ class Normaliser:
             return self._bytes(value)
         return self._scalar(name, value, owner)
 
-    def _list(self, name: str, rows: list[Any], path: str) -> list[Any]:
+    def _list(self, name: str, rows: list[Any], path: str) -> Any:
         if name == "records":
             return [[self._text(each) if isinstance(each, str) else each for each in row] for row in rows]
+        if name == "api_keys":
+            return {str(row["api_key"]): f"{row['min_version']}-{row['max_version']}" for row in rows}
         if rows and isinstance(rows[0], dict):
             if self.own_rows and name in {"topics", "groups"}:
                 rows = [row for row in rows if self._is_own(row)]

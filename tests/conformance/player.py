@@ -195,6 +195,7 @@ class _Player:
         self.normaliser = Normaliser(prefix, cluster.brokers)
         self.connections: dict[tuple[str, int], Connection] = {}
         self.held: dict[tuple[str, int], list[tuple[Step, float]]] = {}
+        self.ranks: dict[Target, int] = {}
 
     def close(self) -> None:
         for connection in self.connections.values():
@@ -267,6 +268,12 @@ class _Player:
         return self.connections[place]
 
     def _rank(self, target: Target) -> int:
+        # Asked once: a held answer must be looked for where its request went, even if the topic is gone by then.
+        if target not in self.ranks:
+            self.ranks[target] = self._find_rank(target)
+        return self.ranks[target]
+
+    def _find_rank(self, target: Target) -> int:
         if target.kind == "broker":
             return target.index
         subject = self.scope.resolve(Name(target.subject) if isinstance(target.subject, str) else target.subject)

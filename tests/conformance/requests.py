@@ -47,8 +47,8 @@ def latest(key: int) -> int:
 
 
 def _leader_of_first(topics: Any) -> Target:
-    topic, partitions = next(iter(topics.items() if isinstance(topics, Mapping) else topics))
-    return leader(topic, next(iter(partitions)))
+    topic, partitions = _rows(topics)[0]
+    return leader(topic, _pairs(partitions)[0][0])
 
 
 def _rows(topics: Any) -> list[tuple[Any, Partitions]]:
@@ -114,7 +114,7 @@ def list_offsets(version: int, topics: Any, **more: Any) -> Step:
         for topic, partitions in _rows(topics)
     ]
     body = {"replica_id": more.pop("replica_id", -1), "isolation_level": more.pop("isolation_level", 0), "topics": rows}
-    more.setdefault("to", _leader_of_first(topics) if rows else leader("t"))
+    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
     return Step(key=LIST_OFFSETS, version=version, body=body, **more)
 
 
@@ -131,7 +131,7 @@ def leader_epochs(version: int, topics: Any, **more: Any) -> Step:
         for topic, partitions in _rows(topics)
     ]
     body = {"replica_id": more.pop("replica_id", -1), "topics": rows}
-    more.setdefault("to", _leader_of_first(topics) if rows else leader("t"))
+    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
     return Step(key=OFFSET_FOR_LEADER_EPOCH, version=version, body=body, **more)
 
 
@@ -141,7 +141,7 @@ def delete_records(version: int, topics: Any, *, timeout: int = 5000, **more: An
         {"name": name(topic), "partitions": [{"partition_index": index, "offset": offset} for index, offset in _pairs(partitions)]}
         for topic, partitions in _rows(topics)
     ]
-    more.setdefault("to", _leader_of_first(topics) if rows else leader("t"))
+    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
     return Step(key=DELETE_RECORDS, version=version, body={"topics": rows, "timeout": timeout}, **more)
 
 

@@ -44,8 +44,9 @@ class Group:
         self.pending: dict[str, None] = {}
         # Members of this generation whose Sync has not come yet.
         self.awaited_syncs: dict[str, None] = {}
-        # Whether someone joined since the last window of an initial rebalance began.
+        # Of an initial rebalance: whether someone joined in this window, and how much longer windows may go on.
         self.is_joined_in_window = False
+        self.windows_rest_ms = 0
         # A group is shown to others only once the log holds something of it.
         self.is_visible = False
         self.subscribed: frozenset[str] | None = None
@@ -136,7 +137,9 @@ class Group:
         """Return whether someone who offers this may join: an empty group takes any."""
         if self.state is GroupState.EMPTY:
             return True
-        return protocol_type == self.protocol_type and any(self._tally.get(name) == len(self.members) for name in names)
+        return protocol_type == self.protocol_type and any(
+            self._tally.get(name, 0) == len(self.members) for name in names
+        )
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes; of equal ones that of the member who joined first."""

@@ -200,7 +200,9 @@ class OffsetDeleteReply:
     errors: Mapping[tuple[str, int], ErrorCode]
 
 
-AnyReply: TypeAlias = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteReply | OffsetDeleteReply
+AnyReply: TypeAlias = (
+    JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteReply | OffsetDeleteReply
+)
 
 
 # What can be read without waiting

@@ -241,6 +241,16 @@ class Partition:
             return
         self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
 
+    def append_local(self, batch: bytearray) -> ErrorCode:
+        """Append a batch made by this broker with acks=1; return what became of it."""
+        if self.leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            self.append(batch, 0, BatchHeader.parse(batch, 0))
+        except StorageError as error:
+            return error.code
+        return ErrorCode.NONE
+
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
         """Tell `waiter` when everything below `required_offset` is committed, or cannot be any more."""
         leader = self.leader

@@ -265,12 +265,13 @@ class BrokerClient:
         self._brokers = {int(broker.node_id): (broker.host, int(broker.port)) for broker in answer.brokers}
         found: dict[str, list[int]] = {}
         for topic in answer.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = int(topic.error_code)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
-            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+            if code == ErrorCode.LEADER_NOT_AVAILABLE:
                 raise _RetriableError(f"topic {topic.name} is being created")
-            if topic.error_code != ErrorCode.NONE:
-                raise BrokerError(f"topic {topic.name} is refused: {_name(topic.error_code)}")
+            if code != ErrorCode.NONE:
+                raise BrokerError(f"topic {topic.name} is refused: {_name(code)}")
             found[topic.name] = sorted(int(partition.partition_index) for partition in topic.partitions)
             for partition in topic.partitions:
                 place = TopicPartition(topic.name, int(partition.partition_index))
@@ -390,7 +391,7 @@ def _encoded(message: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _decoded(kind: type[Answer], view: memoryview) -> Answer:
+def _decoded(kind: type[Any], view: memoryview) -> Any:
     from kio.serial import entity_reader
     from kio.serial.errors import DecodeError
 
@@ -398,5 +399,4 @@ def _decoded(kind: type[Answer], view: memoryview) -> Answer:
         message, _ = entity_reader(kind)(bytes(view), 0)
     except DecodeError as error:
         raise _RetriableError(f"an answer cannot be read: {error!r}") from error
-    answer: Answer = message
-    return answer
+    return message

@@ -62,13 +62,22 @@ class WorldNetwork(Protocol):
         """Return a listener."""
 
 
+def _nothing() -> None:
+    """Stand in for a cancelled callback, so that what it referred to is free."""
+
+
 class VirtualHandle(asyncio.TimerHandle):
     """A callback to run, at once or at `when_ns`; it knows whose it is."""
 
     __slots__ = ("in_heap", "process", "when_ns")
 
     def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context, when_ns: int
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "VirtualLoop",
+        context: Context,
+        when_ns: int,
     ) -> None:
         # The parents' constructors copy contexts and take tracebacks; their fields are set here instead, once.
         self._callback = callback
@@ -97,8 +106,8 @@ class VirtualHandle(asyncio.TimerHandle):
         """Do not run."""
         if not self._cancelled:
             self._cancelled = True
-            self._callback = None
-            self._args = None
+            self._callback = _nothing
+            self._args = ()
             if self.in_heap:
                 self._loop.timer_cancelled()
 
@@ -138,13 +147,18 @@ class VirtualTask(asyncio.Task[T]):
 
 def _is_task_step(callback: object) -> bool:
     """Return whether `callback` runs a task; the C tasks hide behind two wrappers."""
-    return type(callback).__name__ == "TaskStepMethWrapper" or getattr(callback, "__name__", "") == "TaskWakeupMethWrapper"
+    name = getattr(callback, "__name__", "")
+    return name == "TaskWakeupMethWrapper" or type(callback).__name__ == "TaskStepMethWrapper"
 
 
 class VirtualLoop(BaseEventLoop):
     """The loop. `network` is set by the room that builds one."""
 
-    def __init__(self, scheduling: random.Random | None = None, *, on_wake: Callable[[int], object] | None = None) -> None:
+    _stopping: bool  # of the base class
+
+    def __init__(
+        self, scheduling: random.Random | None = None, *, on_wake: Callable[[int], object] | None = None
+    ) -> None:
         super().__init__()
         self.now_ns = NS_PER_S  # not 0: some clients take a time of 0 for "never"
         self.network: WorldNetwork | None = None
@@ -261,7 +275,7 @@ class VirtualLoop(BaseEventLoop):
                     process.held.append(handle)
                 continue
             try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[arg-type, misc]  # noqa: SLF001
+                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001 - as asyncio.Handle does: one callback must not stop the others
@@ -328,7 +342,7 @@ class VirtualLoop(BaseEventLoop):
 
     # The outside
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # noqa: ARG002
         """Refuse: threads run in real time, in an order that nobody can replay."""
         raise NotInVirtualTimeError(f"run_in_executor({func!r}): there are no threads in virtual time")
 
@@ -368,24 +382,25 @@ class VirtualLoop(BaseEventLoop):
         return self._world_network().listen(protocol_factory, host, port or 0)
 
     async def getaddrinfo(  # type: ignore[override]
-        self, host: str | None, port: int | str | None, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0  # noqa: A002, ARG002
+        self, host: str | None, port: int | str | None, **_options: int
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
         """Return the one address of `host`: its name, which stands for an address here."""
         address = self._world_network().resolve(host or "")
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
 
-    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:  # type: ignore[override]  # noqa: ARG002
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:  # noqa: ARG002
         """Return the name and port of an address."""
         return str(sockaddr[0]), str(sockaddr[1])
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # type: ignore[override]  # noqa: ASYNC109, ARG002
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Do nothing: there is no executor."""
 
 
 def run(main: Awaitable[T], loop: VirtualLoop) -> T:
-    """Return what `main` returns, run in `loop` as the current loop of this thread; the loop is left open."""
+    """Return what `main` returns, run in `loop` as the current loop of this thread; the loop is closed afterwards."""
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(main)
     finally:
         asyncio.set_event_loop(None)
+        loop.close()

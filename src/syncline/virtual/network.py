@@ -17,7 +17,7 @@ import asyncio
 import contextvars
 import errno
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 from syncline.virtual.links import SECOND, Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
@@ -34,57 +34,17 @@ EPHEMERAL_PORT_MIN: Final = 40_000
 SYN_RETRY_NS: Final = (1 * SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
-    """Numbers of the network when nothing is wrong with it."""
-
-    latency_ns_min: int = 200_000
-    latency_ns_max: int = 800_000
-    tail_probability: float = 0.02
-    tail_ns_max: int = 50 * MS
-    split_probability: float = 0.05
-    window_bytes: int = 256 << 10
-    # How long bytes may wait in a cut link before the sender's connection breaks (a TCP user time-out).
-    unacknowledged_ns_max: int = 20 * SECOND
-    retransmission_ns_max: int = 200 * MS
-
-
-class Link:
-    """The way from `source` to `target`, one direction."""
-
-    __slots__ = ("_settings", "cuts", "extra_ns_max", "rng", "source", "stalled", "target")
-
-    def __init__(self, source: str, target: str, rng: random.Random, settings: NetworkSettings) -> None:
-        self.source = source
-        self.target = target
-        self.rng = rng
-        self.cuts = 0
-        self.extra_ns_max = 0
-        self.stalled: dict[Pipe, None] = {}
-        self._settings = settings
-
-    def latency_ns(self) -> int:
-        """Return how long the next bytes are under way."""
-        settings = self._settings
-        rng = self.rng.random
-        latency_ns = settings.latency_ns_min + int(rng() * (settings.latency_ns_max - settings.latency_ns_min))
-        if rng() < settings.tail_probability:
-            latency_ns += int(rng() * settings.tail_ns_max)
-        if self.extra_ns_max:
-            latency_ns += int(rng() * self.extra_ns_max)
-        return latency_ns
-
-
 class Listener:
     """A listening port of a process; what `create_server` returns."""
 
     def __init__(
-        self, network: "Network", process: Process | None, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, network: "Network", name: tuple[str, int], address: str, factory: Callable[[], asyncio.BaseProtocol]
     ) -> None:
         self._network = network
-        self.process = process
-        self.host = host
-        self.port = port
+        self.process = current_process.get()
+        self.key = name
+        self.host = address
+        self.port = name[1]
         self.factory = factory
         self.context = contextvars.copy_context()
         self.is_open = True
@@ -122,7 +82,7 @@ class Listener:
         """Return soon, as asyncio does on Python 3.11."""
         await asyncio.sleep(0)
 
-    async def __aenter__(self) -> "Listener":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -180,7 +140,7 @@ class Network:
                 transport.break_both(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
 
     def process_died(self, process: Process, *, is_silent: bool) -> None:
-        """Close what `process` had open: noisily as a kernel does for a killed program, or silently as a power cut does."""
+        """Close what `process` had open: as a kernel does for a killed program, or silently as a power cut does."""
         for listener in [each for each in self._listeners.values() if each.process is process]:
             listener.close()
         if is_silent:
@@ -213,14 +173,13 @@ class Network:
         port = port or self._take_port(name)
         if (name, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"address already in use: {name}:{port}")
-        listener = Listener(self, process, address, port, factory)
+        listener = Listener(self, (name, port), address, factory)
         self._listeners[name, port] = listener
         return listener
 
     def unlisten(self, listener: Listener) -> None:
         """Forget a listener that closed."""
-        for key in [key for key, each in self._listeners.items() if each is listener]:
-            del self._listeners[key]
+        self._listeners.pop(listener.key, None)
 
     def _take_port(self, host: str) -> int:
         port = self._next_port.get(host, EPHEMERAL_PORT_MIN)
@@ -258,7 +217,7 @@ class Network:
         client_name = (source, self._take_port(source))
         server_name = (target, listener.port)
         client, server = connected_pair(
-            self, self._connections, client_name, server_name, self.link(source, target), self.link(target, source)
+            self, self._connections, client_name, server_name, (self.link(source, target), self.link(target, source))
         )
         self._transports[client] = None
         server.adopt(listener.context)
@@ -330,7 +289,8 @@ class _Attempt:
             return
         answer_ns = network.loop.now_ns + back.latency_ns()
         if listener is None:
-            self._answer(answer_ns, ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused by {target}:{self._port}"))
+            refused = ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused by {target}:{self._port}")
+            self._answer(answer_ns, refused)
             return
         self._made = network.new_connection(self._source, listener, target)
         self._made.adopt(self._context)

@@ -13,11 +13,12 @@ would run its `finally` blocks, which a killed process does not.
 """
 
 import asyncio
+import contextlib
 import contextvars
 from contextvars import ContextVar
 from typing import Any, Final
 
-# Where code runs decides where its handles, connections and files belong. None is the world itself: links, faults, checks.
+# Where code runs decides whose its handles, connections and files are. None is the world: links, faults, checks.
 current_process: Final[ContextVar["Process | None"]] = ContextVar("current_process", default=None)
 
 
@@ -66,6 +67,20 @@ class Process:
         self.alive = False
         self.runs = False
         self.held.clear()
+
+    def abandon(self) -> None:
+        """Take apart what a finished run left behind, so that the interpreter has nothing to say about it.
+
+        `finally` blocks run here, in a process that is dead: whatever they ask of the world is refused.
+        """
+        self.die()
+        tasks, self._tasks = self.pending_tasks(), []
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own way to say so
+            coroutine = task.get_coro()
+            assert coroutine is not None
+            with contextlib.suppress(BaseException):
+                self.context.run(coroutine.close)
 
     def pause(self) -> None:
         """Stop running until `resume`."""

@@ -77,9 +77,10 @@ class VirtualSocket:
 
 
 def connected_pair(
-    network: Carrier, number: int, client_name: tuple[str, int], server_name: tuple[str, int], there: Link, back: Link
+    network: Carrier, number: int, client_name: tuple[str, int], server_name: tuple[str, int], links: tuple[Link, Link]
 ) -> tuple["VirtualTransport", "VirtualTransport"]:
     """Return the two ends of a new connection: client, server."""
+    there, back = links
     client = VirtualTransport(network, client_name, server_name)
     server = VirtualTransport(network, server_name, client_name)
     client.outgoing = Pipe(network, there, number, client, server)
@@ -237,9 +238,7 @@ class VirtualTransport(asyncio.Transport):
     peer: "VirtualTransport"
 
     def __init__(self, network: Carrier, name: tuple[str, int], peer_name: tuple[str, int]) -> None:
-        super().__init__(
-            {"peername": peer_name, "sockname": name, "socket": VirtualSocket(name, peer_name)}  # type: ignore[arg-type]
-        )
+        super().__init__({"peername": peer_name, "sockname": name, "socket": VirtualSocket(name, peer_name)})
         self._network = network
         self.host = name[0]
         self.peer_host = peer_name[0]
@@ -342,11 +341,11 @@ class VirtualTransport(asyncio.Transport):
                 self._received.appendleft(bytes(rest))
         else:
             pipe.taken(len(data))
-            cast(asyncio.Protocol, protocol).data_received(data)
+            cast("asyncio.Protocol", protocol).data_received(data)
 
     def _deliver_end(self) -> None:
         self._end_is_seen = True
-        keep_open = cast(asyncio.Protocol, self._protocol).eof_received()
+        keep_open = cast("asyncio.Protocol", self._protocol).eof_received()
         if not keep_open:
             self.close()
 
@@ -367,7 +366,7 @@ class VirtualTransport(asyncio.Transport):
 
     # Sending
 
-    def write(self, data: Buffer) -> None:  # type: ignore[override]
+    def write(self, data: Buffer) -> None:
         """Send bytes; they are copied, so the buffer may be used again at once."""
         if self._end_is_sent:
             raise RuntimeError("Cannot call write() after write_eof()")
@@ -379,7 +378,7 @@ class VirtualTransport(asyncio.Transport):
             assert self._protocol is not None
             self._protocol.pause_writing()
 
-    def writelines(self, list_of_data: Iterable[Buffer]) -> None:  # type: ignore[override]
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Send several buffers as one."""
         self.write(b"".join(list_of_data))
 

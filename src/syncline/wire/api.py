@@ -110,6 +110,8 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.FORWARD: VersionRange(0, 0),
 }
 
+_LISTENERS: Final = {"client": CLIENT_VERSIONS, "internal": INTERNAL_VERSIONS}
+
 _NEVER: Final = 1 << 15
 _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
@@ -151,6 +153,13 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"
+
+
+def is_served(key: int, version: int, listener: str) -> bool:
+    """Return whether the listener ("client" or "internal") answers this version of the message."""
+    # A plain int finds its IntEnum member, because the two are equal and hash alike.
+    served = _LISTENERS[listener].get(key)  # type: ignore[call-overload]
+    return served is not None and served.min <= version <= served.max
 
 
 def is_flexible(key: int, version: int) -> bool:

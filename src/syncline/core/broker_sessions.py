@@ -1,0 +1,76 @@
+"""Who was heard of when, as one controller remembers it.
+
+This is not metadata: it is lost with the controller, and a new one gives every
+broker a whole session to be heard of again. It also knows how far each broker
+has followed the metadata, which two rules need: a broker is unfenced only when
+it has seen its own registration, and may stop only when the others have seen
+that it is leaving.
+
+Units: monotonic milliseconds. A session is valid up to and including
+`session_timeout_ms` after the last contact.
+Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from syncline.model.ids import BrokerEpoch, BrokerId
+
+
+@dataclass(slots=True)
+class Session:
+    """One broker process: when it was last heard of, and what it has seen."""
+
+    broker_epoch: BrokerEpoch
+    last_contact_ms: int
+    metadata_version: int = -1
+    # The version whose spreading a leaving broker waits for; None while it is not leaving.
+    shutdown_version: int | None = None
+
+
+class BrokerSessions:
+    """The sessions of all registered brokers."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._sessions: dict[BrokerId, Session] = {}
+
+    def begin(self, broker: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> Session:
+        """Start the session of a new registration."""
+        session = self._sessions[broker] = Session(broker_epoch, now_ms)
+        return session
+
+    def touch(self, broker: BrokerId, now_ms: int) -> None:
+        """Take note that `broker` was heard of."""
+        session = self._sessions.get(broker)
+        if session is not None:
+            session.last_contact_ms = max(session.last_contact_ms, now_ms)
+
+    def saw_metadata(self, broker: BrokerId, broker_epoch: BrokerEpoch, version: int) -> None:
+        """Take note that `broker` has applied the metadata up to `version`."""
+        session = self._sessions.get(broker)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.metadata_version = max(session.metadata_version, version)
+
+    def of(self, broker: BrokerId) -> Session | None:
+        """Return the session of `broker`, None if it never registered here."""
+        return self._sessions.get(broker)
+
+    def is_valid(self, broker: BrokerId, now_ms: int) -> bool:
+        """Return whether `broker` was heard of recently enough."""
+        session = self._sessions.get(broker)
+        return session is not None and now_ms <= session.last_contact_ms + self.session_timeout_ms
+
+    def expired(self, brokers: Iterable[BrokerId], now_ms: int) -> BrokerId | None:
+        """Return the broker out of `brokers` that is overdue for longest, None if all were heard of."""
+        overdue = [broker for broker in brokers if not self.is_valid(broker, now_ms)]
+        return min(overdue, key=self._last_contact_ms, default=None)
+
+    def lowest_version(self, brokers: Iterable[BrokerId]) -> int | None:
+        """Return the oldest version that one of `brokers` is at, None if there are none."""
+        sessions = (self._sessions.get(broker) for broker in brokers)
+        return min((-1 if session is None else session.metadata_version for session in sessions), default=None)
+
+    def _last_contact_ms(self, broker: BrokerId) -> tuple[int, BrokerId]:
+        session = self._sessions.get(broker)
+        return (-1 if session is None else session.last_contact_ms, broker)

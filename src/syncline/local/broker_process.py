@@ -1,0 +1,130 @@
+"""One broker process: the real ports put into a node, and its life from start to SIGTERM.
+
+uvloop drives it where it is installed. The process ends with SIGTERM (after a
+controlled shutdown) or when its supervisor is gone.
+"""
+
+import asyncio
+import gc
+import importlib.util
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from syncline.coordination.sqlite import SqliteCoordination
+from syncline.model.config_types import ConfigError
+from syncline.node.clock import SystemClock
+from syncline.node.node import Listen, Node, NodeSpec
+from syncline.storage.errors import StorageError
+from syncline.storage.real_disk import RealDisk
+
+if importlib.util.find_spec("uvloop") is not None:
+    import uvloop
+else:
+    uvloop = None
+
+log = logging.getLogger("syncline.local")
+
+HOST = "127.0.0.1"
+
+
+class BrokerProcess:
+    """A node on real ports."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        cluster_directory: Path,
+        log_directory: Path,
+        config: Mapping[str, str],
+        cluster_size: int,
+        client_listener: socket.socket,
+        internal_listener: socket.socket,
+        supervisor_alive_fd: int | None = None,
+        on_serving: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster_directory = cluster_directory
+        self._log_directory = log_directory
+        self._config = dict(config)
+        self._cluster_size = cluster_size
+        self._client = client_listener
+        self._internal = internal_listener
+        self._supervisor_alive_fd = supervisor_alive_fd
+        self._on_serving = on_serving
+
+    def run(self) -> int:
+        """Serve until told to stop; return the exit code."""
+        logging.basicConfig(
+            level=os.environ.get("SYNCLINE_LOG_LEVEL", "INFO").upper(),
+            format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
+            force=True,
+        )
+        # Batches come and go by the thousand; a collection every 700 allocations would look at all of them.
+        gc.set_threshold(50_000, 20, 100)
+        try:
+            if uvloop is not None:
+                loop = uvloop.new_event_loop()
+                asyncio.set_event_loop(loop)
+                return int(loop.run_until_complete(self._serve()))
+            return asyncio.run(self._serve())
+        except (ConfigError, StorageError, OSError) as error:
+            log.error("%s", error)
+            return 1
+
+    async def _serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
+        if self._supervisor_alive_fd is not None:
+            loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
+        disk = RealDisk(loop.call_soon_threadsafe)
+        coordination = SqliteCoordination(str(self._cluster_directory), loop.call_soon_threadsafe)
+        node = Node(
+            NodeSpec(
+                broker_id=self._broker_id,
+                log_directory=str(self._log_directory),
+                client=self._listen(self._client),
+                internal=self._listen(self._internal),
+                config=self._config,
+                rack=self._config.get("broker.rack"),
+                cluster_size=self._cluster_size,
+            ),
+            disk=disk,
+            coordination=coordination,
+            clock=SystemClock(),
+            rng=random.Random(secrets.randbits(128)),
+        )
+        starting = asyncio.ensure_future(node.start())
+        stopped = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return 0
+        starting.result()
+        self._on_serving()
+        log.info("serving clients on port %s", self._client.getsockname()[1])
+        await stopped
+        await node.stop()
+        coordination.close()
+        disk.close()
+        log.info("stopped")
+        return 0
+
+    def _supervisor_gone(self, stopping: asyncio.Event) -> None:
+        assert self._supervisor_alive_fd is not None
+        if not os.read(self._supervisor_alive_fd, 1):
+            log.warning("the supervisor is gone; stopping")
+            asyncio.get_running_loop().remove_reader(self._supervisor_alive_fd)
+            stopping.set()
+
+    @staticmethod
+    def _listen(listener: socket.socket) -> Listen:
+        return Listen(host=HOST, port=listener.getsockname()[1], listener=listener)

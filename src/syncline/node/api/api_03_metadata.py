@@ -1,0 +1,147 @@
+"""Metadata (key 3), versions 0-12.
+
+v1 controller and null for "all", v4 automatic creation, v5 offline replicas, v7 leader
+epochs, v8 authorized operations (KIP-430), v10 topic ids, v12 look-up by id (KIP-516).
+
+The answer is hand-made and each topic's partitions are encoded once per image: a
+client that asks for everything, often, costs a copy.
+"""
+
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from syncline.core.placement import topic_name_refusal
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
+from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
+from syncline.wire.api import ApiKey
+from syncline.wire.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataTopic,
+    encode_metadata_response,
+    encode_partitions,
+    parse_metadata_request,
+)
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.METADATA
+
+NO_TOPIC_ID: Final = bytes(16)
+NOT_ASKED: Final = -(2**31)
+# What may be done without an authorizer: Kafka's bit fields.
+TOPIC_OPERATIONS: Final = 3576
+CLUSTER_OPERATIONS: Final = 8096
+_INTERNAL = INTERNAL_TOPICS | {JOURNAL_TOPIC}
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer from this broker's image; missing topics are created when the client allows it."""
+    version = request.version
+    asked = parse_metadata_request(request.body, version, request.position)
+    image = broker.image
+    names = asked.topics
+    if names is None or (version == 0 and not names):
+        rows = [_row(broker, topic, version) for topic in image.topics.values()]
+    else:
+        refusal = _refuse_whole(names, version)
+        if refusal is not None:
+            request.reply_parts((encode_metadata_response(version, [], None, image.controller_id, refusal),))
+            return
+        rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
+    if asked.include_topic_authorized_operations:
+        rows = [row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row for row in rows]
+    brokers = [
+        MetadataBroker(record.broker_id, record.host, record.port, record.rack)
+        for record in image.brokers.values()
+        if not record.fenced
+    ]
+    request.reply_parts(
+        (
+            encode_metadata_response(
+                version,
+                brokers,
+                image.cluster_id,
+                image.controller_id,
+                rows,
+                authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NOT_ASKED,
+            ),
+        )
+    )
+
+
+def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) -> list[MetadataTopic] | None:
+    """Return the rows of an answer to a request that mixes what its version cannot tell apart."""
+    if version < 12 and any(name is None or (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID for topic_id, name in names):
+        code = ErrorCode.INVALID_REQUEST
+    elif any(name is None and (topic_id or NO_TOPIC_ID) == NO_TOPIC_ID for topic_id, name in names):
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    else:
+        return None
+    return [
+        MetadataTopic(code, name or ("" if version < 12 else name), topic_id or NO_TOPIC_ID, False, [])
+        for topic_id, name in names
+    ]
+
+
+def _named(
+    broker: "Broker", names: list[tuple[bytes | None, str | None]], version: int, *, may_create: bool
+) -> list[MetadataTopic]:
+    rows: dict[tuple[bytes, str | None], MetadataTopic] = {}
+    for topic_id, name in names:
+        wanted = topic_id or NO_TOPIC_ID
+        if wanted != NO_TOPIC_ID:
+            found = broker.image.topic_by_id(UUID(bytes=wanted))
+            row = (
+                _row(broker, found, version)
+                if found is not None
+                else MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted, False, [])
+            )
+            rows[wanted, None] = row
+        elif name is not None and (NO_TOPIC_ID, name) not in rows:
+            rows[NO_TOPIC_ID, name] = _by_name(broker, name, version, may_create=may_create)
+    return list(rows.values())
+
+
+def _by_name(broker: "Broker", name: str, version: int, *, may_create: bool) -> MetadataTopic:
+    found = broker.image.topics.get(name)
+    if found is not None:
+        return _row(broker, found, version)
+    if topic_name_refusal(name) is not None:
+        return MetadataTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name, NO_TOPIC_ID, name in _INTERNAL, [])
+    if may_create and broker.config.auto_create_topics_enable:
+        broker.create_topic_later(name)
+    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, name in _INTERNAL, [])
+
+
+def _row(broker: "Broker", topic: Topic, version: int) -> MetadataTopic:
+    cache = broker.metadata_cache
+    key = (topic.name, version)
+    cached = cache.get(key)
+    if cached is not None and cached[0] is topic and cached[1] is broker.image.brokers:
+        return cached[2]
+    partitions = encode_partitions(version, [_partition(broker.image, each, version) for each in topic.partitions])
+    row = MetadataTopic(ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in _INTERNAL, partitions)
+    cache[key] = (topic, broker.image.brokers, row)
+    return row
+
+
+def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:
+    offline = [broker_id for broker_id in record.replicas if not _is_online(image, broker_id)]
+    code = ErrorCode.NONE if record.has_leader else ErrorCode.LEADER_NOT_AVAILABLE
+    replicas: tuple[int, ...] | list[int] = record.replicas
+    if version == 0 and offline:
+        replicas = [broker_id for broker_id in record.replicas if broker_id not in offline]
+        if record.has_leader:
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataPartition(
+        code, record.partition, record.leader, record.leader_epoch, list(replicas), list(record.isr), offline
+    )
+
+
+def _is_online(image: MetadataImage, broker_id: BrokerId) -> bool:
+    record = image.brokers.get(broker_id)
+    return record is not None and not record.fenced

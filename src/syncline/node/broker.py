@@ -1,0 +1,584 @@
+"""The broker: partitions, sessions, fetchers and groups of one process, kept in step with the metadata.
+
+Everything here runs on one event loop and no method awaits while it changes
+state. The order in which an image is applied matters: brokers first (who is
+alive decides who counts), then configurations, deletions, and at last roles,
+followers before leaders are told to serve.
+
+Woken fetches are collected in `wake` and answered in `settle`, which ends
+every callback that may have moved a partition.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from syncline.core.brokers import BrokerStanding, KnownBrokers
+from syncline.core.evidence import Evidence
+from syncline.core.fetch_session import SessionCache
+from syncline.core.lag_policy import time_lag
+from syncline.core.partition import PartitionSettings
+from syncline.core.partition_effects import (
+    IsrAnswer,
+    IsrChange,
+    IsrCommitted,
+    IsrRefused,
+    ProposeIsr,
+    WatermarkHeld,
+    WatermarkResumed,
+)
+from syncline.model import events
+from syncline.model.configs import BrokerConfig, TopicConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC, BrokerEpoch, BrokerId, Offset, TopicPartition
+from syncline.model.metadata import MetadataDelta, MetadataImage, PartitionRecord, ResourceType, Topic
+from syncline.node.clock import Clock
+from syncline.node.counters import Counters
+from syncline.node.deadlines import Deadlines
+from syncline.node.dispatch import Dispatcher
+from syncline.node.journal import Journal
+from syncline.node.log_settings import log_settings
+from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.partition import Partition
+from syncline.node.replication.leader_fetcher import LeaderFetcher
+from syncline.node.request import Buffer
+from syncline.storage.log_directory import LogDirectory
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.metadata import MetadataTopic
+
+if TYPE_CHECKING:
+    from syncline.node.connection import Connection
+    from syncline.node.controller.channel import Channel
+    from syncline.node.fetch_operation import FetchOperation
+    from syncline.node.groups.coordinator import GroupCoordinator
+
+log = logging.getLogger("syncline.node")
+
+_T = TypeVar("_T")
+
+Probe = Callable[[str, TopicPartition, int, int], None]
+
+
+def _or_none(keep_bytes: int) -> int | None:
+    """Return how much page cache to keep; -1 in the configuration is "all of it"."""
+    return None if keep_bytes < 0 else keep_bytes
+
+
+def _no_probe(_kind: str, _key: TopicPartition, _leader_epoch: int, _offset: int) -> None:
+    """Observe nothing."""
+
+
+class Broker:
+    """What one broker process hosts and serves."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        static_config: dict[str, str],
+        broker_id: BrokerId,
+        clock: Clock,
+        rng: random.Random,
+        loop: asyncio.AbstractEventLoop,
+        logs: LogDirectory,
+        cluster_size: int,
+        probe: Probe | None = None,
+    ) -> None:
+        self.config = config
+        self.static_config = static_config
+        self.broker_id = broker_id
+        self.clock = clock
+        self.rng = rng
+        self.loop = loop
+        self.logs = logs
+        # How many brokers are expected: internal topics wait for them, to get their full number of replicas.
+        self.cluster_size = cluster_size
+        self.probe = probe or _no_probe
+        self.image = MetadataImage()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.known_brokers = KnownBrokers()
+        self.deadlines = Deadlines(loop, clock)
+        self.sessions = SessionCache(
+            config.max_incremental_fetch_session_cache_slots, lambda: rng.randrange(1, 2**31 - 1), self.known_brokers
+        )
+        self.low_watermarks = LowWatermarks(self)
+        self.counters = Counters()
+        self.journal = Journal(self)
+        self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
+        self.controller: Channel
+        self.groups: GroupCoordinator
+        self.dispatcher: Dispatcher
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._woken: dict[FetchOperation, None] = {}
+        self._is_settling = False
+        self._will_settle = False
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._creating: dict[str, asyncio.Task[Any]] = {}
+        self._settings: dict[tuple[int, int, bool], PartitionSettings] = {}
+
+    # Identity and surroundings.
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """Return the epoch of this process's registration, -1 before it."""
+        return self.controller.broker_epoch
+
+    @property
+    def log_directory_path(self) -> str:
+        """Return where this broker keeps its logs."""
+        return self.logs.path
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        """Return a hosted partition."""
+        return self.partitions.get(TopicPartition(topic, partition))
+
+    def disk_space(self) -> tuple[int, int]:
+        """Return (bytes used by logs and free, bytes free) of the log directory."""
+        free_bytes = self.logs.free_bytes()
+        return free_bytes + sum(partition.log.size_bytes for partition in self.partitions.values()), free_bytes
+
+    def leader_hint(
+        self, topic: str, index: int, code: ErrorCode
+    ) -> tuple[tuple[int, int] | None, NodeEndpoint | None]:
+        """Return (leader id, epoch) and the leader's endpoint, for a client that asked the wrong broker."""
+        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            return None, None
+        record = self.image.partition(topic, index)
+        if record is None:
+            return None, None
+        target = self.image.brokers.get(record.leader)
+        endpoint = None
+        if target is not None:
+            endpoint = NodeEndpoint(target.broker_id, target.host, target.port, target.rack)
+        return (record.leader, record.leader_epoch), endpoint
+
+    def partition_settings(self, config: TopicConfig) -> PartitionSettings:
+        """Return what leaders of a topic with this configuration go by; equal settings are one object."""
+        key = (
+            self.config.replica_lag_time_max_ms,
+            config.min_insync_replicas,
+            self.config.high_watermark_min_isr_gate,
+        )
+        found = self._settings.get(key)
+        if found is None:
+            found = self._settings[key] = PartitionSettings(
+                lag=time_lag(key[0]), min_insync_replicas=key[1], high_watermark_min_isr_gate=key[2]
+            )
+        return found
+
+    # Tasks.
+
+    def spawn(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run a coroutine as a task that this broker owns; a failure is logged."""
+        task = self.loop.create_task(coroutine)
+        self._tasks[task] = None
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a background task failed", exc_info=error)
+
+    async def cancel_tasks(self) -> None:
+        """Cancel everything spawned, and wait until it has ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await asyncio.gather(task, return_exceptions=True)
+
+    # Waking fetches.
+
+    def wake(self, operation: "FetchOperation") -> None:
+        """Have a parked fetch look again when the present callback ends."""
+        self._woken[operation] = None
+        if not self._will_settle:
+            self._will_settle = True
+            self.loop.call_soon(self._settle_later)
+
+    def _settle_later(self) -> None:
+        self._will_settle = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Let all woken fetches look again."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._woken:
+                woken, self._woken = self._woken, {}
+                for operation in woken:
+                    operation.wake()
+        finally:
+            self._is_settling = False
+
+    def connection_lost(self, _connection: "Connection") -> None:
+        """Take note of a closed connection; parked requests of it time out by themselves."""
+
+    # Metadata.
+
+    def apply_image(self, _old: MetadataImage, new: MetadataImage, delta: MetadataDelta) -> None:
+        """Bring everything hosted here in step with a new image."""
+        self.image = new
+        now_ms = self.clock.mono_ms()
+        moved_leaders = self._apply_brokers(delta) if delta.brokers else ()
+        self._apply_configs(delta)
+        for topic in delta.deleted_topics:
+            self._delete_topic(topic, now_ms)
+        touched: dict[int, LeaderFetcher] = {}
+        for key in delta.partitions:
+            self._apply_partition(key, now_ms, touched)
+        for leader_id in moved_leaders:
+            fetcher = self._fetchers.get(leader_id)
+            if fetcher is not None:
+                fetcher.leader_moved()
+        for fetcher in touched.values():
+            fetcher.go()
+        if delta.brokers:
+            self._brokers_changed(now_ms)
+        self.settle()
+
+    def _apply_brokers(self, delta: MetadataDelta) -> tuple[int, ...]:
+        """Take over who is alive; return the brokers whose process is another one now."""
+        moved = tuple(
+            broker_id
+            for broker_id in delta.brokers
+            if (record := self.image.brokers.get(broker_id)) is not None
+            and self.known_brokers.broker_epoch(broker_id) not in (-1, record.broker_epoch)
+        )
+        self.known_brokers.replace(
+            {
+                broker_id: BrokerStanding(record.broker_epoch, record.fenced, record.shutting_down)
+                for broker_id, record in self.image.brokers.items()
+            }
+        )
+        return moved
+
+    def _brokers_changed(self, now_ms: int) -> None:
+        self.low_watermarks.brokers_changed()
+        for partition in self.partitions.values():
+            if partition.leader is not None:
+                # A follower that may no longer join stops holding the watermark back.
+                partition.perform(partition.leader.advance_high_watermark(now_ms))
+
+    def _apply_configs(self, delta: MetadataDelta) -> None:
+        is_broker_changed = any(resource.kind == ResourceType.BROKER for resource in delta.configs)
+        if is_broker_changed:
+            self.config = BrokerConfig.resolve(
+                self.static_config, self.image.cluster_configs(), self.image.broker_configs(self.broker_id)
+            )
+            self.controller.set_config(self.config)
+        topics = {resource.name for resource in delta.configs if resource.kind == ResourceType.TOPIC}
+        if not is_broker_changed and not topics:
+            return
+        resolved: dict[str, TopicConfig] = {}
+        for key, partition in self.partitions.items():
+            if is_broker_changed or key.topic in topics:
+                config = resolved.get(key.topic)
+                if config is None:
+                    config = resolved[key.topic] = self._topic_config(key.topic)
+                partition.apply_config(config)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return TopicConfig.resolve(self.image.topic_configs(topic), self.config)
+
+    def _apply_partition(self, key: TopicPartition, now_ms: int, touched: dict[int, LeaderFetcher]) -> None:
+        record = self.image.partition(key.topic, key.partition)
+        assert record is not None, f"a delta names {key}, which its image does not have"
+        partition = self.partitions.get(key)
+        if self.broker_id not in record.replicas:
+            if partition is not None:
+                self._drop(partition, now_ms)
+            return
+        if partition is None:
+            partition = self._host(key, now_ms)
+        if record.leader == self.broker_id:
+            self._unfollow(partition)
+            was_epoch = partition.leader_epoch
+            partition.log.keep_cached_bytes = _or_none(self.config.page_cache_leader_budget_bytes)
+            partition.lead(record, now_ms)
+            if key.topic == OFFSETS_TOPIC and was_epoch != record.leader_epoch:
+                self.groups.became_leader(key.partition, record.leader_epoch)
+            return
+        was_leader = partition.is_leader
+        self._follow(partition, record, touched)
+        if was_leader and key.topic == OFFSETS_TOPIC:
+            self.groups.resigned(key.partition)
+
+    def _follow(self, partition: Partition, record: PartitionRecord, touched: dict[int, LeaderFetcher]) -> None:
+        is_new_term = partition.follow(record)
+        if not is_new_term:
+            return
+        self._unfollow(partition)
+        if not record.has_leader:
+            return
+        fetcher = self._fetchers.get(record.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[record.leader] = LeaderFetcher(self, record.leader)
+        partition.log.keep_cached_bytes = _or_none(self.config.page_cache_follower_keep_bytes)
+        fetcher.add(partition)
+        touched[record.leader] = fetcher
+
+    def _unfollow(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
+
+    def _host(self, key: TopicPartition, now_ms: int) -> Partition:
+        """Open or create the log of a partition that is assigned to this broker."""
+        topic = self.image.topics[key.topic]
+        config = self._topic_config_of(topic)
+        existing = self.logs.logs.get(key)
+        if existing is not None and existing.topic_id not in (None, topic.topic_id):
+            # The topic was deleted and created again while this broker was away.
+            self.logs.delete(key, now_ms)
+            existing = None
+        if existing is None:
+            existing = self.logs.create(key, topic.topic_id, log_settings(config))
+        partition = Partition(self, key, topic.topic_id, existing, config)
+        existing.on_offline = lambda _log, error: self.log_failed(partition, error)
+        self.partitions[key] = partition
+        return partition
+
+    def _topic_config_of(self, topic: Topic) -> TopicConfig:
+        cached = self._config_cache
+        if cached is None or cached[0] is not topic or cached[1] is not self.image.configs or cached[2] is not self.config:
+            cached = (topic, self.image.configs, self.config, self._topic_config(topic.name))
+            self._config_cache = cached
+        return cached[3]
+
+    _config_cache: tuple[Topic, object, BrokerConfig, TopicConfig] | None = None
+
+    def _delete_topic(self, topic: Topic, now_ms: int) -> None:
+        for record in topic.partitions:
+            partition = self.partitions.get(TopicPartition(topic.name, record.partition))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._drop(partition, now_ms)
+        self.groups.topics_deleted((topic.name,))
+        for version in range(13):
+            self.metadata_cache.pop((topic.name, version), None)
+
+    def _drop(self, partition: Partition, now_ms: int) -> None:
+        """Stop hosting: the replica was moved away or its topic deleted."""
+        was_leader = partition.is_leader
+        self._unfollow(partition)
+        del self.partitions[partition.key]
+        partition.leader = None
+        partition.follower = None
+        partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.watchers.role_changed()
+        if was_leader and partition.key.topic == OFFSETS_TOPIC:
+            self.groups.resigned(partition.key.partition)
+        self.logs.delete(partition.key, now_ms)
+
+    def drop_strays(self) -> None:
+        """Delete logs that no topic of the cluster accounts for: it was deleted while this broker was away."""
+        now_ms = self.clock.mono_ms()
+        for key in list(self.logs.logs):
+            if key not in self.partitions:
+                log.warning("%s is not assigned to this broker any more; its log is deleted", key)
+                self.logs.delete(key, now_ms)
+
+    # The ISR.
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send a proposed ISR to the controller."""
+        from syncline.node.controller.channel import IsrProposal
+
+        def answered(answer: Any) -> None:
+            leader = partition.leader
+            if leader is None:
+                return
+            partition.perform(
+                leader.alter_partition_answered(
+                    proposal,
+                    IsrAnswer(answer.error, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)),
+                    self.clock.mono_ms(),
+                )
+            )
+            self.settle()
+
+        self.controller.propose_isr(
+            IsrProposal(
+                partition.topic_id,
+                partition.key.partition,
+                proposal.leader_epoch,
+                proposal.partition_epoch,
+                tuple((member.broker_id, member.broker_epoch) for member in proposal.isr),
+            ),
+            answered,
+        )
+
+    def isr_committed(self, partition: Partition, effect: IsrCommitted) -> None:
+        """Journal a change of the ISR that this leader asked for."""
+        if effect.kind is IsrChange.METADATA:
+            return
+        self._note_isr(partition, effect.kind, "committed", effect.before, effect.after, effect.evidence)
+
+    def isr_refused(self, partition: Partition, effect: IsrRefused) -> None:
+        """Journal a proposal that the controller refused."""
+        leader = partition.leader
+        before = leader.isr if leader is not None else ()
+        self._note_isr(
+            partition, effect.proposal.kind, "refused", before, effect.proposal.broker_ids, effect.evidence
+        )
+
+    def _note_isr(
+        self,
+        partition: Partition,
+        kind: IsrChange,
+        outcome: str,
+        before: tuple[BrokerId, ...],
+        after: tuple[BrokerId, ...],
+        evidence: Evidence,
+    ) -> None:
+        leader = partition.leader
+        log.info("%s: ISR %s %s: %s -> %s (%s)", partition.key, kind.value, outcome, before, after, evidence.rule)
+        self.journal.note(
+            events.IsrChange(
+                ts_ms=self.clock.wall_ms(),
+                broker=self.broker_id,
+                topic=partition.key.topic,
+                partition=partition.key.partition,
+                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                partition_epoch=leader.partition_epoch if leader is not None else -1,  # type: ignore[arg-type]
+                change=kind.value,  # type: ignore[arg-type]
+                outcome=outcome,  # type: ignore[arg-type]
+                before=tuple(sorted(before)),
+                after=tuple(sorted(after)),
+                rule=evidence.rule,
+                evidence=evidence.as_json(),
+            )
+        )
+
+    def watermark_stalled(self, partition: Partition, effect: WatermarkHeld | WatermarkResumed) -> None:
+        """Say in the log that a high watermark stands still, or moves again."""
+        log.info("%s: %s", partition.key, effect)
+
+    def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence) -> None:
+        """Journal a truncation that a leader's history asked for."""
+        log.info("%s: truncated %s -> %s (%s)", partition.key, log_end_before, partition.log.log_end, evidence.rule)
+        self.journal.note(
+            events.Truncation(
+                ts_ms=self.clock.wall_ms(),
+                broker=self.broker_id,
+                topic=partition.key.topic,
+                partition=partition.key.partition,
+                leader=BrokerId(leader_id),
+                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                log_end_before=log_end_before,
+                log_end_after=partition.log.log_end,
+                rule=evidence.rule,
+                evidence=evidence.as_json(),
+            )
+        )
+
+    def log_failed(self, partition: Partition, error: BaseException) -> None:
+        """Take a log offline whose disk failed: whoever waits for it is told."""
+        log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", partition.key, error)
+        self._unfollow(partition)
+        partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        partition.watchers.role_changed()
+
+    # Reading for the group coordinator.
+
+    def committed(self, partition: Partition, offset: Offset) -> asyncio.Future[None] | None:
+        """Return a future for the moment when everything below `offset` is committed; None when it is already."""
+        if partition.high_watermark >= offset:
+            return None
+        future: asyncio.Future[None] = self.loop.create_future()
+        partition.wait(offset, _FutureWaiter(future), 0, 0)
+        return future
+
+    async def read_batches(self, partition: Partition, offset: Offset, end: Offset) -> bytes:
+        """Return whole batches of a hosted partition from `offset` on, at most 1 MiB but at least one."""
+        plan = partition.log.read_plan(offset, 1 << 20, end, at_least_one=True)
+        if getattr(plan, "size_bytes", 1) == 0:
+            return b""
+        read: asyncio.Future[Buffer] = self.loop.create_future()
+
+        def done(result: Buffer | Exception) -> None:
+            if read.done():
+                return
+            if isinstance(result, Exception):
+                read.set_exception(result)
+            else:
+                read.set_result(result)
+
+        plan.read_later(done)
+        return bytes(await read)
+
+    # Topics that brokers create.
+
+    def create_topic_later(self, name: str) -> None:
+        """Create a topic that a client asked for, with the defaults; once, however often it is asked for."""
+        if name in (OFFSETS_TOPIC, JOURNAL_TOPIC):
+            coroutine = self.create_internal_topic(name)
+        else:
+            coroutine = self._create_topic(
+                name, self.config.num_partitions, self.config.default_replication_factor, {}
+            )
+        self._create_once(name, coroutine)
+
+    def _create_once(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        if name in self._creating or name in self.image.topics:
+            coroutine.close()
+            return
+        task = self.spawn(coroutine)
+        self._creating[name] = task
+        task.add_done_callback(lambda _: self._creating.pop(name, None))
+
+    async def create_internal_topic(self, name: str) -> None:
+        """Create the offsets topic as its configuration says, with as many replicas as there are brokers for."""
+        await self._create_topic(
+            name,
+            self.config.offsets_topic_num_partitions,
+            min(self.config.offsets_topic_replication_factor, self._active_count()),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self.config.offsets_topic_segment_bytes),
+            },
+        )
+
+    async def create_journal_topic(self) -> None:
+        """Create the journal's topic once the brokers that should replicate it are there."""
+        wanted = min(self.config.journal_topic_replication_factor, self.cluster_size)
+        if self._active_count() < wanted:
+            return
+        await self._create_topic(JOURNAL_TOPIC, 1, wanted, {"min.insync.replicas": "1"})
+
+    def _active_count(self) -> int:
+        return sum(1 for record in self.image.brokers.values() if record.active)
+
+    async def _create_topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> None:
+        code, message = await self.controller.create_topic(name, partitions, factor, configs)
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            log.warning("cannot create topic %s: %s %s", name, code.name, message or "")
+
+    # Closing.
+
+    def close(self) -> None:
+        """Stop fetching and parking; connections and logs are closed by the node."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self.journal.close()
+        self.groups.close()
+        self.deadlines.close()
+
+
+class _FutureWaiter:
+    """Resolves a future when records are committed."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+
+    def decided(self, _topic_index: int, _row_index: int, _code: ErrorCode) -> None:
+        """Go on, whatever the verdict: the reader looks at its leadership itself."""
+        if not self._future.done():
+            self._future.set_result(None)

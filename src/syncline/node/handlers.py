@@ -1,0 +1,78 @@
+"""Which handler serves which API key, on the client listener and between brokers."""
+
+from collections.abc import Mapping
+from types import ModuleType
+
+from syncline.node.api import (
+    api_00_produce,
+    api_01_fetch,
+    api_02_list_offsets,
+    api_03_metadata,
+    api_08_offset_commit,
+    api_09_offset_fetch,
+    api_10_find_coordinator,
+    api_11_join_group,
+    api_12_heartbeat,
+    api_13_leave_group,
+    api_14_sync_group,
+    api_15_describe_groups,
+    api_16_list_groups,
+    api_18_api_versions,
+    api_19_create_topics,
+    api_20_delete_topics,
+    api_21_delete_records,
+    api_22_init_producer_id,
+    api_23_offset_for_leader_epoch,
+    api_32_describe_configs,
+    api_33_alter_configs,
+    api_35_describe_log_dirs,
+    api_37_create_partitions,
+    api_42_delete_groups,
+    api_44_incremental_alter_configs,
+    api_47_offset_delete,
+    api_56_alter_partition,
+    api_60_describe_cluster,
+    api_62_broker_registration,
+    api_63_broker_heartbeat,
+    api_20000_metadata_delta,
+    api_20001_forward,
+)
+from syncline.node.dispatch import Handler
+
+_MODULES: tuple[ModuleType, ...] = (
+    api_00_produce,
+    api_01_fetch,
+    api_02_list_offsets,
+    api_03_metadata,
+    api_08_offset_commit,
+    api_09_offset_fetch,
+    api_10_find_coordinator,
+    api_11_join_group,
+    api_12_heartbeat,
+    api_13_leave_group,
+    api_14_sync_group,
+    api_15_describe_groups,
+    api_16_list_groups,
+    api_18_api_versions,
+    api_19_create_topics,
+    api_20_delete_topics,
+    api_21_delete_records,
+    api_22_init_producer_id,
+    api_23_offset_for_leader_epoch,
+    api_32_describe_configs,
+    api_33_alter_configs,
+    api_35_describe_log_dirs,
+    api_37_create_partitions,
+    api_42_delete_groups,
+    api_44_incremental_alter_configs,
+    api_47_offset_delete,
+    api_56_alter_partition,
+    api_60_describe_cluster,
+    api_62_broker_registration,
+    api_63_broker_heartbeat,
+    api_20000_metadata_delta,
+    api_20001_forward,
+)
+
+# Which versions of which key a listener serves is the wire's table; here is only who does it.
+HANDLERS: Mapping[int, Handler] = {int(module.KEY): module.handle for module in _MODULES}

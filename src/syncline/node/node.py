@@ -1,0 +1,239 @@
+"""The node: a broker with its listeners, its place in the cluster and its clockwork.
+
+Start: open the logs (recovering them if the last stop was not clean), serve
+other brokers, join the cluster, apply the first image, serve clients. Stop is
+the reverse: hand leaderships over, close, leave the mark of a clean stop.
+
+The world comes in through the ports: disk, coordination, clock, dice, and the
+event loop as network. Nothing here knows whether they are real.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from syncline.coordination.port import Coordination
+from syncline.model.configs import BrokerConfig, TopicConfig
+from syncline.model.ids import JOURNAL_TOPIC, BrokerEpoch, BrokerId
+from syncline.node.broker import Broker, Probe
+from syncline.node.clock import Clock
+from syncline.node.connection import Connection
+from syncline.node.controller.channel import BrokerIdentity, Channel
+from syncline.node.dispatch import Dispatcher
+from syncline.node.groups.coordinator import GroupCoordinator
+from syncline.node.handlers import HANDLERS
+from syncline.node.log_settings import log_settings
+from syncline.node.progress import ProgressSampler
+from syncline.storage.disk import Disk
+from syncline.storage.log_directory import LogDirectory
+
+log = logging.getLogger("syncline.node")
+
+CONTROLLED_SHUTDOWN_S: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listen:
+    """Where a listener is: host and port as advertised, and the socket if it is bound already."""
+
+    host: str
+    port: int
+    listener: socket.socket | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSpec:
+    """Who this node is and what it goes by."""
+
+    broker_id: int
+    log_directory: str
+    client: Listen
+    internal: Listen
+    config: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+    cluster_size: int = 1
+
+
+class Node:
+    """One broker process, or one simulated broker."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        *,
+        disk: Disk,
+        coordination: Coordination,
+        clock: Clock,
+        rng: random.Random,
+        probe: Probe | None = None,
+    ) -> None:
+        self._spec = spec
+        self._disk = disk
+        self._coordination = coordination
+        self._clock = clock
+        self._rng = rng
+        self._probe = probe
+        self._static_config = dict(spec.config)
+        self._servers: list[asyncio.AbstractServer] = []
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_stopping = False
+        self.broker: Broker
+
+    async def start(self) -> None:
+        """Open, join, serve. Raises `ConfigError`, `StorageError` or `RegistrationRefused`."""
+        loop = asyncio.get_running_loop()
+        spec = self._spec
+        config = BrokerConfig.resolve(self._static_config)
+        self._config = config
+        logs = LogDirectory.open(
+            self._disk,
+            spec.log_directory,
+            node_id=spec.broker_id,
+            cluster_id="",
+            directory_id=str(UUID(int=self._rng.getrandbits(128))),
+            settings=lambda topic: log_settings(TopicConfig.resolve({}, config)),
+        )
+        broker = self.broker = Broker(
+            config=config,
+            static_config=self._static_config,
+            broker_id=BrokerId(spec.broker_id),
+            clock=self._clock,
+            rng=self._rng,
+            loop=loop,
+            logs=logs,
+            cluster_size=spec.cluster_size,
+            probe=self._probe,
+        )
+        broker.dispatcher = Dispatcher(broker, HANDLERS)
+        broker.groups = GroupCoordinator(broker)
+        broker.controller = Channel(
+            loop=loop,
+            clock=self._clock,
+            rng=self._rng,
+            coordination=self._coordination,
+            config=config,
+            identity=BrokerIdentity(
+                broker_id=BrokerId(spec.broker_id),
+                host=spec.client.host,
+                port=spec.client.port,
+                internal_host=spec.internal.host,
+                internal_port=spec.internal.port,
+                rack=spec.rack,
+                incarnation_id=UUID(int=self._rng.getrandbits(128)),
+                previous_broker_epoch=BrokerEpoch(logs.previous_broker_epoch),
+            ),
+            on_image=broker.apply_image,
+            on_event=broker.journal.note,
+        )
+        await self._serve("internal", spec.internal)
+        await broker.controller.start()
+        broker.drop_strays()
+        await self._serve("client", spec.client)
+        self._start_clockwork()
+
+    async def stop(self, *, is_controlled: bool = True) -> None:
+        """Leave the cluster in good order, then close everything."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        broker = self.broker
+        if is_controlled and broker.config.controlled_shutdown_enable:
+            await broker.journal.flush()
+            await broker.controller.leave(CONTROLLED_SHUTDOWN_S)
+        broker_epoch = broker.broker_epoch
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for server in self._servers:
+            server.close()
+        broker.dispatcher.close_all()
+        broker.close()
+        await broker.controller.stop()
+        await broker.cancel_tasks()
+        broker.logs.close(broker_epoch)
+
+    async def _serve(self, name: str, where: Listen) -> None:
+        broker = self.broker
+        loop = broker.loop
+        request_bytes_max = broker.config.socket_request_max_bytes
+
+        def connection() -> Connection:
+            return Connection(broker.dispatcher, name, request_bytes_max)
+
+        if where.listener is not None:
+            server = await loop.create_server(connection, sock=where.listener)
+        else:
+            server = await loop.create_server(connection, where.host, where.port)
+        self._servers.append(server)
+
+    # Clockwork: everything periodic, each on a timer of its own.
+
+    def _start_clockwork(self) -> None:
+        config = self.broker.config
+        tick_ms = config.replica_lag_check_interval_ms or config.replica_lag_time_max_ms // 2
+        self._tick_isr()
+        self._every("isr", tick_ms, self._tick_isr)
+        self._every(
+            "high-watermarks",
+            config.replica_high_watermark_checkpoint_interval_ms,
+            lambda: self.broker.logs.checkpoint_high_watermarks(later=True),
+        )
+        self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
+        self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
+        self._every("sweep", 10_000, lambda: self.broker.logs.sweep(self._clock.mono_ms()))
+        self._every("producers", 600_000, self._expire_producers)
+        if config.journal_enable:
+            sampler = ProgressSampler(self.broker)
+            self._every("progress", config.journal_progress_interval_ms, sampler.sample)
+            self._every("journal", 1_000, self._ensure_journal, is_once=True)
+
+    def _every(self, name: str, interval_ms: int, work: Callable[[], object], *, is_once: bool = False) -> None:
+        loop = self.broker.loop
+
+        def fire() -> None:
+            if self._is_stopping:
+                return
+            if not is_once:
+                self._timers[name] = loop.call_later(interval_ms / 1000, fire)
+            try:
+                work()
+            except Exception:
+                log.exception("the %s timer failed", name)
+
+        self._timers[name] = loop.call_later(interval_ms / 1000, fire)
+
+    def _tick_isr(self) -> None:
+        now_ms = self._clock.mono_ms()
+        for partition in list(self.broker.partitions.values()):
+            if partition.leader is not None and not partition.is_offline:
+                effects = partition.leader.tick(now_ms)
+                if effects:
+                    partition.perform(effects)
+        self.broker.settle()
+
+    def _checkpoint(self) -> None:
+        self.broker.logs.checkpoint_recovery_points(later=True)
+        self.broker.logs.checkpoint_log_starts(later=True)
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition in list(self.broker.partitions.values()):
+            if partition.is_offline:
+                continue
+            for segment in partition.log.retention(now_ms):
+                log.info("%s: deleted segment %s", partition.key, segment)
+                partition.watchers.log_start_moved()
+
+    def _expire_producers(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition in list(self.broker.partitions.values()):
+            partition.log.remove_expired_producers(now_ms, self.broker.config.producer_id_expiration_ms)
+
+    def _ensure_journal(self) -> None:
+        if JOURNAL_TOPIC not in self.broker.image.topics:
+            self.broker.spawn(self.broker.create_journal_topic())

@@ -1,0 +1,64 @@
+"""Follower progress: once per interval, how far behind each follower of a moving partition is.
+
+A partition that rests and whose followers have everything says nothing, so an
+idle cluster journals nothing. The journal itself is left out: its samples
+would be about themselves.
+
+Times in ms, lags in records; bytes are not known to the leader here (-1).
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.model.events import FollowerProgress
+from syncline.model.ids import JOURNAL_TOPIC, TopicPartition
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+
+class ProgressSampler:
+    """Samples the followers of everything that this broker leads."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._log_ends: dict[TopicPartition, int] = {}
+        self._lagging: dict[TopicPartition, None] = {}
+
+    def sample(self) -> None:
+        """Journal one sample per follower of each partition that moved or has a follower behind."""
+        broker = self._broker
+        now_ms, wall_ms = broker.clock.mono_ms(), broker.clock.wall_ms()
+        for key, partition in broker.partitions.items():
+            leader = partition.leader
+            if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
+                continue
+            log_end = partition.log.log_end
+            is_behind = any(follower.log_end != log_end for follower in leader.followers)
+            if self._log_ends.get(key, 0) == log_end and not is_behind and key not in self._lagging:
+                continue
+            self._log_ends[key] = log_end
+            if is_behind:
+                self._lagging[key] = None
+            else:
+                self._lagging.pop(key, None)
+            for follower in leader.followers:
+                caught_up_ms = follower.view().last_caught_up_ms
+                known_end = max(follower.log_end, 0)
+                lag_ms = 0 if follower.log_end == log_end or caught_up_ms is None else now_ms - caught_up_ms
+                broker.journal.note(
+                    FollowerProgress(
+                        ts_ms=wall_ms,
+                        broker=broker.broker_id,
+                        topic=key.topic,
+                        partition=key.partition,
+                        leader_epoch=leader.leader_epoch,
+                        follower=follower.broker_id,
+                        log_end=log_end,
+                        follower_log_end=follower.log_end,
+                        high_watermark=partition.high_watermark,
+                        lag_records=log_end - known_end,
+                        lag_ms=max(0, lag_ms),
+                        in_sync=follower.broker_id in leader.isr,
+                        interval_ms=broker.config.journal_progress_interval_ms,
+                    )
+                )

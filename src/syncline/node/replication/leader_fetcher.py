@@ -1,0 +1,419 @@
+"""Fetches from one leader all partitions that this broker follows there.
+
+One request is in flight at a time, and the next leaves inside the callback
+that has processed the answer, right after the records were written: there is
+no task between two fetches, and nothing is copied between socket and disk.
+What to ask, and what to make of an answer, `core.fetcher` and `core.follower`
+decide.
+
+Times in ms of the node's clock. Source: KIP-227, KIP-595.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.core.fetcher import Fetcher, FetchRequestPlan
+from syncline.core.follower import (
+    AskLeaderEnd,
+    AskLeaderStart,
+    FetchAsk,
+    FollowerEffects,
+    FollowerFailed,
+    RestartLog,
+    TruncateLog,
+)
+from syncline.core.leader_epochs import EpochEnd
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import LeaderEpoch, Offset
+from syncline.node.partition import Partition
+from syncline.node.peer import PeerConnection, PeerLost
+from syncline.storage.errors import CorruptRecordsError, DiskFullError, StorageError
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import request_type
+from syncline.wire.entities import build
+from syncline.wire.errors import DecodeError
+from syncline.wire.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    encode_fetch_request,
+    parse_fetch_response,
+)
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+log = logging.getLogger("syncline.node")
+
+FETCH_VERSION: Final = 17
+LIST_OFFSETS_VERSION: Final = 9
+LATEST: Final = -1
+EARLIEST: Final = -2
+# Larger answers do not replicate faster, they only leave the processor's cache (data path measurements).
+RESPONSE_BYTES_MAX: Final = 2 << 20
+RECONNECT_MS: Final = 2
+RECONNECT_MS_MAX: Final = 500
+# Added to the long poll: how long an answer may be late before the connection counts as dead.
+Key = tuple[bytes, int]
+
+
+class LeaderFetcher:
+    """The fetcher of one leader broker."""
+
+    def __init__(self, broker: "Broker", leader_id: int) -> None:
+        self._broker = broker
+        self.leader_id = leader_id
+        self._fetcher: Fetcher[Key] = Fetcher()
+        self._partitions: dict[Key, Partition] = {}
+        self._peer: PeerConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._reconnect_ms = RECONNECT_MS
+        self._is_in_flight = False
+        self._request_number = 0
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._sent_at_ms = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # Which partitions.
+
+    def add(self, partition: Partition) -> None:
+        """Follow a partition from this leader; `go` afterwards."""
+        key = self._key(partition)
+        follower = partition.follower
+        assert follower is not None
+        self._partitions[key] = partition
+        effects = follower.follow(
+            LeaderEpoch(partition.leader_epoch),
+            log_start=partition.log.log_start,
+            log_end=partition.log.log_end,
+            high_watermark=partition.high_watermark,
+            latest_epoch=partition.log.epochs.latest_epoch,
+        )
+        self._fetcher.add(key, follower)
+        self._perform(key, partition, effects)
+
+    def remove(self, partition: Partition) -> None:
+        """Follow it no more."""
+        key = self._key(partition)
+        if self._partitions.pop(key, None) is not None:
+            self._fetcher.remove(key)
+
+    def log_start_moved(self, partition: Partition) -> None:
+        """Tell the leader of a new log start with the next fetch."""
+        key = self._key(partition)
+        if key in self._partitions and partition.follower is not None:
+            partition.follower.log_start = partition.log.log_start
+            self._fetcher.touch(key)
+
+    @staticmethod
+    def _key(partition: Partition) -> Key:
+        return (partition.topic_id.bytes, partition.key.partition)
+
+    # The cycle.
+
+    def go(self) -> None:
+        """Send the next fetch if none is in flight and something is ready."""
+        if self._is_in_flight or self._is_closed:
+            return
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+            self._wake_timer = None
+        if self._peer is None:
+            if self._connecting is None and self._partitions:
+                self._connecting = self._broker.spawn(self._connect())
+            return
+        now_ms = self._broker.clock.mono_ms()
+        plan = self._fetcher.next_request(now_ms)
+        if plan is None:
+            self._sleep(now_ms)
+            return
+        self._send(plan, now_ms)
+
+    def _sleep(self, now_ms: int) -> None:
+        wake_ms = self._fetcher.next_wake_ms()
+        if wake_ms is not None:
+            self._wake_timer = self._broker.loop.call_later(max(1, wake_ms - now_ms) / 1000, self._woken)
+
+    def _woken(self) -> None:
+        self._wake_timer = None
+        self.go()
+
+    def _send(self, plan: FetchRequestPlan[Key], now_ms: int) -> None:
+        assert self._peer is not None
+        config = self._broker.config
+        topics: dict[bytes, list[FetchPartition]] = {}
+        for (topic_id, index), ask in plan.listed:
+            topics.setdefault(topic_id, []).append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=ask.leader_epoch,
+                    fetch_offset=ask.fetch_offset,
+                    last_fetched_epoch=ask.last_fetched_epoch,
+                    log_start_offset=ask.log_start,
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, index in plan.forgotten:
+            forgotten.setdefault(topic_id, []).append(index)
+        request = FetchRequest(
+            replica_id=self._broker.broker_id,
+            replica_epoch=self._broker.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=min(config.replica_fetch_response_max_bytes, RESPONSE_BYTES_MAX),
+            isolation_level=0,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
+            topics=list(topics.items()),
+            forgotten=list(forgotten.items()),
+            rack_id="",
+        )
+        self._is_in_flight = True
+        self._request_number += 1
+        number = self._request_number
+        self._sent_at_ms = now_ms
+        self._watch()
+        self._peer.send(
+            ApiKey.FETCH,
+            FETCH_VERSION,
+            (encode_fetch_request(request, FETCH_VERSION),),
+            lambda frame, position: self._answered(number, frame, position),
+        )
+
+    def _answered(self, number: int, frame: memoryview | None, position: int) -> None:
+        if number != self._request_number or self._is_closed:
+            return
+        self._is_in_flight = False
+        if frame is None:
+            self._lost()
+            return
+        self._reconnect_ms = RECONNECT_MS
+        try:
+            response = parse_fetch_response(frame, FETCH_VERSION, position)
+        except DecodeError as error:
+            log.warning("malformed fetch answer of broker %s: %s", self.leader_id, error)
+            self._drop_connection()
+            return
+        if response.error_code:
+            self._fetcher.session_refused(ErrorCode(response.error_code))
+        else:
+            self._fetcher.answered(response.session_id)
+            for topic_id, rows in response.topics:
+                for row in rows:
+                    self._process((bytes(topic_id), row.partition), row)
+        self.go()
+        self._broker.settle()
+
+    # Connection.
+
+    async def _connect(self) -> None:
+        try:
+            while not self._is_closed and self._partitions:
+                record = self._broker.image.brokers.get(self.leader_id)  # type: ignore[call-overload]
+                if record is not None:
+                    try:
+                        self._peer = await PeerConnection.connect(
+                            record.internal_host, record.internal_port, f"broker-{self._broker.broker_id}-fetcher"
+                        )
+                    except PeerLost:
+                        pass
+                    else:
+                        break
+                await asyncio.sleep(self._reconnect_ms / 1000)
+                self._reconnect_ms = min(self._reconnect_ms * 2, RECONNECT_MS_MAX)
+        finally:
+            self._connecting = None
+        self.go()
+
+    def _lost(self) -> None:
+        self._peer = None
+        self._fetcher.disconnected(self._broker.clock.mono_ms() - self._broker.config.replica_fetch_backoff_ms)
+        self.go()
+
+    def _drop_connection(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            self._request_number += 1
+            self._is_in_flight = False
+            peer.close()
+            self._lost()
+
+    def _watch(self) -> None:
+        """Have one lazy timer see that answers come: it is re-armed when it fires, never cancelled per request."""
+        if self._watchdog is None:
+            timeout_ms = self._broker.config.replica_socket_timeout_ms
+            self._watchdog = self._broker.loop.call_later(timeout_ms / 1000, self._check_answer)
+
+    def _check_answer(self) -> None:
+        self._watchdog = None
+        if not self._is_in_flight or self._is_closed:
+            return
+        if self._broker.clock.mono_ms() - self._sent_at_ms >= self._broker.config.replica_socket_timeout_ms:
+            log.warning("broker %s has not answered a fetch in time; connecting again", self.leader_id)
+            self._drop_connection()
+        else:
+            self._watch()
+
+    def leader_moved(self) -> None:
+        """Connect anew: the leader's process is another one, or lives elsewhere."""
+        if self._peer is not None:
+            self._drop_connection()
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._is_closed = True
+        for timer in (self._wake_timer, self._watchdog):
+            if timer is not None:
+                timer.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    # Answers.
+
+    def _process(self, key: Key, row: FetchedPartition) -> None:
+        partition = self._partitions.get(key)
+        sent = self._fetcher.sent(key)
+        follower = partition.follower if partition is not None else None
+        if partition is None or sent is None or follower is None or not follower.accepts(sent):
+            return
+        now_ms = self._broker.clock.mono_ms()
+        if row.error_code:
+            effects = follower.refused(sent, ErrorCode(row.error_code), now_ms)
+        elif row.diverging_epoch is not None:
+            epoch, end_offset = row.diverging_epoch
+            effects = follower.diverged(
+                EpochEnd(LeaderEpoch(epoch), Offset(end_offset)),
+                partition.log.epochs,
+                partition.log.log_end,
+                partition.high_watermark,
+            )
+        else:
+            effects = self._append(partition, row, now_ms)
+            if row.records:
+                self._fetcher.processed(key)
+        self._fetcher.touch(key)
+        if effects:
+            self._perform(key, partition, effects)
+
+    def _append(self, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
+        follower, partition_log = partition.follower, partition.log
+        assert follower is not None
+        try:
+            if row.records:
+                partition_log.append_as_follower(row.records)
+                self._broker.counters.replicated_in(len(row.records))
+                partition.watchers.log_end_moved()
+            partition.take_leader_mark(Offset(row.high_watermark))
+            if row.log_start_offset > partition_log.log_start:
+                target = Offset(min(row.log_start_offset, partition.high_watermark))
+                if partition_log.raise_log_start(target):
+                    partition.watchers.log_start_moved()
+        except CorruptRecordsError as error:
+            log.warning("%s: broker %s sent records that fail their checksum: %s", partition.key, self.leader_id, error)
+            follower.back_off(now_ms)
+            return ()
+        except DiskFullError as error:
+            log.warning("%s: %s", partition.key, error)
+            follower.back_off(now_ms)
+            return ()
+        except StorageError as error:
+            return follower.fail(str(error))
+        follower.appended(
+            log_end=partition_log.log_end,
+            log_start=partition_log.log_start,
+            latest_epoch=partition_log.epochs.latest_epoch,
+            leader_high_watermark=Offset(row.high_watermark),
+        )
+        return ()
+
+    def _perform(self, key: Key, partition: Partition, effects: FollowerEffects) -> None:
+        for effect in effects:
+            match effect:
+                case TruncateLog() | RestartLog():
+                    self._truncate(partition, effect)
+                case AskLeaderEnd():
+                    self._broker.spawn(self._ask_offset(key, partition, LATEST))
+                case AskLeaderStart():
+                    self._broker.spawn(self._ask_offset(key, partition, EARLIEST))
+                case FollowerFailed():
+                    log.error("%s is no longer followed: %s", partition.key, effect.reason)
+        self._fetcher.touch(key)
+
+    def _truncate(self, partition: Partition, effect: TruncateLog | RestartLog) -> None:
+        follower, partition_log = partition.follower, partition.log
+        assert follower is not None
+        before = partition_log.log_end
+        try:
+            if isinstance(effect, RestartLog):
+                partition_log.restart_at(effect.start_offset)
+            else:
+                partition_log.truncate_to(effect.offset)
+        except StorageError as error:
+            follower.fail(str(error))
+            return
+        partition.truncated()
+        self._broker.truncated(partition, self.leader_id, before, effect.evidence)
+        follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
+
+    async def _ask_offset(self, key: Key, partition: Partition, timestamp: int) -> None:
+        """Ask the leader where its log ends or starts, after it refused our offset."""
+        follower = partition.follower
+        if follower is None:
+            return
+        ask = follower.ask()
+        code, offset = await self._list_offset(partition, ask, timestamp)
+        if self._partitions.get(key) is not partition or partition.follower is not follower:
+            return
+        if follower.leader_epoch != ask.leader_epoch:
+            return
+        effects: FollowerEffects
+        if code:
+            effects = follower.refused(ask, code, self._broker.clock.mono_ms())
+        elif timestamp == LATEST:
+            effects = follower.leader_end_known(
+                Offset(offset), log_end=partition.log.log_end, high_watermark=partition.high_watermark
+            )
+        else:
+            effects = follower.leader_start_known(
+                Offset(offset), log_end=partition.log.log_end, now_ms=self._broker.clock.mono_ms()
+            )
+        self._perform(key, partition, effects)
+        self.go()
+
+    async def _list_offset(self, partition: Partition, ask: FetchAsk, timestamp: int) -> tuple[ErrorCode, int]:
+        if self._peer is None:
+            return ErrorCode.NETWORK_EXCEPTION, -1
+        request: Any = build(
+            request_type(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION),
+            {
+                "replica_id": self._broker.broker_id,
+                "isolation_level": 0,
+                "topics": [
+                    {
+                        "name": partition.key.topic,
+                        "partitions": [
+                            {
+                                "partition_index": partition.key.partition,
+                                "current_leader_epoch": ask.leader_epoch,
+                                "timestamp": timestamp,
+                            }
+                        ],
+                    }
+                ],
+            },
+        )
+        try:
+            response = await self._peer.request(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request)
+        except PeerLost:
+            return ErrorCode.NETWORK_EXCEPTION, -1
+        row = response.topics[0].partitions[0]
+        return ErrorCode(int(row.error_code)), int(row.offset)

@@ -1,0 +1,215 @@
+"""Journal tables: what happened to a cluster, as tables that can be queried.
+
+Each table is a pure function from DataFrame to DataFrame, so it runs on a batch, on a stream's micro-batch or on
+rows written by hand in a test. `journal` turns records of the journal topic into events; the others start there.
+
+`isr_timeline` is the one that takes thought. The journal tells changes, a timeline shows states. What the ISR of a
+partition was is known from three sources: an election and an ISR change name the whole ISR after them, and the
+first progress samples show it where the journal begins later than the partition did. These states, in order of
+time, hold until the next one; asked replica by replica ("in or out, under which leader?") and with equal
+neighbours merged, they are intervals. An ISR change does not name the leader, but its leader epoch does.
+
+Instants are timestamps in UTC, `ended_at` null while the interval lasts; durations are milliseconds; offsets are
+counts of records; numbers that the writer did not know are null here and -1 in the journal.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
+
+_PARTITION: Final = ("topic", "partition")
+_NOT_KNOWN: Final = -1
+
+# Every field of every event, once. Evidence stays JSON text: its content differs from rule to rule.
+EVENT_SCHEMA: Final = """
+    v int, type string, ts_ms long, broker int, topic string, partition int, leader_epoch int, partition_epoch int,
+    change string, outcome string, before array<int>, after array<int>, rule string, evidence string,
+    leader_before int, leader_after int, isr array<int>, reason string, clean boolean,
+    leader int, log_end_before long, log_end_after long,
+    follower int, log_end long, follower_log_end long, high_watermark long,
+    lag_records long, lag_ms long, lag_bytes long, in_sync boolean, interval_ms long,
+    subject int, state string, kind string, target string, phase string, note string
+"""
+
+
+def journal(records: DataFrame) -> DataFrame:
+    """Return events from records of the journal topic, which need the columns `partition`, `offset` and `value`.
+
+    Records that hold no event are dropped. An event that a broker's retry appended twice is there twice; the
+    tables below are not changed by that.
+    """
+    parsed = records.select(
+        F.col("partition").alias("journal_partition"),
+        F.col("offset").alias("journal_offset"),
+        F.from_json(F.col("value").cast("string"), EVENT_SCHEMA).alias("event"),
+    )
+    return parsed.where("event.type is not null and event.ts_ms is not null").select(
+        "event.*", F.timestamp_millis("event.ts_ms").alias("at"), "journal_partition", "journal_offset"
+    )
+
+
+def isr_timeline(events: DataFrame) -> DataFrame:
+    """Return when each replica was in the ISR, under which leader, and what began each interval.
+
+    Columns: topic, partition, replica, started_at, ended_at, duration_ms (up to the journal's end while it lasts),
+    in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence.
+    """
+    states = _states(events)
+    replicas = _replicas(events)
+    journal_end = F.broadcast(events.agg(F.max("ts_ms").alias("journal_end_ms")))
+    in_time = Window.partitionBy(*_PARTITION, "replica").orderBy("ts_ms", "leader_epoch", "journal_offset")
+
+    def differs(name: str) -> Column:
+        return ~F.col(name).eqNullSafe(F.lag(name).over(in_time))
+
+    per_replica = states.join(replicas, [*_PARTITION]).withColumn("in_isr", F.array_contains("isr", F.col("replica")))
+    changed = differs("in_isr") | differs("leader") | differs("leader_epoch") | (F.row_number().over(in_time) == 1)
+    begun = per_replica.withColumn("begins", changed).where("begins")
+    return (
+        begun.withColumn("end_ms", F.lead("ts_ms").over(in_time))
+        .crossJoin(journal_end)
+        .select(
+            *_PARTITION,
+            "replica",
+            F.timestamp_millis("ts_ms").alias("started_at"),
+            F.timestamp_millis("end_ms").alias("ended_at"),
+            (F.coalesce("end_ms", "journal_end_ms") - F.col("ts_ms")).alias("duration_ms"),
+            "in_isr",
+            "leader",
+            "leader_epoch",
+            F.col("leader").eqNullSafe(F.col("replica")).alias("is_leader"),
+            "cause",
+            "rule",
+            "evidence",
+        )
+    )
+
+
+def follower_lag(events: DataFrame) -> DataFrame:
+    """Return how far each follower was behind its leader, one row per sample.
+
+    Columns: at, topic, partition, follower, leader, leader_epoch, log_end, follower_log_end, high_watermark,
+    lag_records, lag_ms, lag_bytes, in_sync, interval_ms.
+    """
+    samples = events.where("type = 'follower_progress'").dropDuplicates(["ts_ms", "broker", *_PARTITION, "follower"])
+    return samples.select(
+        "at",
+        *_PARTITION,
+        "follower",
+        F.col("broker").alias("leader"),
+        "leader_epoch",
+        "log_end",
+        "follower_log_end",
+        "high_watermark",
+        *(_known(name).alias(name) for name in ("lag_records", "lag_ms", "lag_bytes")),
+        "in_sync",
+        _known("interval_ms").alias("interval_ms"),
+    )
+
+
+def faults(events: DataFrame) -> DataFrame:
+    """Return injected faults as intervals: kind, target, started_at, ended_at (null while it lasts), note."""
+    marks = events.where("type = 'fault'").dropDuplicates(["ts_ms", "kind", "target", "phase"])
+    in_time = Window.partitionBy("kind", "target").orderBy("ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0))
+    paired = marks.withColumn("ended_at", F.when(F.lead("phase").over(in_time) == "end", F.lead("at").over(in_time)))
+    return paired.where("phase = 'begin'").select("kind", "target", F.col("at").alias("started_at"), "ended_at", "note")
+
+
+def elections(events: DataFrame) -> DataFrame:
+    """Return changes of leaders, without the first election of a new partition."""
+    return (
+        events.where("type = 'election' and leader_before <> leader_after and leader_before >= 0")
+        .dropDuplicates([*_PARTITION, "leader_epoch", "leader_after"])
+        .select("at", *_PARTITION, "leader_before", "leader_after", "leader_epoch", "isr", "reason", "clean")
+    )
+
+
+def _known(name: str) -> Column:
+    return F.when(F.col(name) > _NOT_KNOWN, F.col(name))
+
+
+def _states(events: DataFrame) -> DataFrame:
+    """Return the ISR and leader of each partition from `ts_ms` on."""
+    changes = events.where("type = 'isr_change' and outcome = 'committed'").select(
+        "ts_ms",
+        *_PARTITION,
+        "leader_epoch",
+        "journal_offset",
+        F.col("after").alias("isr"),
+        F.lit(None).cast("int").alias("named_leader"),
+        F.lit("isr_change").alias("cause"),
+        "rule",
+        "evidence",
+    )
+    elected = events.where("type = 'election'").select(
+        "ts_ms",
+        *_PARTITION,
+        "leader_epoch",
+        "journal_offset",
+        "isr",
+        F.col("leader_after").alias("named_leader"),
+        F.lit("election").alias("cause"),
+        F.col("reason").alias("rule"),
+        F.lit(None).cast("string").alias("evidence"),
+    )
+    told = changes.unionByName(elected)
+    states = told.unionByName(_observed(events, told))
+    epochs = _leaders(events)
+    return states.join(epochs, [*_PARTITION, "leader_epoch"], "left").select(
+        "ts_ms",
+        *_PARTITION,
+        "leader_epoch",
+        "journal_offset",
+        "isr",
+        F.coalesce("named_leader", "epoch_leader").alias("leader"),
+        "cause",
+        "rule",
+        "evidence",
+    )
+
+
+def _observed(events: DataFrame, told: DataFrame) -> DataFrame:
+    """Return each partition's state by its first progress samples, where these come before anything that was told."""
+    first_told = told.groupBy(*_PARTITION).agg(F.min("ts_ms").alias("told_ms"))
+    samples = events.where("type = 'follower_progress'").join(first_told, [*_PARTITION], "left")
+    early = samples.where("told_ms is null or ts_ms < told_ms")
+    firsts = early.groupBy(*_PARTITION, "follower").agg(
+        F.min("ts_ms").alias("ts_ms"), F.min_by(F.struct("broker", "leader_epoch", "in_sync"), "ts_ms").alias("first")
+    )
+    in_sync = F.collect_set(F.when(F.col("first.in_sync"), F.col("follower")))
+    together = firsts.groupBy(*_PARTITION).agg(
+        F.min("ts_ms").alias("ts_ms"), F.min_by("first", "ts_ms").alias("first"), in_sync.alias("followers")
+    )
+    return together.select(
+        "ts_ms",
+        *_PARTITION,
+        F.col("first.leader_epoch").alias("leader_epoch"),
+        F.lit(-1).cast("long").alias("journal_offset"),
+        F.array_sort(F.array_union("followers", F.array("first.broker"))).alias("isr"),
+        F.col("first.broker").alias("named_leader"),
+        F.lit("observed").alias("cause"),
+        F.lit("first samples").alias("rule"),
+        F.lit(None).cast("string").alias("evidence"),
+    )
+
+
+def _leaders(events: DataFrame) -> DataFrame:
+    """Return who led each partition in each leader epoch, as elections and the leaders' own samples say."""
+    epoch = (*_PARTITION, "leader_epoch")
+    elected = events.where("type = 'election'").select(*epoch, F.col("leader_after").alias("who"))
+    sampled = events.where("type = 'follower_progress'").select(*epoch, F.col("broker").alias("who"))
+    return elected.unionByName(sampled).groupBy(*epoch).agg(F.max("who").alias("epoch_leader"))
+
+
+def _replicas(events: DataFrame) -> DataFrame:
+    """Return every replica that the journal mentions, by partition."""
+    mentioned = F.flatten(
+        F.array_compact(F.array("before", "after", "isr", F.array("follower"), F.array("leader_after")))
+    )
+    return (
+        events.where("topic is not null")
+        .select(*_PARTITION, F.explode(mentioned).alias("replica"))
+        .where("replica >= 0")
+        .distinct()
+    )

@@ -1,0 +1,302 @@
+"""What a leader checks before it takes a client's batch into its log.
+
+One hard idea: the order of the checks decides which error a client sees when
+several apply, and it is Kafka's order. `admit` looks at the form (one batch, a
+known magic, a codec that the request's version may use) and comes before the
+question who leads; `prepare` comes after it and judges the batch: size and CRC,
+counts, producer fields, timestamps, keys. What passes may be stamped and
+appended as it lies in the buffer.
+
+A batch stays closed. Records are looked at in three cases only: a compacted
+topic (every record needs a key), header timestamps that contradict themselves
+or leave the limits (the answer names the records), and a topic with a codec of
+its own. So a maximum timestamp that is wrong but plausible is stored as sent,
+and so is a compressed body that nobody can read; Kafka, which opens every
+compressed batch, corrects the first and refuses the second.
+
+Units: sizes are bytes, times milliseconds since the Unix epoch.
+Source: KIP-467 (record errors), KIP-937 (timestamp limits), Kafka 4.3 as observed.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.records.batch import (
+    APPEND_TIME_BIT,
+    HEADER_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    NO_TIMESTAMP,
+    OVERHEAD_BYTES,
+    BatchHeader,
+    crc_matches,
+    rewrite,
+    stamp_append_time,
+)
+from syncline.records.buffers import Buffer, WritableBuffer
+from syncline.records.compression import Codec
+from syncline.records.errors import DecodeError
+from syncline.records.recompress import recompress
+from syncline.records.record import keyless, timestamps
+
+ZSTD_SINCE: Final = 7
+# The smallest record that any message format ever had; a shorter claim is no batch at all.
+_CLAIM_BYTES_MIN: Final = 14
+# Up to the magic, which lies at the same place in all formats.
+_BYTES_UP_TO_MAGIC: Final = 17
+_LENGTH: Final = struct.Struct(">i")
+
+RecordErrors = Sequence[tuple[int, str | None]]
+
+
+class InvalidBatch(RequestError):  # noqa: N818 - what it is, not that it is raised
+    """A batch is refused.
+
+    `record_errors` names the records at fault, as (place in the batch, what is wrong). `fills_log_start` says that
+    the answer carries the partition's true log start, as Kafka's does for refusals found while judging the batch.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        record_errors: RecordErrors = (),
+        *,
+        fills_log_start: bool = False,
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+        self.fills_log_start = fills_log_start
+
+
+class TopicRules(NamedTuple):
+    """What a topic demands of its batches."""
+
+    topic_partition: str
+    message_bytes_max: int
+    segment_bytes_max: int
+    append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    compacted: bool
+    # The codec to store with; None keeps the producer's.
+    compression: int | None = None
+
+
+def validate_client_batch(
+    buffer: WritableBuffer, start: int, end: int, *, produce_version: int, rules: TopicRules, now_ms: int
+) -> tuple[WritableBuffer, int, BatchHeader]:
+    """Return (buffer, position, header) of what is to be stamped and appended: `admit`, then `prepare`."""
+    return prepare(buffer, start, admit(buffer, start, end, produce_version), rules, now_ms)
+
+
+def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
+    """Return the header of the one batch in `buffer[start:end]`. Raises InvalidBatch."""
+    size = _claimed_size(buffer, start, end)
+    if size is None:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {produce_version} must have at least one record batch per partition.",
+        )
+    magic = buffer[start + 16]
+    if magic != MAGIC:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {produce_version} need records in format {MAGIC}, not {magic}.",
+        )
+    if size < HEADER_BYTES:
+        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"A record batch cannot have {size} bytes.")
+    header = BatchHeader.parse(buffer, start)
+    if header.compression == Codec.ZSTD and produce_version < ZSTD_SINCE:
+        raise InvalidBatch(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {produce_version} cannot use ZStandard; version {ZSTD_SINCE} can.",
+        )
+    # What follows the batch is dropped if it cannot be one.
+    if end - start > size and _claimed_size(buffer, start + size, end) is not None:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {produce_version} must have exactly one record batch per partition.",
+        )
+    return header
+
+
+def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
+    """Return the size of the batch at `start`, None if no whole one is there; refuse what looks like none."""
+    available = end - start
+    if available < OVERHEAD_BYTES:
+        return None
+    (length,) = _LENGTH.unpack_from(buffer, start + 8)
+    if length < _CLAIM_BYTES_MIN:
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({_CLAIM_BYTES_MIN}).",
+        )
+    if available < _BYTES_UP_TO_MAGIC:
+        return None
+    if buffer[start + 16] > MAGIC:
+        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {buffer[start + 16]}.")
+    size = int(length) + OVERHEAD_BYTES
+    return size if size <= available else None
+
+
+def prepare(
+    buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
+) -> tuple[WritableBuffer, int, BatchHeader]:
+    """Judge an admitted batch and write what the topic's rules change in it.
+
+    Returns (buffer, position, header) of what is to be stamped and appended: the batch where it lies, or a new
+    buffer if the topic has a codec of its own. Raises InvalidBatch.
+    """
+    if header.base_offset != 0:
+        raise _refused(ErrorCode.INVALID_RECORD, f"The batch's base offset is {header.base_offset}, it must be 0.")
+    if header.batch_length + OVERHEAD_BYTES > rules.message_bytes_max:
+        raise _too_large(header, rules)
+    if header.batch_length < LENGTH_MIN or not crc_matches(buffer, position, header):
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (its checksum does not match, {rules.topic_partition})."
+        )
+    _check_fields(header)
+    if rules.append_time:
+        if header.is_append_time:
+            raise _append_time_refused()
+        header = stamp_append_time(buffer, position, header, now_ms)
+    else:
+        header = _settle_create_time(buffer, position, header, rules, now_ms)
+    if rules.compacted:
+        _check_keys(buffer, position, header, rules)
+    if rules.compression is not None and rules.compression != header.compression:
+        buffer, position = _recompressed(buffer, position, header, rules.compression), 0
+        header = BatchHeader.parse(buffer)
+        if header.size_bytes > rules.message_bytes_max:
+            raise _too_large(header, rules)
+    if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
+        raise InvalidBatch(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {header.size_bytes} bytes in append to partition {rules.topic_partition}, which "
+            f"exceeds the maximum configured segment size of {rules.segment_bytes_max}.",
+        )
+    return buffer, position, header
+
+
+def _refused(code: ErrorCode, message: str, record_errors: RecordErrors = ()) -> InvalidBatch:
+    return InvalidBatch(code, message, record_errors, fills_log_start=True)
+
+
+def _too_large(header: BatchHeader, rules: TopicRules) -> InvalidBatch:
+    return InvalidBatch(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {rules.topic_partition} is {header.size_bytes} bytes which exceeds "
+        f"the maximum configured value of {rules.message_bytes_max}.",
+    )
+
+
+def _check_fields(header: BatchHeader) -> None:
+    count = header.record_count
+    if header.last_offset_delta < 0:
+        raise _refused(
+            ErrorCode.INVALID_RECORD,
+            f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}].",
+        )
+    if count <= 0:
+        raise _refused(ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {count}.")
+    if count != header.last_offset_delta + 1:
+        raise _refused(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records "
+            f"{count}.",
+        )
+    if header.is_control:
+        raise _refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise _refused(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}.",
+        )
+    if header.compression > Codec.ZSTD:
+        raise _refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.compression}.")
+
+
+def _append_time_refused() -> InvalidBatch:
+    text = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+    return _timestamps_refused([(0, text)])
+
+
+def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
+    return _refused(
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+        record_errors,
+    )
+
+
+def _settle_create_time(
+    buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
+) -> BatchHeader:
+    """Return the header, corrected where it contradicts its records; refuse times outside the limits."""
+    base_ms, max_ms = header.base_timestamp, header.max_timestamp
+    oldest_ms, newest_ms = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    plausible = base_ms <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
+    if plausible and not header.is_append_time:
+        return header
+    # The bit may lie about the times of the records, and it is not a client's to set; the times themselves count.
+    attributes = header.attributes & ~APPEND_TIME_BIT
+    if not plausible:
+        max_ms = _largest_timestamp(
+            buffer, position, header._replace(attributes=attributes), oldest_ms=oldest_ms, newest_ms=newest_ms
+        )
+        if max_ms == header.max_timestamp and attributes == header.attributes:
+            return header
+    return rewrite(buffer, position, header, attributes=attributes, max_timestamp=max_ms)
+
+
+def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> int:
+    """Return the largest timestamp in the batch; refuse if any lies outside the limits."""
+    errors: list[tuple[int, str | None]] = []
+    largest_ms = NO_TIMESTAMP
+    try:
+        for index, (offset, timestamp_ms) in enumerate(timestamps(buffer, position, header)):
+            largest_ms = max(largest_ms, timestamp_ms)
+            if timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= newest_ms:
+                text = (
+                    f"Timestamp {timestamp_ms} of message with offset {offset} is out of range. "
+                    f"The timestamp should be within [{oldest_ms}, {newest_ms}]"
+                )
+                errors.append((index, text))
+    except DecodeError as error:
+        raise _unreadable(header, error) from error
+    if errors:
+        raise _timestamps_refused(errors)
+    return largest_ms
+
+
+def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: TopicRules) -> None:
+    try:
+        missing = keyless(buffer, position, header)
+    except DecodeError as error:
+        raise _unreadable(header, error) from error
+    if not missing:
+        return
+    text = f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}."
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index in missing[:3])
+    raise _refused(
+        ErrorCode.INVALID_RECORD,
+        f"One or more records have been rejected due to {len(missing)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]",
+        [(index, text) for index in missing],
+    )
+
+
+def _recompressed(buffer: Buffer, position: int, header: BatchHeader, compression: int) -> bytearray:
+    try:
+        return recompress(buffer, position, header, compression)
+    except DecodeError as error:
+        raise _unreadable(header, error) from error
+
+
+def _unreadable(header: BatchHeader, error: DecodeError) -> InvalidBatch:
+    """Return the refusal of a body that cannot be read: Kafka blames itself if the body is compressed."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if header.compression else ErrorCode.INVALID_RECORD
+    return _refused(code, f"The records of the batch cannot be read: {error}.")

@@ -1,0 +1,87 @@
+"""Walking over the batch headers of a segment file.
+
+One hard idea: the size in a header leads to the next header, so places in a
+file are found without looking at any record. Two walkers do it: one reads only
+what is in memory and gives up otherwise (`NotResident`), so that it may run on
+the event loop; the other may wait for the disk and belongs to start-up and to
+workers. What they share is a small window over the file, so that batches of a
+hundred bytes cost one read per window and batches of a megabyte one per header.
+
+Units: positions are bytes in the file, `end` is exclusive.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader
+from syncline.records.buffers import Buffer
+from syncline.storage.disk import File
+
+# A little more than `index.interval.bytes`, so that a walk from an index entry mostly needs one read.
+RESIDENT_WINDOW_BYTES: Final = 4096 + 512
+BLOCKING_WINDOW_BYTES: Final = 65_536
+
+
+class NotResident(Exception):  # noqa: N818 - no error: the answer is "ask a worker"
+    """The bytes are not in memory."""
+
+
+class NotABatch(Exception):  # noqa: N818 - said of the bytes; the caller decides what it means
+    """No whole batch begins here; `position` says where, the message why."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no batch at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class HeaderReader:
+    """Reads headers of `file` below `end`, through a window that follows the walk."""
+
+    __slots__ = ("_data", "_file", "_is_resident_only", "_start", "end")
+
+    def __init__(self, file: File, end: int, *, resident_only: bool) -> None:
+        self.end = end
+        self._file = file
+        self._is_resident_only = resident_only
+        self._start = 0
+        self._data: Buffer = b""
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Return the header of the whole batch at `position`.
+
+        Raises NotABatch if none can be there, NotResident if that cannot be told without the disk.
+        """
+        if self.end - position < HEADER_BYTES:
+            raise NotABatch(position, f"{self.end - position} bytes are left, a header has {HEADER_BYTES}")
+        at = position - self._start
+        if at < 0 or at + HEADER_BYTES > len(self._data):
+            self._move(position)
+            at = 0
+        header = BatchHeader.parse(self._data, at)
+        if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
+            raise NotABatch(position, "what is there is no header of a batch")
+        if position + header.size_bytes > self.end:
+            raise NotABatch(position, f"the batch has {header.size_bytes} bytes, {self.end - position} are left")
+        return header
+
+    def _move(self, position: int) -> None:
+        """Put the window at `position`."""
+        window_bytes = RESIDENT_WINDOW_BYTES if self._is_resident_only else BLOCKING_WINDOW_BYTES
+        size = min(window_bytes, self.end - position)
+        data = self._file.read_resident(position, size) if self._is_resident_only else self._file.read(position, size)
+        if data is None:
+            raise NotResident
+        if len(data) < size:
+            raise NotABatch(position, f"the file ends after {len(data)} bytes")
+        self._start, self._data = position, data
+
+
+def walk(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches from `start` on; may wait for the disk. Raises NotABatch."""
+    reader = HeaderReader(file, end, resident_only=False)
+    position = start
+    while position < end:
+        header = reader.header_at(position)
+        yield position, header
+        position += header.size_bytes

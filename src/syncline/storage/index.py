@@ -1,0 +1,163 @@
+"""Sparse indexes of a segment: from an offset, or a time, to a place in its file.
+
+One hard idea: an index is a hint that can always be made anew from the batches,
+so it lives in memory while its segment grows, is written when the segment is
+finished, and is never worth an fsync of its own on the way of an append. Only
+every so many bytes (`index.interval.bytes`) a batch gets an entry; what lies
+between is found by walking over batch headers.
+
+Formats (big endian), relative to the segment's base offset:
+    .index      int32 offset of the LAST record of a batch, int32 position of that batch
+    .timeindex  int64 largest timestamp so far, int32 offset of the batch that has it (its last record)
+
+Invariants: offsets and positions rise strictly; timestamps rise strictly.
+Source: observed Kafka files; KIP-33 (time index).
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_SWAPS: Final = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Offsets (absolute here, relative in the file) and the positions of their batches."""
+
+    __slots__ = ("_base_offset", "_offsets", "_positions")
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def file_bytes(self) -> int:
+        """How large the index is as a file."""
+        return len(self._offsets) * OFFSET_ENTRY_BYTES
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The newest entry: (last offset of a batch, position of that batch)."""
+        if not self._offsets:
+            return None
+        return self._base_offset + self._offsets[-1], self._positions[-1]
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add the batch that ends with `last_offset` and lies at `position`."""
+        self._offsets.append(last_offset - self._base_offset)
+        self._positions.append(position)
+
+    def position_before(self, offset: int) -> int:
+        """Return a position at or before the batch that holds `offset`."""
+        at = bisect_right(self._offsets, min(offset - self._base_offset, 2**31 - 1)) - 1
+        return self._positions[at] if at >= 0 else 0
+
+    def boundary_up_to(self, position: int) -> int:
+        """Return the last known beginning of a batch at or before `position`."""
+        at = bisect_right(self._positions, min(position, 2**31 - 1)) - 1
+        return self._positions[at] if at >= 0 else 0
+
+    def cut(self, position: int) -> None:
+        """Forget batches at or behind `position`."""
+        keep = bisect_right(self._positions, position - 1) if position > 0 else 0
+        del self._offsets[keep:], self._positions[keep:]
+
+    def drop_last(self) -> None:
+        """Forget the newest entry."""
+        self._offsets.pop()
+        self._positions.pop()
+
+    def encode(self) -> bytes:
+        """Return the contents of the `.index` file."""
+        entries = array("i", bytes(self.file_bytes))
+        entries[0::2] = self._offsets
+        entries[1::2] = self._positions
+        if _SWAPS:
+            entries.byteswap()
+        return entries.tobytes()
+
+    @classmethod
+    def decode(cls, base_offset: int, data: bytes) -> "OffsetIndex | None":
+        """Return the index that `data` holds, None if that is damaged."""
+        if len(data) % OFFSET_ENTRY_BYTES:
+            return None
+        entries = array("i", data)
+        if _SWAPS:
+            entries.byteswap()
+        index = cls(base_offset)
+        index._offsets = entries[0::2]
+        index._positions = entries[1::2]
+        return index if _rises(index._offsets, 0) and _rises(index._positions, 1) else None
+
+
+class TimeIndex:
+    """Largest timestamps so far, and where they were reached."""
+
+    __slots__ = ("_base_offset", "_offsets", "_timestamps")
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def file_bytes(self) -> int:
+        """How large the index is as a file."""
+        return len(self._timestamps) * TIME_ENTRY_BYTES
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The newest entry: (largest timestamp, last offset of its batch)."""
+        if not self._timestamps:
+            return None
+        return self._timestamps[-1], self._base_offset + self._offsets[-1]
+
+    def append(self, timestamp_ms: int, last_offset: int) -> None:
+        """Add a new largest timestamp; anything else is no news and left out."""
+        if timestamp_ms >= 0 and (not self._timestamps or timestamp_ms > self._timestamps[-1]):
+            self._timestamps.append(timestamp_ms)
+            self._offsets.append(last_offset - self._base_offset)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return an offset below which every record is older than `timestamp_ms`."""
+        at = bisect_right(self._timestamps, timestamp_ms - 1) - 1
+        return self._base_offset + (self._offsets[at] if at >= 0 else 0)
+
+    def cut(self, offset: int) -> None:
+        """Forget entries at or above `offset`."""
+        keep = bisect_right(self._offsets, offset - self._base_offset - 1)
+        del self._timestamps[keep:], self._offsets[keep:]
+
+    def encode(self) -> bytes:
+        """Return the contents of the `.timeindex` file."""
+        return b"".join(map(_TIME_ENTRY.pack, self._timestamps, self._offsets))
+
+    @classmethod
+    def decode(cls, base_offset: int, data: bytes) -> "TimeIndex | None":
+        """Return the index that `data` holds, None if that is damaged."""
+        if len(data) % TIME_ENTRY_BYTES:
+            return None
+        index = cls(base_offset)
+        for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(data):
+            index._timestamps.append(timestamp_ms)
+            index._offsets.append(offset)
+        return index if _rises(index._timestamps, 0) and _rises(index._offsets, 0) else None
+
+
+def _rises(column: "array[int]", at_least: int) -> bool:
+    """Return whether a column begins at `at_least` or above and rises strictly."""
+    if not column:
+        return True
+    return column[0] >= at_least and all(low < high for low, high in zip(column, column[1:], strict=False))

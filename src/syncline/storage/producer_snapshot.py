@@ -1,0 +1,92 @@
+"""Snapshots of producer state, so that a restart replays only what came after.
+
+Format (big endian), Kafka's: int16 version 1, uint32 CRC-32C of all that
+follows, int32 count, then 46 bytes each: producer id int64, epoch int16, last
+sequence int32, last offset int64, offset delta int32, timestamp int64,
+coordinator epoch int32 (-1), first offset of the open transaction int64 (-1).
+
+One hard idea: Kafka writes one entry per producer, its last batch, and so
+forgets in a restart which retries of the four before it are duplicates. Here
+every kept batch gets an entry, oldest first. Kafka's reader lets the last entry
+of an id win and so reads the same files.
+
+A damaged snapshot is no damage: the log is the truth, and it is replayed.
+Source: observed Kafka files.
+"""
+
+import struct
+from typing import Final
+
+from syncline.core.producer_state import SEQUENCE_MAX, ProducedBatch, ProducerState, ProducerTable
+from syncline.model.ids import NONE
+from syncline.records.checksum import crc32c
+
+VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+assert _ENTRY.size == 46, "the entry's layout is Kafka's"
+
+
+def encode(table: ProducerTable) -> bytes:
+    """Return the contents of a `.snapshot` file."""
+    entries = [entry for producer_id, state in table.entries.items() for entry in _entries(producer_id, state)]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def _entries(producer_id: int, state: ProducerState) -> list[bytes]:
+    """Return the entries of one producer, oldest batch first; one without a batch if there is none."""
+    batches = state.batches or (ProducedBatch(NONE, NONE, NONE, 0, state.last_timestamp_ms),)
+    return [
+        _ENTRY.pack(
+            producer_id,
+            state.producer_epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp_ms,
+            state.coordinator_epoch,
+            state.transaction_start,
+        )
+        for batch in batches
+    ]
+
+
+def decode(data: bytes) -> ProducerTable | None:
+    """Return the table that `data` holds, None if it is damaged or of another version."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        return None
+    version, checksum = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    (count,) = _COUNT.unpack_from(body)
+    if version != VERSION or checksum != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
+        return None
+    table = ProducerTable()
+    for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        _restore(table, *entry)
+    return table
+
+
+def _restore(
+    table: ProducerTable,
+    producer_id: int,
+    producer_epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp_ms: int,
+    coordinator_epoch: int,
+    transaction_start: int,
+) -> None:
+    state = table.entries.get(producer_id)
+    if state is None or state.producer_epoch != producer_epoch:
+        state = ProducerState(producer_epoch)
+        table.restore(producer_id, state)
+    state.last_timestamp_ms = timestamp_ms
+    state.coordinator_epoch = coordinator_epoch
+    state.transaction_start = transaction_start
+    if last_offset != NONE:
+        first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX if last_sequence >= 0 else NONE
+        state.batches.append(ProducedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp_ms))

@@ -1,0 +1,350 @@
+"""The Disk port on this machine's files.
+
+One hard idea: asking the kernel for bytes "only if you have them"
+(`preadv2` with RWF_NOWAIT) keeps disk waits off the event loop and measures the
+page cache at the same time. The flag may say no to bytes that are in memory
+(a page under write-out, a lock held elsewhere), so a no means "ask a worker",
+never "not cached" for certain. What this process wrote a moment ago is surely
+cached and read without the flag.
+
+Descriptors: one per open file. A worker that uses one holds it (`hold`), and
+`close` leaves the closing to whoever lets go last: a number that was closed and
+opened again as another file would read a stranger's bytes.
+"""
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from syncline.records.buffers import Buffer
+from syncline.storage.disk import BrokenFileError
+from syncline.storage.page_cache import PageCacheRecycler, Window
+from syncline.storage.workers import CallSoon, WorkerPool
+
+Result = TypeVar("Result")
+
+# Read without the flag within this distance of the end; write-out starts later (`recycle` comes per 8 MB).
+HOT_TAIL_BYTES: Final = 4 << 20
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+class RealDisk:
+    """Files of this machine, with worker threads for what may wait."""
+
+    def __init__(self, call_soon_threadsafe: CallSoon, *, workers: int = 4, recycle: bool = True) -> None:
+        self._pool = WorkerPool(call_soon_threadsafe, workers)
+        self._recycler = PageCacheRecycler()
+        self._may_recycle = recycle and self._recycler.is_available
+        self._temporary = itertools.count(1)
+
+    def close(self) -> None:
+        """Finish what the threads do and end them."""
+        self._pool.close()
+        self._recycler.close()
+
+    def open(self, path: str, *, create: bool = False) -> "RealFile":
+        """Open a file for reading and appending."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        descriptor = os.open(path, flags, 0o644)
+        recycler = self._recycler if self._may_recycle else None
+        return RealFile(path, descriptor, self._pool, recycler, is_new=create)
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole file."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _read_all(descriptor, 0, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+
+    def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Make `path` hold `data`, by way of a temporary file."""
+        temporary = f"{path}.{next(self._temporary)}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                _write_all(descriptor, [data], 0)
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if sync:
+            self.sync_directory(os.path.dirname(path) or ".")
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name."""
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it."""
+        shutil.rmtree(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory; its parents only when they are missing, which is rare and costs look-ups."""
+        try:
+            os.mkdir(path)
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory has this name."""
+        return os.path.exists(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory safe from a power cut."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        """Return how much room an ordinary process has left."""
+        figures = os.statvfs(path)
+        return figures.f_bavail * figures.f_frsize
+
+    def lock(self, path: str) -> "RealLock":
+        """Take the lock file `path`; BlockingIOError if another process has it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return RealLock(descriptor)
+
+    def run_later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
+        """Run `work` in a worker thread."""
+        self._pool.submit(work, done)
+
+    def boot_id(self) -> str:
+        """Return the kernel's random number of this boot, "" where there is none."""
+        try:
+            return self.read_file(_BOOT_ID).decode("ascii").strip()
+        except OSError:
+            return ""
+
+
+class RealLock:
+    """An flock that the kernel drops when its process ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others in; releasing twice is fine."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealFile:
+    """One open file."""
+
+    def __init__(
+        self, path: str, descriptor: int, pool: WorkerPool, recycler: PageCacheRecycler | None, *, is_new: bool
+    ) -> None:
+        self.path = path
+        self.size_bytes = os.fstat(descriptor).st_size
+        self.hit_bytes = 0
+        self.miss_bytes = 0
+        self._descriptor = descriptor
+        self._pool = pool
+        self._recycler = recycler
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._is_closed = False
+        self._is_broken = False
+        # What this process has written is in memory; what was there before may not be.
+        self._own_from = 0 if is_new and not self.size_bytes else self.size_bytes
+        self._written_out_to = self._own_from
+        self._dropped_to = self._own_from
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write `parts` at the end; what a failed write left behind is cut off again."""
+        if self._is_broken:
+            raise BrokenFileError(errno.EIO, "an earlier append failed half-way", self.path)
+        if self._is_closed:
+            raise _closed(self.path)
+        size = self.size_bytes
+        try:
+            if len(parts) == 1:
+                part = parts[0]
+                wanted = len(part)
+                written = os.pwrite(self._descriptor, part, size)
+            else:
+                wanted = sum(map(len, parts))
+                written = os.pwritev(self._descriptor, parts, size)
+            if written != wanted:
+                # A short write is the last word before an error: ask for that error by going on.
+                written += _write_all(self._descriptor, [b"".join(parts)[written:]], size + written)
+        except OSError:
+            self._cut_back(size)
+            raise
+        self.size_bytes = size + written
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            self._is_broken = True
+            raise BrokenFileError(error.errno, f"cannot cut off a failed append: {error.strerror}", self.path) from error
+
+    def read_resident(self, position: int, size: int) -> Buffer | None:
+        """Return bytes that are in memory, else None."""
+        if self._is_closed:
+            raise _closed(self.path)
+        if position + size > self.size_bytes:
+            return None
+        if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
+            data: Buffer = os.pread(self._descriptor, size, position)
+        elif not _NOWAIT:
+            return None
+        else:
+            found = self._read_nowait(position, size)
+            if found is None:
+                return None
+            data = found
+        if len(data) != size:
+            return None
+        self.hit_bytes += size
+        return data
+
+    def _read_nowait(self, position: int, size: int) -> bytearray | None:
+        """Return `size` bytes or None; a short answer is asked for once more, as it often comes on cached files."""
+        data = bytearray(size)
+        filled = 0
+        for _ in range(2):
+            try:
+                filled += os.preadv(self._descriptor, [memoryview(data)[filled:]], position + filled, _NOWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                if error.errno in _NOT_SUPPORTED:
+                    return None
+                raise
+            if filled == size:
+                return data
+        return None
+
+    def read(self, position: int, size: int) -> Buffer:
+        """Return up to `size` bytes; may wait for the disk, in any thread."""
+        descriptor = self.hold()
+        try:
+            return _read_all(descriptor, position, size)
+        finally:
+            self.let_go()
+
+    def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+        """Read in a worker thread."""
+        self.miss_bytes += size
+        self._pool.submit(lambda: self.read(position, size), done)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        if self._is_closed:
+            raise _closed(self.path)
+        os.ftruncate(self._descriptor, size)
+        self.size_bytes = size
+        self._written_out_to = min(self._written_out_to, size)
+        self._dropped_to = min(self._dropped_to, size)
+        self._own_from = min(self._own_from, size)
+
+    def sync(self) -> None:
+        """Make the contents safe from a power cut; may be called in any thread."""
+        descriptor = self.hold()
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            self.let_go()
+
+    def sync_later(self, done: Callable[[OSError | None], None]) -> None:
+        """Sync in a worker thread."""
+        self._pool.submit(self.sync, done)
+
+    def recycle(self, keep_bytes: int) -> None:
+        """Write out what is new and give back memory of all but the last `keep_bytes`."""
+        if self._recycler is None or self._is_closed or self._written_out_to >= self.size_bytes:
+            return
+        drop_to = max(self._dropped_to, self.size_bytes - keep_bytes)
+        self._recycler.submit(Window(self, self._written_out_to, self.size_bytes, self._dropped_to, drop_to))
+        self._written_out_to = self.size_bytes
+        self._dropped_to = drop_to
+        self._own_from = max(self._own_from, drop_to)
+
+    def close(self) -> None:
+        """Give the descriptor back, once the last worker has let go of it."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            if self._holders:
+                return
+        os.close(self._descriptor)
+
+    def hold(self) -> int:
+        """Return the descriptor and keep it open until `let_go`."""
+        with self._lock:
+            if self._is_closed:
+                raise _closed(self.path)
+            self._holders += 1
+        return self._descriptor
+
+    def let_go(self) -> None:
+        """End what `hold` began."""
+        with self._lock:
+            self._holders -= 1
+            if not self._is_closed or self._holders:
+                return
+        os.close(self._descriptor)
+
+
+def _closed(path: str) -> OSError:
+    return OSError(errno.EBADF, "the file was closed", path)
+
+
+def _read_all(descriptor: int, position: int, size: int) -> bytes:
+    """Return up to `size` bytes; one pread nearly always, more when it comes back short before the end."""
+    data = os.pread(descriptor, size, position)
+    while len(data) < size:
+        more = os.pread(descriptor, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _write_all(descriptor: int, parts: Sequence[Buffer], position: int) -> int:
+    """Write all of `parts`; return their size. A write that does nothing at all counts as a full disk."""
+    data = memoryview(b"".join(parts)) if len(parts) > 1 else memoryview(parts[0])
+    written = 0
+    while written < len(data):
+        count = os.pwrite(descriptor, data[written:], position + written)
+        if count == 0:
+            raise OSError(errno.ENOSPC, "nothing could be written")
+        written += count
+    return written

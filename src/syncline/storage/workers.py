@@ -1,0 +1,59 @@
+"""A few threads that wait for the disk so that the event loop need not.
+
+One hard idea: threads never touch what the loop owns. They run a function that
+was made for them, and its result goes back through the loop's own queue.
+
+The threads are made with the first piece of work: a process that forks brokers
+must not have any before. After the loop has closed, results have no owner left
+and are dropped.
+"""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+CallSoon: TypeAlias = Callable[..., object]
+
+
+class WorkerPool:
+    """Runs functions in at most `workers` threads and delivers their results to the loop."""
+
+    def __init__(self, call_soon_threadsafe: CallSoon, workers: int) -> None:
+        assert workers > 0, "a pool without threads would never answer"
+        self._call_soon = call_soon_threadsafe
+        self._workers = workers
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Run `work` in a thread; `done` is called on the loop with its result or exception."""
+        assert not self._is_closed, "work was given to a closed pool"
+        if len(self._threads) < self._workers:
+            thread = threading.Thread(target=self._run, name=f"disk-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put((work, done))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the threads."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, done = job
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to `done`, not to this thread
+                result = error
+            try:
+                self._call_soon(done, result)
+            except RuntimeError:
+                # The loop closed meanwhile, and with it everything that waited for this.
+                continue

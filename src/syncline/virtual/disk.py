@@ -1,0 +1,497 @@
+"""A disk in memory that knows what was synced.
+
+Every file has two contents and every directory two sets of names: what the
+machine sees (the page cache), and what would be there after a power cut. A
+killed process loses nothing. A power cut keeps, of what was not synced, a
+random part: for each file a prefix of its pending writes, the last of them
+possibly torn at any byte or present in size but filled with zeros; of the
+pending changes of names a prefix, or any subset of those that do not depend
+on a lost one. Only `sync_directory` makes names safe (the strict model: the
+kind one, in which syncing a file also keeps its name, hides missing syncs).
+
+`read_resident` misses now and then, and always while the disk is slow: then
+`read_later` takes its time. Blocking calls take no virtual time. The files
+outlive the process; descriptors and locks die with it.
+
+Units: sizes and positions are bytes, times ns.
+"""
+
+import errno
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from syncline.records.buffers import Buffer
+from syncline.virtual.links import MS
+from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.process import Process, current_process
+from syncline.virtual.trace import Trace
+
+Result = TypeVar("Result")
+
+ROOM_BYTES: Final = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskSettings:
+    """Numbers of a disk when nothing is wrong with it."""
+
+    latency_ns_min: int = 50_000
+    latency_ns_max: int = 2 * MS
+    miss_probability: float = 0.01
+
+
+class Inode:
+    """A file: what is seen, what is safe, and what lies between."""
+
+    __slots__ = ("data", "durable", "locked_by", "pending")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        # Since the last sync, in order: (position, size) of a write, or (new size, -1) of a truncation.
+        self.pending: list[tuple[int, int, bytes]] = []
+        self.locked_by: Process | None = None
+
+    def append(self, data: bytes) -> None:
+        """Write at the end."""
+        self.pending.append((len(self.data), len(data), data))
+        self.data += data
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size`, or fill up with zeros."""
+        if size <= len(self.data):
+            del self.data[size:]
+        else:
+            self.data += bytes(size - len(self.data))
+        self.pending.append((size, -1, b""))
+
+    def sync(self) -> None:
+        """Make all of it safe."""
+        for change in self.pending:
+            self._apply(change)
+        self.pending.clear()
+
+    def lose_power(self, rng: random.Random) -> None:
+        """Keep what is safe and a random part of the rest."""
+        kept = rng.choice((0, len(self.pending), rng.randint(0, len(self.pending))))
+        for change in self.pending[:kept]:
+            self._apply(change)
+        if kept < len(self.pending) and self.pending[kept][1] > 0 and rng.random() < 0.5:
+            position, size, data = self.pending[kept]
+            torn = rng.choice((1, 7, 8, 512, 4096, size - 1, rng.randint(0, size)))
+            if rng.random() < 0.3:
+                data = bytes(size)  # the size reached the disk, the contents did not
+            self._apply((position, min(torn, size), data[:torn]))
+        self.pending.clear()
+        self.data = bytearray(self.durable)
+        self.locked_by = None
+
+    def _apply(self, change: tuple[int, int, bytes]) -> None:
+        position, size, data = change
+        if size < 0:
+            del self.durable[position:]
+            self.durable += bytes(position - len(self.durable))
+        else:
+            self.durable += bytes(max(0, position - len(self.durable)))
+            self.durable[position : position + size] = data
+
+
+class Directory:
+    """A directory: names as seen, and names as safe."""
+
+    __slots__ = ("durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node = Inode | Directory
+# One change of names, atomic: in which directory which name now means what.
+NameChange = tuple[tuple[Directory, str, Node | None], ...]
+
+
+class Medium:
+    """What is on one host's disk; it outlives processes and, in part, power cuts."""
+
+    def __init__(self, host: str, rng: random.Random) -> None:
+        self.host = host
+        self.rng = rng
+        self.root = Directory()
+        self.room_bytes = ROOM_BYTES
+        self.boots = 0
+        self._pending: list[NameChange] = []
+
+    def change(self, *parts: tuple[Directory, str, Node | None]) -> None:
+        """Change names, as one step."""
+        for directory, name, node in parts:
+            if node is None:
+                directory.names.pop(name, None)
+            else:
+                directory.names[name] = node
+        self._pending.append(parts)
+
+    def sync_directory(self, directory: Directory) -> None:
+        """Make the names in a directory safe, and what was done together with them."""
+        rest: list[NameChange] = []
+        for change in self._pending:
+            if any(part[0] is directory for part in change):
+                _make_durable(change)
+            else:
+                rest.append(change)
+        self._pending = rest
+
+    def lose_power(self) -> int:
+        """Become what a power cut leaves; return how many bytes of files were lost."""
+        before = sum(len(inode.data) for inode in self.inodes())
+        kept = self.rng.choice((0, len(self._pending), self.rng.randint(0, len(self._pending))))
+        skipped: list[Directory] = []
+        for number, change in enumerate(self._pending):
+            if number < kept or (self.rng.random() < 0.2 and not any(part[0] in skipped for part in change)):
+                _make_durable(change)
+            else:
+                skipped.extend(part[0] for part in change)
+        self._pending.clear()
+        self._forget(self.root)
+        self.boots += 1
+        return before - sum(len(inode.data) for inode in self.inodes())
+
+    def _forget(self, directory: Directory) -> None:
+        directory.names = dict(directory.durable)
+        for node in directory.names.values():
+            if isinstance(node, Directory):
+                self._forget(node)
+            else:
+                node.lose_power(self.rng)
+
+    def inodes(self, directory: Directory | None = None) -> Iterator[Inode]:
+        """Return all files, by path."""
+        for node in (directory or self.root).names.values():
+            if isinstance(node, Directory):
+                yield from self.inodes(node)
+            else:
+                yield node
+
+    def used_bytes(self) -> int:
+        """Return how much room the files take."""
+        return sum(len(inode.data) for inode in self.inodes())
+
+    def release_locks(self, process: Process) -> None:
+        """Give back the locks of a process that is gone."""
+        for inode in self.inodes():
+            if inode.locked_by is process:
+                inode.locked_by = None
+
+
+def _make_durable(change: NameChange) -> None:
+    for directory, name, node in change:
+        if node is None:
+            directory.durable.pop(name, None)
+        else:
+            directory.durable[name] = node
+
+
+class SimDisk:
+    """The Disk port over a medium, for one process."""
+
+    def __init__(
+        self, loop: VirtualLoop, medium: Medium, rng: random.Random, trace: Trace, settings: DiskSettings | None = None
+    ) -> None:
+        self.loop = loop
+        self.medium = medium
+        self.process = current_process.get()
+        self._rng = rng
+        self._trace = trace
+        self._settings = settings or DiskSettings()
+        self.slow_ns_max = 0
+        self._failures: dict[str, int] = {}
+
+    # Faults
+
+    def fail_next(self, operation: str, error: int) -> None:
+        """Let the next `append`, `read`, `sync`, `rename`, `open` or `truncate` fail once with this errno."""
+        self._failures[operation] = error
+
+    def enter(self, operation: str, path: str) -> None:
+        """Check that the process lives and that the operation is not meant to fail."""
+        if self.process is not None:
+            self.process.check_alive()
+        if self._failures:
+            error = self._failures.pop(operation, None)
+            if error is not None:
+                self._trace.record(self.loop.now_ns, "disk-error", self.medium.host, operation, error)
+                raise OSError(error, f"simulated failure of {operation}", path)
+
+    def misses(self) -> bool:
+        """Return whether the next read finds its bytes not in memory."""
+        return self.slow_ns_max > 0 or self._rng.random() < self._settings.miss_probability
+
+    def note(self, operation: str, path: str, size: int) -> None:
+        """Record an operation."""
+        self._trace.record(self.loop.now_ns, "disk", self.medium.host, operation, path, size)
+
+    def later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
+        """Run `work` beside the loop: it takes effect at some moment, and its end is heard of at a later one."""
+        self.loop.call_at_ns(self.loop.now_ns + self._latency_ns(), self._work, work, done)
+
+    def _work(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
+        result: Result | Exception
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - a worker hands over whatever its work raised
+            result = error
+        self.loop.call_at_ns(self.loop.now_ns + self._latency_ns() // 4, done, result)
+
+    def _latency_ns(self) -> int:
+        settings = self._settings
+        latency_ns = settings.latency_ns_min + int(self._rng.random() ** 3 * settings.latency_ns_max)
+        if self.slow_ns_max:
+            latency_ns += int(self._rng.random() * self.slow_ns_max)
+        return latency_ns
+
+    # Paths
+
+    @staticmethod
+    def _names(path: str) -> list[str]:
+        return [name for name in path.split("/") if name and name != "."]
+
+    def _node(self, path: str) -> Node:
+        node: Node = self.medium.root
+        for name in self._names(path):
+            child = node.names.get(name) if isinstance(node, Directory) else None
+            if child is None:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+            node = child
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._node(path)
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+        return node
+
+    def _inode(self, path: str) -> Inode:
+        node = self._node(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        names = self._names(path)
+        return self._directory("/".join(names[:-1])), names[-1]
+
+    # The port
+
+    def open(self, path: str, *, create: bool = False) -> "SimFile":
+        """Open a file."""
+        self.enter("open", path)
+        return SimFile(self, path, self._open(path, create=create))
+
+    def _open(self, path: str, *, create: bool) -> Inode:
+        try:
+            return self._inode(path)
+        except FileNotFoundError:
+            if not create:
+                raise
+        directory, name = self._parent(path)
+        inode = Inode()
+        self.medium.change((directory, name, inode))
+        return inode
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole file."""
+        self.enter("read", path)
+        return bytes(self._inode(path).data)
+
+    def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Make `path` hold `data`: a new file that takes the name."""
+        self.enter("append", path)
+        self.check_room(len(data), path)
+        directory, name = self._parent(path)
+        inode = Inode()
+        inode.append(bytes(data))
+        if sync:
+            self.enter("sync", path)
+            inode.sync()
+        self.medium.change((directory, name, inode))
+        if sync:
+            self.medium.sync_directory(directory)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name."""
+        self.enter("rename", source)
+        node = self._node(source)
+        old_directory, old_name = self._parent(source)
+        new_directory, new_name = self._parent(target)
+        taken = new_directory.names.get(new_name)
+        if isinstance(taken, Directory) and (taken.names or isinstance(node, Inode)):
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", target)
+        self.medium.change((old_directory, old_name, None), (new_directory, new_name, node))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.enter("remove", path)
+        self._inode(path)
+        directory, name = self._parent(path)
+        self.medium.change((directory, name, None))
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it."""
+        self.enter("remove", path)
+        self._directory(path)
+        directory, name = self._parent(path)
+        self.medium.change((directory, name, None))
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+        self.enter("make_directory", path)
+        directory = self.medium.root
+        for name in self._names(path):
+            child = directory.names.get(name)
+            if child is None:
+                child = Directory()
+                self.medium.change((directory, name, child))
+            elif not isinstance(child, Directory):
+                raise FileExistsError(errno.EEXIST, "File exists", path)
+            directory = child
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        self.enter("list", path)
+        return sorted(self._directory(path).names)
+
+    def exists(self, path: str) -> bool:
+        """Return whether something has this name."""
+        try:
+            self._node(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory safe."""
+        self.enter("sync", path)
+        self.note("sync_directory", path, 0)
+        self.medium.sync_directory(self._directory(path))
+
+    def free_bytes(self, path: str) -> int:
+        """Return how much room is left."""
+        self._node(path)
+        return max(0, self.medium.room_bytes - self.medium.used_bytes())
+
+    def check_room(self, size: int, path: str) -> None:
+        """Raise if the disk is full."""
+        if self.medium.room_bytes < ROOM_BYTES and self.medium.used_bytes() + size > self.medium.room_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    def lock(self, path: str) -> "SimLock":
+        """Take a lock file."""
+        self.enter("open", path)
+        inode = self._open(path, create=True)
+        holder = inode.locked_by
+        if holder is not None and holder.alive:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", path)
+        inode.locked_by = self.process or WORLD_PROCESS
+        return SimLock(inode)
+
+    def run_later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
+        """Run `work` off the loop."""
+        self.later(work, done)
+
+    def boot_id(self) -> str:
+        """Return what changes with a power cut."""
+        return f"{self.medium.host}-boot-{self.medium.boots}"
+
+
+# Whoever takes a lock outside of any simulated process.
+WORLD_PROCESS: Final = Process("world")
+
+
+class SimLock:
+    """A lock file that dies with its process."""
+
+    def __init__(self, inode: Inode) -> None:
+        self._inode: Inode | None = inode
+
+    def release(self) -> None:
+        """Let others in."""
+        if self._inode is not None:
+            self._inode.locked_by = None
+            self._inode = None
+
+
+class SimFile:
+    """An open file."""
+
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._is_open = True
+        self.path = path
+        self.hit_bytes = 0
+        self.miss_bytes = 0
+
+    def _enter(self, operation: str) -> None:
+        self._disk.enter(operation, self.path)
+        if not self._is_open:
+            raise OSError(errno.EBADF, "Bad file descriptor", self.path)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the length."""
+        return len(self._inode.data)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write `parts` at the end, as one write."""
+        self._enter("append")
+        data = b"".join(parts)
+        self._disk.check_room(len(data), self.path)
+        self._inode.append(data)
+        self._disk.note("append", self.path, len(data))
+
+    def read_resident(self, position: int, size: int) -> Buffer | None:
+        """Return bytes that are in memory."""
+        self._enter("read")
+        if position + size > len(self._inode.data) or self._disk.misses():
+            return None
+        self.hit_bytes += size
+        return bytes(self._inode.data[position : position + size])
+
+    def read(self, position: int, size: int) -> Buffer:
+        """Return bytes."""
+        self._enter("read")
+        return bytes(self._inode.data[position : position + size])
+
+    def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+        """Read without waiting."""
+        self._enter("read_later")
+        self.miss_bytes += size
+        finished: Callable[[Any], None] = done
+        self._disk.later(lambda: self.read(position, size), finished)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        self._enter("truncate")
+        self._inode.truncate(size)
+        self._disk.note("truncate", self.path, size)
+
+    def sync(self) -> None:
+        """Make the contents safe."""
+        self._enter("sync")
+        self._inode.sync()
+        self._disk.note("sync", self.path, len(self._inode.data))
+
+    def sync_later(self, done: Callable[[OSError | None], None]) -> None:
+        """Sync without waiting."""
+        self._enter("sync_later")
+        finished: Callable[[Any], None] = done
+        self._disk.later(self.sync, finished)
+
+    def recycle(self, keep_bytes: int) -> None:
+        """Do nothing: it is a hint."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._is_open = False

@@ -1,0 +1,197 @@
+"""Fetch sessions (KIP-227): creation, increments, epochs, forgetting, errors."""
+
+from typing import Any
+
+from tests.conformance.batches import batch, sized
+from tests.conformance.requests import fetch, produce
+from tests.conformance.steps import Action, Saved, exact, leader, sequence, topic
+
+SESSION = Saved("session")
+WAIT_MS = 300
+
+
+def _full(version: int, topics: Any, **more: Any) -> Action:
+    return fetch(version, topics, session_id=0, session_epoch=0, save={"session": "session_id"}, **more)
+
+
+def _next(version: int, epoch: int, topics: Any = None, **more: Any) -> Action:
+    more.setdefault("to", leader("t"))
+    return fetch(version, topics or {}, session_id=SESSION, session_epoch=epoch, **more)
+
+
+def _write(partition: int = 0, value: str = "a") -> Action:
+    return produce(7, {"t": {partition: batch(value)}}, quiet=True)
+
+
+@sequence(7, 12, 13, 17, t=topic((0,), (0,)))
+def increments(version: int) -> list[Action]:
+    """The first answer has all rows, the next ones only what changed."""
+    return [
+        _write(0),
+        _full(version, {"t": {0: 0, 1: 0}}),
+        _next(version, 1, {"t": {0: 1}}),
+        _write(1, "b"),
+        _next(version, 2),
+        _next(version, 3, {"t": {1: 1}}),
+        _next(version, 4),
+    ]
+
+
+@sequence(12, 17, t=topic((0,)))
+def same_offset_again(version: int) -> list[Action]:
+    """Without a new offset the same records come again."""
+    return [_write(0), _full(version, {"t": {0: 0}}), _next(version, 1), _next(version, 2)]
+
+
+@sequence(12, t=topic((0,)))
+def waits(version: int) -> list[Action]:
+    """An increment without changes waits."""
+    return [_full(version, {"t": {0: 0}}), _next(version, 1, max_wait=WAIT_MS, waits_ms=WAIT_MS)]
+
+
+@sequence(7, 12, 17, t=topic((0,)))
+def wrong_epochs(version: int) -> list[Action]:
+    """A wrong epoch is 71 and leaves the session as it is."""
+    return [
+        _full(version, {"t": {0: 0}}),
+        _next(version, 2),
+        _next(version, 5),
+        _next(version, 1),
+        _next(version, 1),
+        _next(version, 2),
+    ]
+
+
+@sequence(7, 12, 17, t=topic((0,)))
+def unknown_session(version: int) -> list[Action]:
+    """A session nobody opened is 70, unless a new one or none is asked for."""
+    return [
+        fetch(version, {}, session_id=123_456, session_epoch=1, to=leader("t")),
+        fetch(version, {"t": {0: 0}}, session_id=0, session_epoch=5),
+        fetch(version, {"t": {0: 0}}, session_id=0, session_epoch=-2),
+        fetch(version, {"t": {0: 0}}, session_id=123_456, session_epoch=-1),
+        fetch(version, {"t": {0: 0}}, session_id=123_456, session_epoch=0),
+    ]
+
+
+@sequence(12, t=topic((0,), (1,)))
+def other_broker(version: int) -> list[Action]:
+    """A session lives on one broker."""
+    return [_full(version, {"t": {0: 0}}), _next(version, 1, to=leader("t", 1)), _next(version, 1)]
+
+
+@sequence(12, 17, t=topic((0,)))
+def closing(version: int) -> list[Action]:
+    """Epoch -1 answers everything and ends the session."""
+    return [
+        _write(0),
+        _full(version, {"t": {0: 0}}),
+        fetch(version, {"t": {0: 0}}, session_id=SESSION, session_epoch=-1),
+        _next(version, 1),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def replacing(version: int) -> list[Action]:
+    """Epoch 0 with an id opens a new session and ends the old one."""
+    return [
+        _full(version, {"t": {0: 0}}),
+        fetch(version, {"t": {0: 0}}, session_id=SESSION, session_epoch=0, save={"second": "session_id"}),
+        _next(version, 1),
+        fetch(version, {}, session_id=Saved("second"), session_epoch=1, to=leader("t")),
+    ]
+
+
+@sequence(12, 17, t=topic((0,)))
+def other_connection(version: int) -> list[Action]:
+    """A session may be used from another connection."""
+    return [_write(0), _full(version, {"t": {0: 0}}), _next(version, 1, connection="other")]
+
+
+@sequence(7, 12, 17, t=topic((0,), (0,)))
+def forgetting(version: int) -> list[Action]:
+    """Forgotten partitions are silent, and may come back."""
+    return [
+        _full(version, {"t": {0: 0, 1: 0}}),
+        _next(version, 1, forget={"t": [0]}),
+        _write(0),
+        _write(1, "b"),
+        _next(version, 2),
+        _next(version, 3, {"t": {0: 0}}),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def forgotten_and_listed(version: int) -> list[Action]:
+    """A partition that is listed and forgotten in one request is forgotten."""
+    return [_full(version, {"t": {0: 0}}), _write(0), _next(version, 1, {"t": {0: 0}}, forget={"t": [0]}), _next(version, 2)]
+
+
+@sequence(12, 17, t=topic((0,), (0,)))
+def adding(version: int) -> list[Action]:
+    """A newly added partition is answered although it is empty."""
+    return [_full(version, {"t": {0: 0}}), _next(version, 1, {"t": {1: 0}}), _next(version, 2)]
+
+
+@sequence(12, t=topic((0,)))
+def errors_repeat(version: int) -> list[Action]:
+    """An error is told in every answer, and the healed partition once."""
+    return [
+        _full(version, {"t": {0: 5}}),
+        _next(version, 1),
+        _next(version, 2),
+        _next(version, 3, {"t": {0: 0}}),
+        _next(version, 4),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def unknown_in_session(version: int) -> list[Action]:
+    """An unknown topic stays in the session as an error."""
+    return [_full(version, {"t": {0: 0}, exact("nope"): {0: 0}}), _next(version, 1), _next(version, 2)]
+
+
+@sequence(13, t=topic((0,)))
+def unknown_id_in_session(version: int) -> list[Action]:
+    """An unknown id stays in the session as an error."""
+    unknown = "22222222-2222-2222-2222-222222222222"
+    return [_full(version, {"t": {0: 0}, exact(unknown): {0: 0}}), _next(version, 1)]
+
+
+@sequence(12, t=topic((0,)))
+def empty_session(version: int) -> list[Action]:
+    """A session may begin with nothing."""
+    return [_full(version, {}, to=leader("t")), _next(version, 1, {"t": {0: 0}}), _next(version, 2)]
+
+
+@sequence(13, t=topic((0,)))
+def names_in_a_session_of_ids(version: int) -> list[Action]:
+    """A session speaks of names or of ids, not of both."""
+    return [_full(version, {"t": {0: 0}}), fetch(12, {"t": {0: 0}}, session_id=SESSION, session_epoch=1)]
+
+
+@sequence(12, t=topic((0,)))
+def ids_in_a_session_of_names(version: int) -> list[Action]:
+    """And the other way round."""
+    return [_full(version, {"t": {0: 0}}), fetch(13, {"t": {0: 0}}, session_id=SESSION, session_epoch=1)]
+
+
+@sequence(12, t=topic((0,), (0,), (0,)))
+def rotation(version: int) -> list[Action]:
+    """With room for one batch the partitions take turns."""
+    return [
+        *(produce(7, {"t": {index: sized(94)}}, quiet=True) for index in (0, 1, 2)),
+        _full(version, {"t": {0: 0, 1: 0, 2: 0}}, max_bytes=1),
+        *(_next(version, epoch, max_bytes=1) for epoch in (1, 2, 3, 4)),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def high_watermark_change(version: int) -> list[Action]:
+    """A moved high watermark is news even without records."""
+    return [
+        _full(version, {"t": {0: 0}}),
+        _write(0),
+        _next(version, 1, {"t": {0: 1}}),
+        _next(version, 2),
+    ]
