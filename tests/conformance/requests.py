@@ -4,6 +4,7 @@ Topics and groups given as `str` are names of the sequence; other values (`exact
 Every function takes the version first and passes what it does not know to `Step`.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,12 @@ RANGES = {
 }  # fmt: skip
 
 Partitions = Mapping[int, Any]
+
+
+def consumer_subscription(*topics: str) -> bytes:
+    """Return version 0 of the consumer protocol's subscription; coordinators parse it."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def every(key: int) -> tuple[int, ...]:
@@ -187,7 +194,7 @@ def join(
     group: Any = "g",
     *,
     member: Any = "",
-    protocols: Any = (("range", b"\x01"),),
+    protocols: Any = (("range", consumer_subscription("some-topic")),),
     protocol_type: str = "consumer",
     session: int = 30_000,
     rebalance: int = 30_000,
@@ -222,8 +229,8 @@ def sync(version: int, group: Any = "g", *, member: Any, generation: Any, assign
         "generation_id": generation,
         "member_id": member,
         "assignments": [{"member_id": each, "assignment": data} for each, data in assignments],
-        "protocol_type": more.pop("protocol_type", None),
-        "protocol_name": more.pop("protocol_name", None),
+        "protocol_type": more.pop("protocol_type", "consumer"),
+        "protocol_name": more.pop("protocol_name", "range"),
     }
     if "instance" in more:
         body["group_instance_id"] = more.pop("instance")

@@ -4,13 +4,13 @@ Sent: names get the prefix of their sequence, saved values are looked up, batche
 Written: the same values by their symbols, so that a recording is equal from run to run.
 """
 
-import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.conformance.batches import Batch, Now, encode, resolve_time
+from tests.conformance.requests import consumer_subscription
 from tests.conformance.steps import Batches, BrokerNumber, Joined, Name, Saved, Subscription, TopicId
 
 
@@ -35,7 +35,7 @@ class Scope:
             case BrokerNumber(rank, as_text):
                 return str(self.broker_ids[rank]) if as_text else self.broker_ids[rank]
             case Subscription(topics):
-                return consumer_protocol_subscription([self.prefix + topic for topic in topics])
+                return consumer_subscription(*(self.prefix + topic for topic in topics))
             case Joined(parts):
                 return "".join(str(self.resolve(part)) for part in parts)
             case Batches(batches):
@@ -89,8 +89,3 @@ def described(value: Any) -> Any:
             return f"{value[0]}*{len(value)}"
     return value
 
-
-def consumer_protocol_subscription(topics: list[str]) -> bytes:
-    """Return version 0 of the consumer protocol's subscription."""
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)

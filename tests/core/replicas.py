@@ -86,7 +86,9 @@ class FetchAnswer(NamedTuple):
 class Replica:
     """One broker's replica of the partition; `compares_epochs` false is truncation by high watermark."""
 
-    def __init__(self, broker_id: int, log: MemoryLog | None = None, *, mark: int = 0, compares_epochs: bool = True) -> None:
+    def __init__(
+        self, broker_id: int, log: MemoryLog | None = None, *, mark: int = 0, compares_epochs: bool = True
+    ) -> None:
         self.broker_id = broker_id
         self.log = log or MemoryLog()
         self.mark = mark
@@ -107,16 +109,31 @@ class Replica:
         return self.log.epochs.latest_epoch if self.compares_epochs else -1
 
     def lead(
-        self, leader_epoch: int, isr: tuple[int, ...], *, brokers: KnownBrokers, replicas: tuple[int, ...] = (1, 2),
-        partition_epoch: int = 0, now: int = 0, min_isr: int = 1,
+        self,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        *,
+        brokers: KnownBrokers,
+        replicas: tuple[int, ...] = (1, 2),
+        partition_epoch: int = 0,
+        now: int = 0,
+        min_isr: int = 1,
     ) -> Effects:
         """Become the leader."""
         self.follower = None
         self.log.epochs.assign(leader_epoch, self.log.log_end)
         self.leader = LeaderPartition(
-            self.broker_id, replicas=replicas, isr=isr, leader_epoch=leader_epoch, partition_epoch=partition_epoch,
-            epoch_start_offset=self.log.log_end, log_end=self.log.log_end, high_watermark=self.mark,
-            settings=PartitionSettings(TimeLag(10_000), min_isr), brokers=brokers, now_ms=now,
+            self.broker_id,
+            replicas=replicas,
+            isr=isr,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            epoch_start_offset=self.log.log_end,
+            log_end=self.log.log_end,
+            high_watermark=self.mark,
+            settings=PartitionSettings(TimeLag(10_000), min_isr),
+            brokers=brokers,
+            now_ms=now,
         )
         return self.leader.advance_high_watermark(now)
 
@@ -133,7 +150,10 @@ class Replica:
             self.follower = FollowerPartition(BACKOFF_MS)
         self.perform(
             self.follower.follow(
-                leader_epoch, log_start=self.log.log_start, log_end=self.log.log_end, high_watermark=self.mark,
+                leader_epoch,
+                log_start=self.log.log_start,
+                log_end=self.log.log_end,
+                high_watermark=self.mark,
                 latest_epoch=self.latest_epoch,
             )
         )
@@ -148,7 +168,9 @@ class Replica:
         """Stop and start again with the log as it is."""
         self.stop_leading()
         self.follower = None
-        self.mark = watermark.follower_mark(self.mark if checkpoint is None else checkpoint, self.log.log_start, self.log.log_end)
+        self.mark = watermark.follower_mark(
+            self.mark if checkpoint is None else checkpoint, self.log.log_start, self.log.log_end
+        )
 
     def perform(self, effects: FollowerEffects) -> None:
         """Do to the log what the follower decided."""
@@ -165,7 +187,9 @@ class Replica:
                 self.mark = effect.start_offset
                 self.follower.truncated(self.log.log_end, self.latest_epoch, self.log.log_start)
 
-    def serve(self, replica_id: int, ask: FetchAsk, now: int = 0, *, broker_epoch: int = -1, count: int = 1) -> tuple[FetchAnswer, Effects]:
+    def serve(
+        self, replica_id: int, ask: FetchAsk, now: int = 0, *, broker_epoch: int = -1, count: int = 1
+    ) -> tuple[FetchAnswer, Effects]:
         """Answer a follower's fetch as its leader."""
         leader = self.leader
         if leader is None:
@@ -201,11 +225,15 @@ class Replica:
                 self.log.append(epoch, value)
             self.mark = watermark.follower_mark(answer.high_watermark, self.log.log_start, self.log.log_end)
             follower.appended(
-                log_end=self.log.log_end, log_start=self.log.log_start, latest_epoch=self.latest_epoch,
+                log_end=self.log.log_end,
+                log_start=self.log.log_start,
+                latest_epoch=self.latest_epoch,
                 leader_high_watermark=answer.high_watermark,
             )
 
-    def fetch_from(self, leader: "Replica", now: int = 0, *, count: int = 1, is_answer_lost: bool = False) -> FetchAnswer:
+    def fetch_from(
+        self, leader: "Replica", now: int = 0, *, count: int = 1, is_answer_lost: bool = False
+    ) -> FetchAnswer:
         """Run one fetch, and what follows from OFFSET_OUT_OF_RANGE."""
         assert self.follower is not None
         sent = self.follower.ask()

@@ -69,7 +69,9 @@ class S0:
             now_ms=now,
         )
 
-    def f(self, broker: int, offset: int, at: int, *, captured: int | None = None, broker_epoch: int | None = None) -> Effects:
+    def f(
+        self, broker: int, offset: int, at: int, *, captured: int | None = None, broker_epoch: int | None = None
+    ) -> Effects:
         """Let follower `broker` fetch `offset`, taken up at `at`."""
         partition = self.partition
         log_end = partition.log_end if captured is None else captured
@@ -90,7 +92,15 @@ class S0:
         """Try to move the watermark."""
         return self.note(self.partition.advance_high_watermark(at), at)
 
-    def metadata(self, isr: Sequence[int], *, at: int, leader_epoch: int = 5, partition_epoch: int = 21, replicas: Sequence[int] | None = None) -> Effects:
+    def metadata(
+        self,
+        isr: Sequence[int],
+        *,
+        at: int,
+        leader_epoch: int = 5,
+        partition_epoch: int = 21,
+        replicas: Sequence[int] | None = None,
+    ) -> Effects:
         """Deliver a partition record."""
         return self.note(
             self.partition.metadata_changed(
@@ -103,7 +113,16 @@ class S0:
             at,
         )
 
-    def answer(self, proposal: ProposeIsr, at: int = 0, *, error: ErrorCode = ErrorCode.NONE, leader_epoch: int | None = None, partition_epoch: int | None = None, isr: Sequence[int] | None = None) -> Effects:
+    def answer(
+        self,
+        proposal: ProposeIsr,
+        at: int = 0,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        leader_epoch: int | None = None,
+        partition_epoch: int | None = None,
+        isr: Sequence[int] | None = None,
+    ) -> Effects:
         """Let the controller answer; success with the next partition epoch unless said otherwise."""
         answer = IsrAnswer(
             error,

@@ -1,6 +1,7 @@
 """Followers and their logs: E03, E04, E08-E24 and E28 of the scenario catalogue."""
 
 import pytest
+
 from syncline.core.brokers import KnownBrokers
 from syncline.core.evidence import Evidence
 from syncline.core.follower import FetchAsk, FollowerFailed, FollowerPartition, FollowerPhase, TruncateLog
@@ -209,10 +210,14 @@ def test_e18_within_the_leaders_log_the_offset_is_kept() -> None:
     assert machine.is_ready(500 + BACKOFF_MS)
 
 
-def machine(leader_epoch: int = 5, *, log_end: int = 50, high_watermark: int = 50, latest_epoch: int = 3) -> FollowerPartition:
+def machine(
+    leader_epoch: int = 5, *, log_end: int = 50, high_watermark: int = 50, latest_epoch: int = 3
+) -> FollowerPartition:
     """Return a follower that is fetching."""
     follower = FollowerPartition(BACKOFF_MS)
-    follower.follow(leader_epoch, log_start=0, log_end=log_end, high_watermark=high_watermark, latest_epoch=latest_epoch)
+    follower.follow(
+        leader_epoch, log_start=0, log_end=log_end, high_watermark=high_watermark, latest_epoch=latest_epoch
+    )
     return follower
 
 

@@ -1,6 +1,7 @@
 """ISR changes and AlterPartition, the leader's side: section B of the scenario catalogue."""
 
 import pytest
+
 from syncline.core.brokers import BrokerStanding
 from syncline.core.lag_policy import LagPolicy, MessageLag, TimeLag
 from syncline.core.partition_effects import (
@@ -362,7 +363,7 @@ def proposal() -> ProposeIsr:
 
 def test_b23_a_second_unsent_item_is_refused_at_once() -> None:
     """The caller takes it as OPERATION_NOT_ATTEMPTED."""
-    queue: ProposalQueue[str] = ProposalQueue()
+    queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()
 
     assert queue.submit("t-0", proposal())
     assert not queue.submit("t-0", proposal())
@@ -373,7 +374,7 @@ def test_b23_a_second_unsent_item_is_refused_at_once() -> None:
 
 def test_b24_a_top_level_error_keeps_all_items_and_pauses() -> None:
     """They are sent again after 50 ms, with whatever came meanwhile."""
-    queue: ProposalQueue[str] = ProposalQueue()
+    queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()
     first, second = proposal(), proposal()
     queue.submit("t-0", first)
     assert queue.next_batch(1000) == [("t-0", first)]
@@ -388,7 +389,7 @@ def test_b24_a_top_level_error_keeps_all_items_and_pauses() -> None:
 
 def test_proposal_missing_from_an_answer_is_sent_again() -> None:
     """An item leaves by its answer only."""
-    queue: ProposalQueue[str] = ProposalQueue()
+    queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()
     first, second = proposal(), proposal()
     queue.submit("t-0", first)
     queue.submit("t-1", second)

@@ -1,6 +1,7 @@
 """Follower state and lag modes: section A of the scenario catalogue."""
 
 import pytest
+
 from syncline.core.brokers import BrokerStanding
 from syncline.core.fetch_session import FetchSpec, SessionCache
 from syncline.core.lag_policy import LagBegin, MessageLag, TimeLag
@@ -272,17 +273,21 @@ def test_a17_a_session_fetch_refreshes_partitions_it_does_not_list() -> None:
     t0, t1 = S0(log_end=5), S0(log_end=7)
     cache = SessionCache(10, iter([77]).__next__, t0.brokers)
     opened = cache.open(
-        0, 0, listed=[("t-0", FetchSpec(5, 100)), ("t-1", FetchSpec(7, 100))], forgotten=(),
-        uses_topic_ids=True, replica_id=2, broker_epoch=20, now_ms=1000,
+        0,
+        0,
+        listed=[("t-0", FetchSpec(5, 100)), ("t-1", FetchSpec(7, 100))],
+        forgotten=(),
+        uses_topic_ids=True,
+        replica_id=2,
+        broker_epoch=20,
+        now_ms=1000,
     )
     for s, entry in zip((t0, t1), opened.pending(), strict=True):
         end = s.partition.log_end
         s.partition.follower_fetched(2, end, 0, end, 20, 5, 1000, entry)
         opened.settle(entry, record_bytes=0, high_watermark=0, log_start=0, at_bound=True)
 
-    again = cache.open(
-        77, 1, listed=(), forgotten=(), uses_topic_ids=True, replica_id=2, broker_epoch=20, now_ms=3000
-    )
+    again = cache.open(77, 1, listed=(), forgotten=(), uses_topic_ids=True, replica_id=2, broker_epoch=20, now_ms=3000)
 
     assert again.pending() == []
     assert t0.state(2) == (5, 5, 3000, 3000)
@@ -297,7 +302,14 @@ def test_a17_the_proof_is_written_down_when_the_log_moves_on() -> None:
     def fetch(epoch: int, now: int) -> None:
         listed = [("t-0", FetchSpec(5, 100))] if epoch == 0 else ()
         context = cache.open(
-            77 if epoch else 0, epoch, listed=listed, forgotten=(), uses_topic_ids=True, replica_id=2, broker_epoch=20, now_ms=now
+            77 if epoch else 0,
+            epoch,
+            listed=listed,
+            forgotten=(),
+            uses_topic_ids=True,
+            replica_id=2,
+            broker_epoch=20,
+            now_ms=now,
         )
         for entry in context.pending():
             s.partition.follower_fetched(2, 5, 0, 5, 20, 5, now, entry)
@@ -383,7 +395,10 @@ def test_a21_messages_mode_waits_a_window_for_an_unknown_follower() -> None:
     assert s.isr == [1]
 
 
-SLOW_POLICIES = [pytest.param(MessageLag(LAG_MS, 4000), True, id="messages"), pytest.param(TimeLag(LAG_MS), False, id="time")]
+SLOW_POLICIES = [
+    pytest.param(MessageLag(LAG_MS, 4000), True, id="messages"),
+    pytest.param(TimeLag(LAG_MS), False, id="time"),
+]
 
 
 @pytest.mark.parametrize(("policy", "stays"), SLOW_POLICIES)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from syncline.core.leader_epochs import EpochCache
 
 THREE = [(2, 6), (3, 8), (4, 11)]
@@ -58,7 +59,9 @@ ASSIGNED = [
 
 
 @pytest.mark.parametrize(("calls", "left"), ASSIGNED)
-def test_e01_an_assignment_overwrites_what_contradicts_it(calls: list[tuple[int, int]], left: list[tuple[int, int]]) -> None:
+def test_e01_an_assignment_overwrites_what_contradicts_it(
+    calls: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
     """The log wins over the memory of it."""
     assert list(EpochCache(calls).entries) == left
 

@@ -1,6 +1,7 @@
 """Epoch checks, divergence and truncation points: E02, E05-E07, E25, E26 of the scenario catalogue."""
 
 import pytest
+
 from syncline.core.leader_epochs import EpochCache, EpochEnd
 from syncline.core.truncation import check_leader_epoch, find_divergence, truncation_point
 from syncline.model.errors import ErrorCode

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from syncline.core import watermark
 from syncline.core.brokers import KnownBrokers
 from syncline.core.follower_state import NEVER_MS, FollowerState
@@ -195,7 +196,11 @@ def test_watermark_waits_for_a_follower_that_is_only_proposed() -> None:
 
 
 FOLLOWER = st.tuples(
-    st.integers(-1, 12), st.booleans(), st.booleans(), st.sampled_from([NEVER_MS, 0, 5000, 9000]), st.sampled_from([None, -1, 20, 99])
+    st.integers(-1, 12),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([NEVER_MS, 0, 5000, 9000]),
+    st.sampled_from([None, -1, 20, 99]),
 )
 
 
@@ -203,9 +208,9 @@ def obvious(log_end: int, followers: list[FollowerState], brokers: KnownBrokers,
     """Collect everybody who holds the mark, then take the minimum: section 5.1 word by word."""
     holding = [log_end]
     for follower in followers:
-        is_near = (follower.log_end == log_end or now_ms - follower.last_caught_up_ms <= LAG_MS) and brokers.is_eligible(
-            follower.broker_id, follower.broker_epoch
-        )
+        is_near = (
+            follower.log_end == log_end or now_ms - follower.last_caught_up_ms <= LAG_MS
+        ) and brokers.is_eligible(follower.broker_id, follower.broker_epoch)
         if follower.counts or is_near:
             holding.append(follower.log_end)
     return min(holding)
@@ -214,7 +219,9 @@ def obvious(log_end: int, followers: list[FollowerState], brokers: KnownBrokers,
 @given(log_end=st.integers(0, 12), drawn=st.lists(FOLLOWER, max_size=4), now_ms=st.integers(0, 25_000))
 def test_watermark_fast_path_equals_the_obvious_rule(log_end: int, drawn: list[tuple], now_ms: int) -> None:
     """For any followers, epochs and times."""
-    brokers = KnownBrokers(standings(*range(2, 2 + len(drawn)), fenced=[2 + i for i, one in enumerate(drawn) if one[2]]))
+    brokers = KnownBrokers(
+        standings(*range(2, 2 + len(drawn)), fenced=[2 + i for i, one in enumerate(drawn) if one[2]])
+    )
     followers = []
     for index, (offset, counts, _, caught_up, incarnation) in enumerate(drawn):
         follower = FollowerState(2 + index, 0)

@@ -3,9 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches
 
-from records.vector import VECTOR
 from syncline.records.batch import (
     BatchHeader,
     crc_matches,
@@ -16,6 +14,8 @@ from syncline.records.batch import (
     whole_bytes,
 )
 from syncline.records.errors import DecodeError
+from tests.records.vector import VECTOR
+from tests.strategies import batches
 
 
 def test_g01_header_of_the_reference_batch_is_read() -> None:

@@ -1,5 +1,6 @@
 """Records in every codec: ours read by others, others' read by us, and noise by nobody."""
 
+import contextlib
 import io
 import struct
 import zlib
@@ -9,15 +10,15 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import batches, codecs, damaged, record_fields
 
-from records.vector import VECTOR
 from syncline.records.batch import BatchHeader, crc_matches
 from syncline.records.builder import BatchBuilder, assemble, build_batch
 from syncline.records.compression import Codec, compress, decompress
 from syncline.records.errors import DecodeError
-from syncline.records.record import Record, first_at_or_after, keyless, latest, read_records, records_block
 from syncline.records.recompress import recompress
+from syncline.records.record import Record, first_at_or_after, keyless, latest, read_records, records_block
+from tests.records.vector import VECTOR
+from tests.strategies import batches, codecs, damaged, record_fields
 
 
 def test_g01_records_of_the_reference_batch_are_read() -> None:
@@ -49,7 +50,7 @@ def test_records_read_back_what_was_built(fields: list, codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
 def test_batches_are_read_by_another_library(codec: Codec) -> None:
-    """aiokafka reads what we build, checksum included."""
+    """Aiokafka reads what we build, checksum included."""
     values = [b"value %d" % index * 50 for index in range(200)]
     batch = build_batch([(1000 + index, b"key", value) for index, value in enumerate(values)], compression=codec)
     theirs = DefaultRecordBatch(bytes(batch))
@@ -99,10 +100,8 @@ def test_reading_noise_ends_in_records_or_a_decode_error(noise: bytes, codec: in
         batch_length=49 + len(noise), attributes=codec, record_count=count % (1 << 31)
     )
     data = assemble(header, noise)
-    try:
+    with contextlib.suppress(DecodeError):
         read_records(data, 0, BatchHeader.parse(data))
-    except DecodeError:
-        pass
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -111,7 +110,7 @@ def test_decompression_stops_when_the_result_would_be_too_large(codec: Codec) ->
     packed = compress(codec, bytes(4 << 20))
 
     assert len(decompress(codec, packed, 4 << 20)) == 4 << 20
-    with pytest.raises(DecodeError, match="more than [0-9]+ bytes"):
+    with pytest.raises(DecodeError, match=r"more than [0-9]+ bytes"):
         decompress(codec, packed, 1_000_000)
 
 

@@ -4,15 +4,15 @@ import struct
 
 import pytest
 from hypothesis import given
-from strategies import batches, damaged
 
-from records.vector import VECTOR
 from syncline.model.errors import ErrorCode
 from syncline.records.batch import BatchHeader, crc_matches, reseal
 from syncline.records.builder import BatchBuilder, build_batch
 from syncline.records.compression import Codec
 from syncline.records.record import read_records
 from syncline.records.validate import InvalidBatch, TopicRules, admit, prepare, validate_client_batch
+from tests.records.vector import VECTOR
+from tests.strategies import batches, damaged
 
 HOUR_MS = 3_600_000
 NOW_MS = 2000
@@ -207,8 +207,12 @@ def test_zstd_needs_a_produce_version_that_knows_it(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("wrong_ms", "codec"),
-    [pytest.param(-1, Codec.NONE, id="none"), pytest.param(999, Codec.NONE, id="too small")]
-    + [pytest.param(-1, Codec.GZIP, id="compressed"), pytest.param(1 << 50, Codec.NONE, id="absurd")],
+    [
+        pytest.param(-1, Codec.NONE, id="none"),
+        pytest.param(999, Codec.NONE, id="too small"),
+        pytest.param(-1, Codec.GZIP, id="compressed"),
+        pytest.param(1 << 50, Codec.NONE, id="absurd"),
+    ],
 )
 def test_max_timestamp_is_corrected_when_it_contradicts_the_records(wrong_ms: int, codec: Codec) -> None:
     """The header is made to agree, and the checksum with it."""
@@ -256,10 +260,10 @@ def test_timestamps_outside_the_limits_are_named_record_by_record() -> None:
 
     assert refused.code == ErrorCode.INVALID_TIMESTAMP
     assert refused.message == "One or more records have been rejected due to invalid timestamp"
+    limits = "The timestamp should be within [1500, 2100]"
     assert list(refused.record_errors) == [
-        (index, f"Timestamp {time} of message with offset {index} is out of range. The timestamp should be within "
-         "[1500, 2100]")
-        for index, time in ((0, 1000), (2, 5000))
+        (0, f"Timestamp 1000 of message with offset 0 is out of range. {limits}"),
+        (2, f"Timestamp 5000 of message with offset 2 is out of range. {limits}"),
     ]
 
 

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import int64s
 
 from syncline.records.errors import DecodeError
 from syncline.records.varint import read_signed, read_unsigned, write_signed, write_unsigned
+from tests.strategies import int64s
 
 
 @given(st.integers(0, (1 << 35) - 1))

@@ -25,11 +25,11 @@ from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage
 
 
-class LeaseLost(Exception):
+class LeaseLost(Exception):  # noqa: N818 - what happened, not whose fault it is
     """The commit was refused: another broker holds the lease by now."""
 
 
-class StoreFailed(Exception):
+class StoreFailed(Exception):  # noqa: N818 - as above
     """The store could not be read or written (disk full, damaged file); nothing was changed."""
 
 
@@ -75,9 +75,7 @@ class Coordination(Protocol):
     def renew(self, lease_epoch: int) -> bool:
         """Show that the holder lives; return False when the lease is somebody else's by now."""
 
-    def commit(
-        self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]
-    ) -> None:
+    def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
         """Write the batches durably, all or none; then call `done` with None, `LeaseLost` or `StoreFailed`.
 
         Commits of one holder are made in the order of the calls.

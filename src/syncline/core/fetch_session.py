@@ -176,7 +176,8 @@ class FetchSession:
         self.clock = SessionClock(now_ms)
         self.partitions: dict[Hashable, SessionPartition] = {}
         self.on_change: Callable[[SessionPartition], None] | None = None
-        self._pending: list[SessionPartition] = []
+        # A dict stands for an ordered set: the order of a set is no order.
+        self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
 
     def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> tuple[SessionPartition, ...]:
@@ -200,19 +201,22 @@ class FetchSession:
         for key in keys:
             entry = self.partitions.pop(key, None)
             if entry is not None:
+                self._pending.pop(entry, None)
                 entry.leave()
 
     def make_pending(self, entry: SessionPartition) -> None:
         """Have the next fetch look at `entry`."""
         entry.is_pending = True
-        self._pending.append(entry)
+        self._pending[entry] = None
+
+    def make_quiet(self, entry: SessionPartition) -> None:
+        """Leave `entry` alone until something changes."""
+        entry.is_pending = False
+        self._pending.pop(entry, None)
 
     def pending(self) -> list[SessionPartition]:
         """Return the entries to look at, in serving order."""
-        self._pending = [entry for entry in self._pending if entry.is_pending and entry.session is self]
-        if len(self._pending) > 1:
-            self._pending.sort(key=_order_of)
-        return list(self._pending)
+        return sorted(self._pending, key=_order_of)
 
     def move_to_end(self, entry: SessionPartition) -> None:
         """Let all others be served before `entry` the next time."""
@@ -233,7 +237,7 @@ class FetchSession:
         for entry in self.partitions.values():
             entry.leave()
         self.partitions = {}
-        self._pending = []
+        self._pending = {}
         self.on_change = None
 
 
@@ -293,7 +297,7 @@ class FetchContext:
         entry.sent_high_watermark = high_watermark
         entry.sent_log_start = log_start
         if at_bound and not is_notable and entry.change_count == entry.looked_change_count:
-            entry.is_pending = False
+            self.session.make_quiet(entry)
         if record_bytes > 0 and not self.is_full:
             self.session.move_to_end(entry)
         return is_news or self.is_full

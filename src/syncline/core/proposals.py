@@ -14,35 +14,34 @@ Source: KIP-497 (AlterPartitionManager); scenarios B09, B23, B24.
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
-from syncline.core.partition_effects import ProposeIsr
-
 # Kafka's pause before the same items are sent again.
 RESEND_BACKOFF_MS: Final = 50
 
 Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
 
 
-class ProposalQueue(Generic[Key]):
+class ProposalQueue(Generic[Key, Item]):
     """The unsent and the unanswered proposals of one broker."""
 
     __slots__ = ("_in_flight", "_unsent", "retry_at_ms")
 
     def __init__(self) -> None:
-        self._unsent: dict[Key, ProposeIsr] = {}
-        self._in_flight: dict[Key, ProposeIsr] = {}
+        self._unsent: dict[Key, Item] = {}
+        self._in_flight: dict[Key, Item] = {}
         self.retry_at_ms = -(1 << 62)
 
     def __len__(self) -> int:
         return len(self._unsent) + len(self._in_flight)
 
-    def submit(self, key: Key, proposal: ProposeIsr) -> bool:
+    def submit(self, key: Key, proposal: Item) -> bool:
         """Queue `proposal`; return False if an unsent one is there already (answer OPERATION_NOT_ATTEMPTED)."""
         if key in self._unsent:
             return False
         self._unsent[key] = proposal
         return True
 
-    def next_batch(self, now_ms: int) -> list[tuple[Key, ProposeIsr]]:
+    def next_batch(self, now_ms: int) -> list[tuple[Key, Item]]:
         """Return all that waits as one request; empty if there is nothing, or one is in flight, or it is too early."""
         if self._in_flight or now_ms < self.retry_at_ms:
             return []

@@ -104,8 +104,7 @@ def create_topics(
     for topic in single:
         try:
             _validate_name(image, topic.name)
-            if excessive:
-                raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            _validate_total(excessive=excessive)
             configs = _validated_configs(topic)
             replicas = _replicas_of(image, topic, settings, below)
             partitions = _new_partitions(image, replicas)
@@ -141,7 +140,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
             continue
         answered.add(key)
         try:
-            _validate_reference(topic, duplicate=names[topic.name] > 1 or ids[topic.topic_id] > 1)
+            _validate_reference(topic, duplicate=names[topic.name or ""] > 1 or ids[topic.topic_id] > 1)
             known = _find(image, topic)
         except RequestError as refusal:
             results.append(TopicResult(topic.name, refusal.code, refusal.message, topic.topic_id))
@@ -192,6 +191,11 @@ def _requested_partitions(topic: NewTopic, settings: BrokerConfig) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return settings.num_partitions if topic.partitions == NONE else max(0, topic.partitions)
+
+
+def _validate_total(*, excessive: bool) -> None:
+    if excessive:
+        raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _validate_name(image: MetadataImage, name: str) -> None:
@@ -327,8 +331,7 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, below: Below)
             f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
         )
     additional = topic.count - present
-    if additional > PARTITIONS_PER_REQUEST_MAX:
-        raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    _validate_total(excessive=additional > PARTITIONS_PER_REQUEST_MAX)
     first = known.partitions[0]
     factor = len(first.replicas) - len(first.adding)
     if topic.assignments is None:

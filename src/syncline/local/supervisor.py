@@ -176,13 +176,13 @@ class Supervisor:
             waiting = {child.ready: child for child in self._children.values() if child.ready is not None}
             due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
             timeout_s = max(0.0, min(due) - time.monotonic()) if due else None
-            readable, _, _ = select.select([wake_reader, *waiting], [], [], timeout_s)
-            for source in readable:
-                if source == wake_reader:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(wake_reader, 4096)
-                else:
+            sources: list[int | socket.socket] = [wake_reader, *waiting]
+            for source in select.select(sources, [], [], timeout_s)[0]:
+                if isinstance(source, socket.socket):
                     self._note_serving(waiting[source])
+                else:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(source, 4096)
 
     def _note_serving(self, child: Child) -> None:
         assert child.ready is not None

@@ -14,7 +14,7 @@ Units are in Kafka's names: `_ms`, `_bytes`, `_minutes`, `_seconds`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
@@ -29,6 +29,8 @@ _MS_PER_HOUR: Final = 3_600_000
 class BrokerConfig:
     """What one broker goes by. Without arguments: the defaults."""
 
+    # The texts of its file and command line, for whoever describes them.
+    static: Mapping[str, str] = field(default_factory=dict, repr=False)
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     broker_heartbeat_interval_ms: int = 2_000
@@ -132,7 +134,7 @@ class BrokerConfig:
             raise ConfigError(f"Unknown broker config name: {unknown[0]}")
         layers = {**static, **(cluster_defaults or {}), **(per_broker or {})}
         values = _parsed(BROKER_CONFIGS, layers)
-        config = cls(**_fields_of(cls, values))
+        config = cls(static=dict(static), **_fields_of(cls, values))
         config.check()
         return config
 

@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle(frame)
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
-        self._dispatcher.settle()
+        self._dispatcher.callback_ended()
 
     def eof_received(self) -> bool:
         return False

@@ -50,6 +50,10 @@ class Dispatcher:
             log.exception("request failed: API key %s version %s", request.key, request.version)
             request.connection.close("internal error")
 
+    def callback_ended(self) -> None:
+        """Answer the fetches that the requests of this callback have woken."""
+        self._broker.settle()
+
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and tell those who watch it."""
         self.connections.pop(connection, None)

@@ -11,7 +11,7 @@ them, so that one produce request with several partitions costs one answer.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-392 (follower reads), KIP-595 (diverging epochs).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
 from syncline.core.delayed import FetchLook, fetch_ready, must_answer_now
@@ -37,6 +37,11 @@ _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_E
 # The first fetch version whose consumers may read from followers, and whose answers carry leader hints.
 _FOLLOWER_READ_VERSION: Final = 11
 _HINT_VERSION: Final = 16
+
+
+def _key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
+    """Return (topic name or id, partition): how this room names the partitions of a session."""
+    return cast("tuple[str | bytes, int]", entry.key)
 
 
 class _Row:
@@ -142,7 +147,7 @@ class FetchOperation:
 
     def _resolve(self, entry: SessionPartition) -> Partition | None:
         """Return the hosted partition that an entry names, and watch it."""
-        topic, index = entry.key  # type: ignore[misc]
+        topic, index = _key_of(entry)
         if isinstance(topic, bytes):
             name = self._broker.image.topic_names.get(UUID(bytes=topic))
             if name is None:
@@ -197,7 +202,7 @@ class FetchOperation:
         if partition is not None and broker.partitions.get(partition.key) is partition:
             return partition
         was_known = partition is not None
-        topic, index = entry.key  # type: ignore[misc]
+        topic, index = _key_of(entry)
         if isinstance(topic, bytes):
             name = broker.image.topic_names.get(UUID(bytes=topic))
             if name is None:
@@ -370,7 +375,7 @@ class FetchOperation:
         self.is_answered = True
         self._leave_purgatory()
         context = self._context
-        topics: dict[object, list[FetchedPartition]] = {}
+        topics: dict[str | bytes, list[FetchedPartition]] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         for row in self._rows:
             entry = row.entry
@@ -384,7 +389,7 @@ class FetchOperation:
                 at_bound=entry.fetch_offset >= row.bound,
             )
             if belongs:
-                topic, _ = entry.key  # type: ignore[misc]
+                topic, _ = _key_of(entry)
                 topics.setdefault(topic, []).append(self._fetched(row, endpoints))
         response = FetchResponse(
             error_code=ErrorCode.NONE,
@@ -397,7 +402,7 @@ class FetchOperation:
         self._request.reply_parts(encode_fetch_response(response, self._request.version))
 
     def _fetched(self, row: _Row, endpoints: dict[int, NodeEndpoint]) -> FetchedPartition:
-        _, index = row.entry.key  # type: ignore[misc]
+        _, index = _key_of(row.entry)
         if row.error:
             leader = None
             if row.error in _HINTED and self._request.version >= _HINT_VERSION:
@@ -423,7 +428,7 @@ class FetchOperation:
         )
 
     def _topic_name(self, entry: SessionPartition) -> str:
-        topic, _ = entry.key  # type: ignore[misc]
+        topic, _ = _key_of(entry)
         if isinstance(topic, bytes):
             return self._broker.image.topic_names.get(UUID(bytes=topic), "")
         return str(topic)

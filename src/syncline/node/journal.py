@@ -136,7 +136,9 @@ class Journal:
                     target.internal_host, target.internal_port, f"broker-{self._broker.broker_id}-journal"
                 )
                 self._peer_leader = leader_id
-            parts = encode_produce_request(PRODUCE_VERSION, None, 1, 5000, [(JOURNAL_TOPIC, [(0, batch)])])
+            parts = encode_produce_request(
+                PRODUCE_VERSION, acks=1, timeout_ms=5000, topics=[(JOURNAL_TOPIC, [(0, batch)])]
+            )
             body = await self._peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
         except PeerLost:
             self._peer = None

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from syncline.node.broker import Broker
     from syncline.node.partition import Partition
 
-Done = Callable[[ErrorCode, int], None]
+# Called with (error code, low watermark).
+Done = Callable[[tuple[ErrorCode, int]], None]
 
 
 class _Waiting:
@@ -32,7 +33,7 @@ class _Waiting:
     def expired(self, now_ms: int) -> None:
         """Answer with the smallest log start known: the leader's has moved all the same."""
         self.owner.forget(self)
-        self.done(ErrorCode.REQUEST_TIMED_OUT, self.owner.low_watermark(self.partition))
+        self.done((ErrorCode.REQUEST_TIMED_OUT, self.owner.low_watermark(self.partition)))
 
 
 class LowWatermarks:
@@ -54,13 +55,13 @@ class LowWatermarks:
         return lowest
 
     def wait(self, partition: "Partition", target: int, timeout_ms: int, done: Done) -> None:
-        """Call `done(code, low watermark)` once the low watermark reaches `target`, or time is over."""
+        """Call `done` once the low watermark reaches `target`, or time is over."""
         low = self.low_watermark(partition)
         if low >= target:
-            done(ErrorCode.NONE, low)
+            done((ErrorCode.NONE, low))
             return
         if timeout_ms <= 0:
-            done(ErrorCode.REQUEST_TIMED_OUT, low)
+            done((ErrorCode.REQUEST_TIMED_OUT, low))
             return
         waiting = _Waiting(self, partition, target, done)
         waiting.bucket = self._broker.deadlines.park(waiting, self._broker.clock.mono_ms() + timeout_ms)
@@ -97,4 +98,4 @@ class LowWatermarks:
     def _finish(self, waiting: _Waiting, code: ErrorCode, low: int) -> None:
         self._broker.deadlines.forget(waiting, waiting.bucket)
         self.forget(waiting)
-        waiting.done(code, low)
+        waiting.done((code, low))

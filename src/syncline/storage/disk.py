@@ -6,8 +6,8 @@ One hard idea: a write is not a promise. What `append`, `rename`, `remove` and
 A process that dies loses nothing.
 
 All calls come from one thread (the loop's), except that `work` given to
-`run_later` runs beside it and may use `File.read`, `File.sync` and
-`replace_file`. `done` is always called on the loop. A file may be closed while
+`run_later` runs beside it and may use `File.read`, `File.sync`, `open`,
+`read_file` and `replace_file`. `done` is always called on the loop. A file may be closed while
 such work uses it; the work then ends with an OSError or its result.
 
 Units: positions and sizes are bytes. Paths are text with "/" between names.

@@ -5,7 +5,8 @@ each (key, version) is imported when it is first met. A parent that forks
 brokers calls `preload` for those that clients are known to use, and nobody
 waits.
 
-`kio` copies what it reads, so an entity may outlive the receive buffer; it
+`kio` believes the counts of arrays, so they are checked first
+(`announced_counts`). It copies what it reads, so an entity may outlive the receive buffer; it
 refuses writable buffers, so bodies are passed on as read-only views.
 """
 
@@ -23,14 +24,15 @@ from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
 
 Entity = Any
-_Reader = Callable[[memoryview, int], tuple[Entity, int]]
+_Read = Callable[[memoryview, int], tuple[Entity, int]]
+_CheckCounts = Callable[[memoryview, int], int]
 _Writer = Callable[[io.BytesIO, Entity], None]
 
 _REQUEST: Final = "request"
 _RESPONSE: Final = "response"
 
 _modules: Final[dict[tuple[int, int, str], ModuleType]] = {}
-_readers: Final[dict[tuple[int, int, str], _Reader]] = {}
+_readers: Final[dict[tuple[int, int, str], tuple[_Read, _CheckCounts | None]]] = {}
 _writers: Final[dict[type[Entity], _Writer]] = {}
 
 
@@ -119,14 +121,16 @@ def _entity_type(key: int, version: int, direction: str) -> Entity:
     return getattr(module, name + direction.capitalize())
 
 
-def _reader(key: int, version: int, direction: str) -> _Reader:
+def _reader(key: int, version: int, direction: str) -> tuple[_Read, _CheckCounts | None]:
     wanted = (key, version, direction)
     reader = _readers.get(wanted)
     if reader is None:
         entity_type = _entity_type(key, version, direction)
         from kio.serial import entity_reader
 
-        reader = _readers[wanted] = entity_reader(entity_type)
+        from syncline.wire.announced_counts import count_checker
+
+        reader = _readers[wanted] = entity_reader(entity_type), count_checker(entity_type)
     return reader
 
 
@@ -140,10 +144,12 @@ def _writer(entity_type: type[Entity]) -> _Writer:
 
 
 def _decode(key: int, version: int, direction: str, body: Buffer, position: int) -> Entity:
-    reader = _reader(key, version, direction)
-    view = body if isinstance(body, memoryview) else memoryview(body)
+    read, check_counts = _reader(key, version, direction)
+    view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
     try:
-        return reader(view.toreadonly(), position)[0]
+        if check_counts is not None:
+            check_counts(view, position)
+        return read(view, position)[0]
     except Exception as error:
         # kio has a DecodeError of its own, but leaks others (ValueError for varints, OverflowError for times).
         # Whatever a decoder of a stranger's bytes raises, the bytes are to blame.

@@ -7,6 +7,7 @@ from tests.conformance.requests import (
     JOIN_GROUP,
     LEAVE_GROUP,
     SYNC_GROUP,
+    consumer_subscription,
     describe_groups,
     edges,
     every,
@@ -19,9 +20,9 @@ from tests.conformance.steps import Action, Receive, Saved, coordinator, exact, 
 
 M1, M2, M3 = Saved("m1"), Saved("m2"), Saved("m3")
 GENERATION = Saved("generation")
-FIRST = (("range", b"first"),)
-SECOND = (("range", b"second"),)
-THIRD = (("range", b"third"),)
+FIRST = (("range", consumer_subscription("first")),)
+SECOND = (("range", consumer_subscription("second")),)
+THIRD = (("range", consumer_subscription("third")),)
 SAVE_GENERATION = {"generation": "generation_id"}
 
 
@@ -110,7 +111,7 @@ def refused_by_members(version: int) -> list[Action]:
     return [
         *stable_alone(version),
         join(version, protocol_type="connect"),
-        join(version, protocols=(("other", b""),)),
+        join(version, protocols=(("other", consumer_subscription("other")),)),
         join(version, member=M1, protocol_type="connect"),
         heartbeat(3, member=M1, generation=GENERATION),
     ]
@@ -120,12 +121,12 @@ def refused_by_members(version: int) -> list[Action]:
 def protocol_vote(version: int) -> list[Action]:
     """Each member votes for the first of its protocols that all support."""
     return [
-        *stable_alone(version, protocols=(("x", b"1x"), ("y", b"1y"))),
-        *enter(version, "m2", protocols=(("y", b"2y"), ("x", b"2x"), ("z", b"2z")), hold=True, connection="two"),
+        *stable_alone(version, protocols=(("x", consumer_subscription("1x")), ("y", consumer_subscription("1y")))),
+        *enter(version, "m2", protocols=(("y", consumer_subscription("2y")), ("x", consumer_subscription("2x")), ("z", consumer_subscription("2z"))), hold=True, connection="two"),
         heartbeat(3, member=M1, generation=GENERATION, settle={"error_code": 27}),
-        *enter(version, "m3", protocols=(("y", b"3y"), ("x", b"3x")), hold=True, connection="three"),
+        *enter(version, "m3", protocols=(("y", consumer_subscription("3y")), ("x", consumer_subscription("3x"))), hold=True, connection="three"),
         heartbeat(3, member=M1, generation=GENERATION),
-        join(version, member=M1, protocols=(("x", b"1x"), ("y", b"1y")), save=SAVE_GENERATION),
+        join(version, member=M1, protocols=(("x", consumer_subscription("1x")), ("y", consumer_subscription("1y"))), save=SAVE_GENERATION),
         Receive(to=coordinator("g"), connection="two"),
         Receive(to=coordinator("g"), connection="three"),
     ]
@@ -163,14 +164,13 @@ def heartbeats_by_state(version: int) -> list[Action]:
 @sequence(*every(SYNC_GROUP))
 def syncs(version: int) -> list[Action]:
     """Refusals of a sync, and the stored assignment for whoever asks again."""
-    named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     return [
         sync(version, "nope", member="m", generation=1),
         *enter(5, "m1", protocols=FIRST),
         sync(version, member="nobody", generation=GENERATION),
         sync(version, member=M1, generation=Saved("generation", 1)),
         sync(version, exact(""), member=M1, generation=1),
-        sync(version, member=M1, generation=GENERATION, assignments=[(M1, b"mine"), ("nobody", b"lost")], **named),
+        sync(version, member=M1, generation=GENERATION, assignments=[(M1, b"mine"), ("nobody", b"lost")]),
         sync(version, member=M1, generation=GENERATION, assignments=[(M1, b"other")]),
         sync(version, member=M1, generation=GENERATION, to=other_than_coordinator("g")),
     ]
@@ -182,6 +182,7 @@ def sync_protocols(version: int) -> list[Action]:
     return [
         *enter(9, "m1", protocols=FIRST),
         sync(version, member=M1, generation=GENERATION, protocol_type="connect", protocol_name="range"),
+        sync(version, member=M1, generation=GENERATION, protocol_type=None, protocol_name=None),
         sync(version, member=M1, generation=GENERATION, protocol_type="consumer", protocol_name="other"),
         sync(version, member=M1, generation=GENERATION, protocol_type="consumer", protocol_name="range", assignments=[(M1, b"a")]),
         sync(version, member=M1, generation=GENERATION, protocol_type="consumer", protocol_name="other"),
@@ -370,7 +371,7 @@ def pending_member(version: int) -> list[Action]:
 @sequence(*edges(JOIN_GROUP))
 def other_client_id(version: int) -> list[Action]:
     """Member ids begin with the client id."""
-    return [join(version, client_id="somebody"), join(version, client_id=None), join(version, client_id="")]
+    return [join(version, f"g{index}", client_id=each) for index, each in enumerate(("somebody", None, ""))]
 
 
 @sequence(8, 9)

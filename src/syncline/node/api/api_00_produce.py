@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncline.core.producer_state import Accepted, Duplicate, Refused
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, TopicPartition
+from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.partition import Partition
 from syncline.node.pending_produce import PendingProduce
 from syncline.records.validate import InvalidBatch, admit, prepare
@@ -28,7 +28,6 @@ KEY = ApiKey.PRODUCE
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
-_BROKERS_OWN = INTERNAL_TOPICS | {JOURNAL_TOPIC}
 
 
 def handle(broker: "Broker", request: "Request") -> None:
@@ -82,7 +81,7 @@ def _append(
     if produce.acks not in (-1, 0, 1):
         return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1
     partition = broker.partitions.get(key)
-    if key.topic in _BROKERS_OWN and request.listener == "client":
+    if key.topic in INTERNAL_TOPICS and request.listener == "client":
         exists = broker.image.partition(key.topic, index) is not None
         code = ErrorCode.INVALID_TOPIC_EXCEPTION if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ProducedPartition(index, code), None, -1

@@ -10,7 +10,7 @@ client that asks for everything, often, costs a copy.
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from syncline.core.placement import topic_name_refusal
+from syncline.core.topic_names import colliding, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
@@ -49,7 +49,9 @@ def handle(broker: "Broker", request: "Request") -> None:
     else:
         refusal = _refuse_whole(names, version)
         if refusal is not None:
-            request.reply_parts((encode_metadata_response(version, [], None, image.controller_id, refusal),))
+            request.reply_parts((encode_metadata_response(
+                version, brokers=[], cluster_id=None, controller_id=image.controller_id, topics=refusal
+            ),))
             return
         rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
     if asked.include_topic_authorized_operations:
@@ -63,10 +65,10 @@ def handle(broker: "Broker", request: "Request") -> None:
         (
             encode_metadata_response(
                 version,
-                brokers,
-                image.cluster_id,
-                image.controller_id,
-                rows,
+                brokers=brokers,
+                cluster_id=image.cluster_id,
+                controller_id=image.controller_id,
+                topics=rows,
                 authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NOT_ASKED,
             ),
         )
@@ -110,9 +112,9 @@ def _by_name(broker: "Broker", name: str, version: int, *, may_create: bool) -> 
     found = broker.image.topics.get(name)
     if found is not None:
         return _row(broker, found, version)
-    if topic_name_refusal(name) is not None:
+    if what_is_wrong(name) is not None:
         return MetadataTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name, NO_TOPIC_ID, name in _INTERNAL, [])
-    if may_create and broker.config.auto_create_topics_enable:
+    if may_create and broker.config.auto_create_topics_enable and colliding(name, broker.image.topics) is None:
         broker.create_topic_later(name)
     return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, name in _INTERNAL, [])
 

@@ -30,7 +30,9 @@ def handle(_broker: "Broker", request: "Request") -> None:
         request.reply_parts((encode_unsupported_api_versions(),))
         return
     asked = parse_api_versions_request(request.body, request.version, request.position)
-    is_named = request.version < 3 or (is_software_name(asked.software_name) and is_software_name(asked.software_version))
+    is_named = request.version < 3 or (
+        is_software_name(asked.software_name or "") and is_software_name(asked.software_version or "")
+    )
     code = ErrorCode.NONE if is_named else ErrorCode.INVALID_REQUEST
     versions = ADVERTISED_VERSIONS if is_named else {}
     request.reply_parts((encode_api_versions_response(request.version, code, versions),))

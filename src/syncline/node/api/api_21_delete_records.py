@@ -49,7 +49,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         except RequestError as error:
             slot((error.code, -1))
             continue
-        broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, lambda code, low, slot=slot: slot((code, low)))
+        broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, slot)
     gather.close()
 
 

@@ -143,11 +143,8 @@ class GroupCoordinator:
         return str(UUID(int=self._host.rng.getrandbits(128), version=4))
 
     async def _load(self, term: _Term) -> None:
-        partition = self._host.partition(OFFSETS_TOPIC, term.index)
         try:
-            if partition is None:
-                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is not here")
-            record_count = await self._replay(term, partition.read_committed_batches(0))
+            record_count = await self._replay(term, self._committed_batches(term.index))
         except RequestError as error:
             log.info("groups of %s-%s are not loaded: %s", OFFSETS_TOPIC, term.index, error)
             if self._terms.get(term.index) is term:
@@ -161,6 +158,12 @@ class GroupCoordinator:
             term.phase = _Phase.ACTIVE
             log.info("groups of %s-%s are loaded: %s records", OFFSETS_TOPIC, term.index, record_count)
             self._perform(term, term.shard.loaded(self._now()))
+
+    def _committed_batches(self, partition_index: int) -> AsyncIterator[bytes]:
+        partition = self._host.partition(OFFSETS_TOPIC, partition_index)
+        if partition is None:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is not here")
+        return partition.read_committed_batches(0)
 
     async def _replay(self, term: _Term, chunks: AsyncIterator[bytes]) -> int:
         record_count = 0

@@ -205,8 +205,9 @@ class LeaderFetcher:
         else:
             self._fetcher.answered(response.session_id)
             for topic_id, rows in response.topics:
+                assert isinstance(topic_id, bytes)
                 for row in rows:
-                    self._process((bytes(topic_id), row.partition), row)
+                    self._process((topic_id, row.partition), row)
         self.go()
         self._broker.settle()
 

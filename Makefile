@@ -1,0 +1,47 @@
+# Every target does its own set-up: a clone and Python 3.11+ are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check lint unit bench virtual conformance-live setup clean
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(VENV)/.demo: requirements/base.txt requirements/spark.txt pyproject.toml
+	@echo "setting up $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/spark.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.demo
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
+
+setup: $(VENV)/.dev ## install everything that the checks need into .venv
+
+demo: $(VENV)/.demo ## three brokers, real data, faults, a Spark job and report.html (about 3 minutes)
+	@$(BIN)/python -m syncline demo --output report.html
+
+test: lint unit ## the one check: format, lint, types, import contracts, tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md (needs Java and Maven; about 30 minutes)
+	$(BIN)/python -m benchmarks.run
+
+virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with faults
+	$(BIN)/python -m syncline.virtual run --seeds 0..499 --seconds 30 --jobs 2
+
+conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java and Maven)
+	$(BIN)/python -m tests.conformance.live
+
+clean: ## remove what was built
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

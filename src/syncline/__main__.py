@@ -1,0 +1,5 @@
+"""`python -m syncline` is the `syncline` command."""
+
+from syncline.cli.main import main
+
+main()

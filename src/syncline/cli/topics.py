@@ -1,0 +1,169 @@
+"""`topics`: create, list, describe, delete, alter."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.target import (
+    DEFAULT_DIRECTORY,
+    REQUEST_TIMEOUT_S,
+    BootstrapOption,
+    DataOption,
+    JsonOption,
+    admin_client,
+    bootstrap_of,
+    guarded,
+    parse_pairs,
+    print_table,
+    result_of,
+)
+from syncline.local.layout import LocalClusterError
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many (-1: the broker's default).")] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="Replicas of each partition (-1: the broker's default).")
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic configuration; repeatable.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a topic."""
+    from confluent_kafka.admin import NewTopic
+
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    topic = NewTopic(name, partitions, replication_factor, config=parse_pairs(config, "--config"))
+    what = f"cannot create topic {name!r}"
+    futures = guarded(what, lambda: admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S))
+    result_of(futures[name], what)
+    print(json.dumps({"created": name}) if as_json else f"created topic {name}")
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Show the brokers' own topics, too.")] = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """List topics."""
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    topics = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+    rows = [
+        {"topic": name, "partitions": len(topic.partitions), "replicas": _replica_count(topic)}
+        for name, topic in sorted(topics.items())
+        if internal or not name.startswith("__")
+    ]
+    if as_json:
+        print(json.dumps(rows))
+    elif not rows:
+        print("no topics")
+    else:
+        print_table(["TOPIC", "PARTITIONS", "REPLICAS"], [list(row.values()) for row in rows])
+
+
+@app.command()
+def describe(
+    name: NameArgument,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a topic: leader, replicas and in-sync set of each partition, and what is configured."""
+    from confluent_kafka.admin import ConfigResource
+
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    topic = _find(admin, name)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    entries = result_of(admin.describe_configs([resource])[resource], f"cannot describe topic {name!r}")
+    configs = {key: entry.value for key, entry in sorted(entries.items()) if entry.source == 1}
+    partitions = [
+        {"partition": index, "leader": part.leader, "replicas": list(part.replicas), "isr": sorted(part.isrs)}
+        for index, part in sorted(topic.partitions.items())
+    ]
+    if as_json:
+        print(json.dumps({"topic": name, "partitions": partitions, "configs": configs}))
+        return
+    print(f"topic {name}: {len(partitions)} partitions, {_replica_count(topic)} replicas")
+    for key, value in configs.items():
+        print(f"  {key} = {value}")
+    print_table(
+        ["PARTITION", "LEADER", "REPLICAS", "IN SYNC"],
+        [
+            [row["partition"], row["leader"] if row["leader"] >= 0 else "none", _ids(row["replicas"]), _ids(row["isr"])]
+            for row in partitions
+        ],
+    )
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="Names of the topics.")],
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete topics and everything in them."""
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    futures = guarded("cannot delete topics", lambda: admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_S))
+    for name in names:
+        result_of(futures[name], f"cannot delete topic {name!r}")
+        if not as_json:
+            print(f"deleted topic {name}")
+    if as_json:
+        print(json.dumps({"deleted": names}))
+
+
+@app.command()
+def alter(
+    name: NameArgument,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a configuration; repeatable.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Add partitions to a topic, or change its configuration."""
+    from confluent_kafka.admin import NewPartitions
+
+    from syncline.cli.configs import set_configs
+
+    if partitions is None and not config:
+        raise LocalClusterError("nothing to alter: give --partitions or --config.")
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    _find(admin, name)
+    what = f"cannot alter topic {name!r}"
+    if partitions is not None:
+        futures = guarded(what, lambda: admin.create_partitions([NewPartitions(name, partitions)]))
+        result_of(futures[name], what)
+    if config:
+        set_configs(admin, "topic", name, parse_pairs(config, "--config"), [])
+    print(json.dumps({"altered": name}) if as_json else f"altered topic {name}")
+
+
+def _find(admin: Any, name: str) -> Any:
+    topic = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics.get(name)
+    if topic is None:
+        raise LocalClusterError(f"there is no topic {name!r}. `syncline topics list` shows those that are.")
+    return topic
+
+
+def _replica_count(topic: Any) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"

@@ -1,0 +1,1 @@
+"""Where cluster metadata lives, and which broker may write it."""

@@ -1,0 +1,348 @@
+"""Coordination on one machine: a SQLite file for the metadata, file locks for the lease.
+
+The store is an append-only table of batches with a snapshot before them, and
+one row that says who holds the lease. A commit checks that row and writes its
+batches in one transaction: that is the fence.
+
+The lease's epoch N belongs to whoever holds an exclusive lock (`flock`) on
+`lease-N.lock`; the operating system drops the lock when the process ends, however it
+ends. Each campaigner has a thread that is blocked on the lock of the present
+epoch. To take over,
+1. get the lock of epoch N (its holder is gone), or skip this when the holder
+   has been silent for too long: a stopped process keeps its lock;
+2. get the lock of N+1 without waiting (else somebody else is just doing it);
+3. in one transaction, set the row from N to N+1: only one can succeed;
+4. load the state: nobody else can commit any more.
+A thread that wakes up on an old epoch's lock finds the row changed, and goes.
+
+A holder shows that it lives by touching its lock file; campaigners compare the
+file's time with what they saw before, never with a clock of theirs.
+
+All writing is done by one thread, in the order asked; callbacks go back to the
+event loop by `call_soon_threadsafe`.
+"""
+
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from syncline.coordination.port import Batch, Holder, Lease, LeaseLost, StoreFailed
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import MetadataImage
+from syncline.model.metadata_json import decode_changes, encode_changes
+
+DATABASE_NAME: Final = "cluster.db"
+# A busy store is one in which another broker is taking over or compacting: both take milliseconds.
+BUSY_TIMEOUT_S: Final = 10.0
+# Batches behind the snapshot that a new holder tolerates before it makes a new one.
+BATCHES_MAX: Final = 500
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS batches (version INTEGER PRIMARY KEY, lease_epoch INTEGER NOT NULL, changes TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (
+    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, changes TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS lease (
+    id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL,
+    broker_id INTEGER NOT NULL, host TEXT NOT NULL, port INTEGER NOT NULL);
+PRAGMA user_version = 1;
+"""
+
+
+class CallSoon(Protocol):
+    """How a thread hands a call to the event loop: `loop.call_soon_threadsafe`."""
+
+    def __call__(self, callback: Callable[..., object], /, *args: Any) -> object:
+        """Run `callback` on the loop soon."""
+
+
+class _Sighting(NamedTuple):
+    """A sign of life of the holder: which epoch, its lock file's time, and when it was first seen so."""
+
+    epoch: int
+    renewed_ns: int
+    since_ms: int
+
+
+class SqliteCoordination:
+    """The store of a cluster whose brokers share a directory; see `coordination.port` for the methods."""
+
+    def __init__(self, directory: str | Path, call_soon: CallSoon) -> None:
+        self._directory = Path(directory)
+        self._call_soon = call_soon
+        self._path = self._directory / DATABASE_NAME
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._prepare()
+        self._reader = _connect(self._path)
+        self._work: queue.SimpleQueue[Callable[[sqlite3.Connection], None] | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._candidate: Holder | None = None
+        self._won: Callable[[Lease], None] | None = None
+        # Guards what the waiting threads and the loop share: the lease held and the end of the campaign.
+        self._guard = threading.Lock()
+        self._held_epoch = 0
+        self._held_file: int | None = None
+        self._closed = False
+        self._waiting_on = -1
+        self._sighting: _Sighting | None = None
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lease as the store says."""
+        return _read_holder(self._reader)
+
+    def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
+        """Wait for the lease of the present epoch in a thread of its own."""
+        self._candidate = candidate
+        self._won = won
+        self._wait_for(self._epoch())
+
+    def observe(self, now_ms: int, patience_ms: int) -> None:
+        """Follow the epoch if it changed; take over when its holder shows no life for `patience_ms`."""
+        epoch = self._epoch()
+        if epoch == self._held_epoch or self._closed:
+            self._sighting = None
+            return
+        if epoch != self._waiting_on:
+            self._wait_for(epoch)
+        seen = _Sighting(epoch, self._renewed_ns(epoch), now_ms)
+        before = self._sighting
+        if before is None or before[:2] != seen[:2]:
+            self._sighting = seen
+        elif now_ms - before.since_ms > patience_ms:
+            self._sighting = None
+            thread = threading.Thread(
+                target=self._take_over, args=(epoch,), kwargs={"silent": True}, name="lease-steal", daemon=True
+            )
+            thread.start()
+
+    def renew(self, lease_epoch: int) -> bool:
+        """Touch the lock file, unless the lease has gone to somebody else."""
+        if self._epoch() != lease_epoch:
+            self._drop_lease(lease_epoch)
+            return False
+        os.utime(self._lock_path(lease_epoch))
+        return True
+
+    def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
+        """Write the batches in the writing thread."""
+        rows = [(batch.version, lease_epoch, batch.text) for batch in batches]
+
+        def write(connection: sqlite3.Connection) -> None:
+            failure = _transact(
+                connection,
+                lease_epoch,
+                lambda: connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
+            )
+            self._tell(done, failure)
+
+        self._submit(write)
+
+    def compact(self, image: MetadataImage, lease_epoch: int) -> None:
+        """Write a snapshot in the writing thread; a failure only means that the store stays longer."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            text = encode_changes(image.as_changes())
+            _transact(connection, lease_epoch, lambda: _write_snapshot(connection, image.version, text))
+
+        self._submit(write)
+
+    def resign(self, lease_epoch: int) -> None:
+        """Drop the lock, so that another campaigner gets it at once."""
+        with self._guard:
+            self._closed = True
+        self._drop_lease(lease_epoch)
+
+    def close(self) -> None:
+        """Drop the lease and end the writing thread, when it has written what it was given."""
+        with self._guard:
+            self._closed = True
+            epoch = self._held_epoch
+        self._drop_lease(epoch)
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._work.put(None)
+            writer.join()
+        self._reader.close()
+
+    def _prepare(self) -> None:
+        # Two brokers that make the file at once would find it locked: they take turns.
+        with open(self._directory / "create.lock", "w", encoding="ascii") as turn:  # noqa: PTH123 - flock wants it
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            connection = _connect(self._path)
+            try:
+                if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.executescript(_SCHEMA)
+            finally:
+                connection.close()
+
+    def _submit(self, task: Callable[[sqlite3.Connection], None]) -> None:
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_all, name="cluster-writer", daemon=True)
+            self._writer.start()
+        self._work.put(task)
+
+    def _write_all(self) -> None:
+        connection = _connect(self._path)
+        try:
+            while (task := self._work.get()) is not None:
+                task(connection)
+        finally:
+            connection.close()
+
+    def _tell(self, callback: Callable[..., object], *args: object) -> None:
+        if not self._closed:
+            self._call_soon(callback, *args)
+
+    def _epoch(self) -> int:
+        holder = _read_holder(self._reader)
+        return 0 if holder is None else holder.lease_epoch
+
+    def _lock_path(self, epoch: int) -> Path:
+        return self._directory / f"lease-{epoch}.lock"
+
+    def _renewed_ns(self, epoch: int) -> int:
+        try:
+            return self._lock_path(epoch).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _wait_for(self, epoch: int) -> None:
+        self._waiting_on = epoch
+        threading.Thread(target=self._wait, args=(epoch,), name=f"lease-{epoch}", daemon=True).start()
+
+    def _wait(self, epoch: int) -> None:
+        lock = os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._take_over(epoch)
+        finally:
+            os.close(lock)
+
+    def _take_over(self, epoch: int, *, silent: bool = False) -> None:
+        """Become the holder of `epoch` + 1 if the row still says `epoch`."""
+        candidate = self._candidate
+        if candidate is None or self._closed:
+            return
+        lock = os.open(self._lock_path(epoch + 1), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        kept = False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            connection = _connect(self._path)
+            try:
+                deposed = _read_holder(connection)
+                if not _advance_lease(connection, epoch, candidate):
+                    return
+                image = _load(connection)
+                _compact_if_long(connection, image, epoch + 1)
+            finally:
+                connection.close()
+            os.utime(self._lock_path(epoch + 1))
+            with self._guard:
+                if self._closed:
+                    return
+                kept = True
+                self._held_epoch, self._held_file = epoch + 1, lock
+            self._remove_old_lock(epoch)
+            won = self._won
+            assert won is not None, "a candidate has a callback"
+            silent_holder = deposed.broker_id if silent and deposed is not None else None
+            self._tell(won, Lease(epoch + 1, image, silent_holder))
+        except (BlockingIOError, sqlite3.Error):
+            # Somebody else is taking over, or the store is busy: `observe` starts anew.
+            self._waiting_on = -1
+        finally:
+            if not kept:
+                os.close(lock)
+
+    def _remove_old_lock(self, epoch: int) -> None:
+        # Epochs two terms back are waited for by nobody who could still win.
+        self._lock_path(epoch - 1).unlink(missing_ok=True)
+
+    def _drop_lease(self, lease_epoch: int) -> None:
+        with self._guard:
+            if self._held_epoch != lease_epoch or self._held_file is None:
+                return
+            file, self._held_file = self._held_file, None
+            self._held_epoch = 0
+        os.close(file)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    # Each commit is on disk before it is acted on: this file has no replicas.
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _read_holder(connection: sqlite3.Connection) -> Holder | None:
+    row = connection.execute("SELECT broker_id, host, port, epoch FROM lease").fetchone()
+    return None if row is None else Holder(BrokerId(row[0]), row[1], row[2], row[3])
+
+
+def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder) -> bool:
+    """Set the lease from `epoch` to the next one; return False if it is not at `epoch` any more."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        present = _read_holder(connection)
+        if (0 if present is None else present.lease_epoch) != epoch:
+            connection.execute("ROLLBACK")
+            return False
+        connection.execute(
+            "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)",
+            (epoch + 1, candidate.broker_id, candidate.host, candidate.port),
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def _transact(connection: sqlite3.Connection, lease_epoch: int, write: Callable[[], object]) -> Exception | None:
+    """Run `write` in a transaction that holds only under this lease; return what went wrong."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            holder = _read_holder(connection)
+            if holder is None or holder.lease_epoch != lease_epoch:
+                connection.execute("ROLLBACK")
+                return LeaseLost(f"the controller lease {lease_epoch} has gone to {holder}")
+            write()
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        return StoreFailed(f"cluster metadata could not be written: {error}")
+    return None
+
+
+def _load(connection: sqlite3.Connection) -> MetadataImage:
+    image = MetadataImage()
+    row = connection.execute("SELECT version, changes FROM snapshot").fetchone()
+    if row is not None:
+        image = image.apply(decode_changes(row[1]), row[0])
+    batches = connection.execute(
+        "SELECT version, changes FROM batches WHERE version > ? ORDER BY version", (image.version,)
+    )
+    for version, text in batches:
+        image = image.apply(decode_changes(text), version)
+    return image
+
+
+def _compact_if_long(connection: sqlite3.Connection, image: MetadataImage, lease_epoch: int) -> None:
+    (count,) = connection.execute("SELECT COUNT(*) FROM batches").fetchone()
+    if count > BATCHES_MAX:
+        text = encode_changes(image.as_changes())
+        _transact(connection, lease_epoch, lambda: _write_snapshot(connection, image.version, text))
+
+
+def _write_snapshot(connection: sqlite3.Connection, version: int, text: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (version, text))
+    connection.execute("DELETE FROM batches WHERE version <= ?", (version,))

@@ -1,0 +1,221 @@
+"""Describing configurations: the value in force, where it comes from, and what it hides.
+
+A value has up to five sources, and the first that has one wins: the topic
+itself, this broker dynamically, all brokers dynamically, the broker's file,
+the default. The others are its synonyms, in that order, under the broker's own
+names where those differ.
+
+Kafka's habit kept here: when the broker's first name for a topic configuration
+has no value anywhere (`log.retention.ms` beside `log.retention.hours`), no
+synonyms are given at all and the source is the default, whatever gave the value.
+Source: Kafka's ConfigHelper.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
+from syncline.model.config_types import ConfigDefinition, UpdateMode, Value, show
+from syncline.model.topic_config_table import TOPIC_CONFIGS
+
+_UNKNOWN_TYPE: Final = 0
+_SCALE_TO_MS: Final = {".minutes": 60_000, ".hours": 3_600_000}
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by the numbers of the protocol."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    """One value that is, or would be, in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One configuration as it is described; `kind` is 0 for a name that nobody knows."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    is_sensitive: bool
+    kind: int
+    documentation: str
+    synonyms: tuple[Synonym, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLayers:
+    """The three layers in which a broker's values are given."""
+
+    per_broker: Mapping[str, str] = field(default_factory=dict)
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict)
+
+    def in_order(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+        """Return the layers, the strongest first."""
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self.per_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.cluster),
+            (ConfigSource.STATIC_BROKER, self.static),
+        )
+
+    def value_of(self, definition: ConfigDefinition) -> Value:
+        """Return the value in force on the broker."""
+        for _, layer in self.in_order():
+            text = layer.get(definition.name)
+            if text is not None:
+                return definition.parse(text)
+        return definition.default_value()
+
+
+def describe_topic(
+    overrides: Mapping[str, str], layers: BrokerLayers, names: Collection[str] | None = None
+) -> tuple[ConfigEntry, ...]:
+    """Return the configurations of a topic; all of them when `names` is None or empty."""
+    return tuple(
+        _topic_entry(definition, overrides, layers)
+        for definition in TOPIC_CONFIGS.values()
+        if not definition.hidden and (not names or definition.name in names)
+    )
+
+
+def describe_broker(layers: BrokerLayers, names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
+    """Return the configurations of a broker, and those set for it whose names nobody knows."""
+    given = {**layers.static, **layers.cluster, **layers.per_broker}
+    known = [definition for definition in BROKER_CONFIGS.values() if not definition.hidden]
+    known.extend(definition for name, definition in THROTTLE_RATES.items() if name in given)
+    entries = [_broker_entry(definition, layers) for definition in known]
+    entries.extend(_unknown_entry(name, layers) for name in given if _definition(name) is None)
+    return tuple(entry for entry in entries if not names or entry.name in names)
+
+
+def describe_cluster_defaults(
+    cluster: Mapping[str, str], names: Collection[str] | None = None
+) -> tuple[ConfigEntry, ...]:
+    """Return what is set dynamically for all brokers, and nothing else."""
+    layers = BrokerLayers(cluster=cluster)
+    entries = []
+    for name in cluster:
+        if names and name not in names:
+            continue
+        definition = _definition(name)
+        if definition is None:
+            entries.append(_unknown_entry(name, layers))
+            continue
+        entry = _broker_entry(definition, layers)
+        own = tuple(synonym for synonym in entry.synonyms if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(
+            ConfigEntry(
+                entry.name,
+                entry.value,
+                ConfigSource.DYNAMIC_DEFAULT_BROKER,
+                entry.read_only,
+                entry.is_sensitive,
+                entry.kind,
+                entry.documentation,
+                own,
+            )
+        )
+    return tuple(entries)
+
+
+def _topic_entry(definition: ConfigDefinition, overrides: Mapping[str, str], layers: BrokerLayers) -> ConfigEntry:
+    synonyms = _broker_synonyms(definition.synonyms, layers) if definition.synonyms else ()
+    own = overrides.get(definition.name)
+    if own is None:
+        value = _inherited(definition, layers)
+    else:
+        value = definition.parse(own)
+        synonyms = (Synonym(definition.name, show(value), ConfigSource.TOPIC), *synonyms)
+    return ConfigEntry(
+        definition.name,
+        show(value),
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        read_only=False,
+        is_sensitive=False,
+        kind=int(definition.kind),
+        documentation=definition.documentation,
+        synonyms=synonyms,
+    )
+
+
+def _inherited(definition: ConfigDefinition, layers: BrokerLayers) -> Value:
+    """Return the value that a topic without an override takes from its broker."""
+    for name in definition.synonyms:
+        value = layers.value_of(BROKER_CONFIGS[name])
+        if value is None:
+            continue
+        scale = next((factor for suffix, factor in _SCALE_TO_MS.items() if name.endswith(suffix)), None)
+        if scale is not None:
+            assert isinstance(value, int), "a duration"
+            return value * scale
+        return value
+    return definition.default_value()
+
+
+def _broker_entry(definition: ConfigDefinition, layers: BrokerLayers) -> ConfigEntry:
+    synonyms = _broker_synonyms((definition.name, *definition.synonyms), layers)
+    return ConfigEntry(
+        definition.name,
+        None if definition.is_sensitive else show(layers.value_of(definition)),
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        read_only=definition.update_mode is UpdateMode.READ_ONLY,
+        is_sensitive=definition.is_sensitive,
+        kind=int(definition.kind),
+        documentation=definition.documentation,
+        synonyms=synonyms,
+    )
+
+
+def _unknown_entry(name: str, layers: BrokerLayers) -> ConfigEntry:
+    # Nobody can say whether the value is a secret: so it is treated as one.
+    synonyms = tuple(Synonym(name, None, source) for source, layer in layers.in_order() if name in layer)
+    return ConfigEntry(
+        name,
+        None,
+        synonyms[0].source,
+        read_only=True,
+        is_sensitive=True,
+        kind=_UNKNOWN_TYPE,
+        documentation="",
+        synonyms=synonyms,
+    )
+
+
+def _broker_synonyms(names: tuple[str, ...], layers: BrokerLayers) -> tuple[Synonym, ...]:
+    found = list(_given_synonyms(names, layers))
+    while found and found[0].name != names[0]:
+        del found[0]
+    return tuple(found)
+
+
+def _given_synonyms(names: tuple[str, ...], layers: BrokerLayers) -> Iterator[Synonym]:
+    for source, layer in layers.in_order():
+        for name in names:
+            if name in layer:
+                definition = _definition(name)
+                hidden = definition is None or definition.is_sensitive
+                yield Synonym(name, None if hidden else layer[name], source)
+    for name in names:
+        definition = _definition(name)
+        if definition is not None and definition.default is not None:
+            yield Synonym(
+                name, None if definition.is_sensitive else show(definition.default_value()), ConfigSource.DEFAULT
+            )
+
+
+def _definition(name: str) -> ConfigDefinition | None:
+    return BROKER_CONFIGS.get(name) or THROTTLE_RATES.get(name)

@@ -1,0 +1,114 @@
+"""What a committed decision of the controller tells the journal.
+
+Events are derived from the changes, by comparing each record with the one
+before, so that no path can change a leader or an ISR and forget to say so. An
+ISR that a leader proposed is not told here: the leader tells it, and knows why.
+Units: `ts_ms` is Unix time.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from syncline.model.events import BrokerState, Election, Event, IsrChange
+from syncline.model.ids import NONE, BrokerId
+from syncline.model.metadata import (
+    NO_BROKER,
+    BrokerChanged,
+    BrokerRecord,
+    Change,
+    MetadataImage,
+    PartitionRecord,
+    PartitionsChanged,
+    Recovery,
+    TopicCreated,
+)
+
+
+class _Pen(NamedTuple):
+    """What all events of one decision have in common."""
+
+    writer: BrokerId
+    ts_ms: int
+    reason: str
+
+
+def events_of(
+    before: MetadataImage,
+    changes: Iterable[Change],
+    *,
+    reason: str,
+    proposed_by_leader: bool,
+    writer: BrokerId,
+    ts_ms: int,
+) -> Iterator[Event]:
+    """Return the events of one decision; `before` is the image that it was taken on."""
+    pen = _Pen(writer, ts_ms, reason)
+    created = pen._replace(reason="created")
+    for change in changes:
+        if isinstance(change, BrokerChanged):
+            yield from _broker_events(before, change.record, pen)
+        elif isinstance(change, TopicCreated):
+            for record in change.partitions:
+                yield _election(change.name, None, record, created)
+        elif isinstance(change, PartitionsChanged):
+            topic = before.topic_by_id(change.topic_id)
+            if topic is None:
+                continue
+            for record in change.partitions:
+                if record.partition >= len(topic.partitions):
+                    yield _election(topic.name, None, record, created)
+                    continue
+                old = topic.partitions[record.partition]
+                if old.leader != record.leader:
+                    yield _election(topic.name, old, record, pen)
+                if not proposed_by_leader and set(old.isr) != set(record.isr):
+                    yield _isr_change(topic.name, old, record, pen)
+
+
+def _broker_events(before: MetadataImage, record: BrokerRecord, pen: _Pen) -> Iterator[Event]:
+    old = before.brokers.get(record.broker_id)
+    state: Literal["registered", "unfenced", "fenced", "shutdown"]
+    if old is None or old.broker_epoch != record.broker_epoch:
+        state = "registered"
+    elif record.fenced != old.fenced:
+        state = "fenced" if record.fenced else "unfenced"
+    elif record.shutting_down and not old.shutting_down:
+        state = "shutdown"
+    else:
+        return
+    yield BrokerState(ts_ms=pen.ts_ms, broker=pen.writer, subject=record.broker_id, state=state, reason=pen.reason)
+
+
+def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen: _Pen) -> Election:
+    eligible = () if old is None else (*old.isr, *old.elr)
+    unclean = old is not None and new.leader != NONE and new.recovery is Recovery.RECOVERING
+    return Election(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        topic=topic,
+        partition=new.partition,
+        leader_before=NO_BROKER if old is None else old.leader,
+        leader_after=new.leader,
+        leader_epoch=new.leader_epoch,
+        isr=new.isr,
+        reason=pen.reason,
+        clean=not unclean or new.leader in eligible,
+    )
+
+
+def _isr_change(topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pen) -> IsrChange:
+    shrinks = set(old.isr) > set(new.isr)
+    return IsrChange(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        topic=topic,
+        partition=new.partition,
+        leader_epoch=new.leader_epoch,
+        partition_epoch=new.partition_epoch,
+        change="shrink" if shrinks else "expand",
+        outcome="committed",
+        before=tuple(sorted(old.isr)),
+        after=tuple(sorted(new.isr)),
+        rule="fencing" if shrinks else "election",
+        evidence={"reason": pen.reason, "elr": list(new.elr), "last_known_elr": list(new.last_known_elr)},
+    )

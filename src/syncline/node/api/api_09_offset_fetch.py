@@ -1,0 +1,79 @@
+"""OffsetFetch (key 9), versions 1-9.
+
+v2 all topics of a group (null) and an error of the whole, v3 throttle time, v5
+leader epoch, v6 flexible, v7 require_stable (KIP-447), v8 several groups in one
+request (KIP-709), v9 member epoch (KIP-848; ignored for classic groups). A
+partition without an offset, or that does not exist, has offset -1 and no error.
+Without transactions every committed offset is stable.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.core.group_records import CommittedOffset
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import NONE, Offset
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.OFFSET_FETCH
+GROUPS_VERSION: Final = 8
+GROUP_ERROR_VERSION: Final = 2
+_NOTHING: Final = CommittedOffset(Offset(NONE), NONE, "", NONE)
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer from what is committed, at once."""
+    asked = request.decode()
+    if request.version >= GROUPS_VERSION:
+        groups = [_group(broker, str(each.group_id), each.topics) for each in asked.groups]
+        fields: dict[str, Any] = {"throttle_time": 0, "groups": groups}
+    else:
+        fields = {"throttle_time": 0, **_group(broker, str(asked.group_id), asked.topics)}
+        error = fields["error_code"]
+        if error and request.version < GROUP_ERROR_VERSION:
+            # The oldest version has no place for an error of the whole.
+            fields["topics"] = [_topic(str(each.name), each.partition_indexes, {}, error) for each in asked.topics]
+    request.reply(build(response_type(KEY, request.version), fields))
+
+
+def _group(broker: "Broker", group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+    group: dict[str, Any] = {"group_id": group_id, "topics": [], "error_code": ErrorCode.NONE}
+    try:
+        stored = broker.groups.offsets_of(group_id)
+    except RequestError as error:
+        group["error_code"] = error.code
+        return group
+    if topics is None:
+        group["topics"] = [_topic(name, tuple(partitions), partitions) for name, partitions in stored.items()]
+    else:
+        group["topics"] = [
+            _topic(str(each.name), each.partition_indexes, stored.get(str(each.name), {})) for each in topics
+        ]
+    return group
+
+
+def _topic(
+    name: str,
+    partitions: Sequence[int],
+    stored: Mapping[int, CommittedOffset],
+    error: ErrorCode = ErrorCode.NONE,
+) -> dict[str, Any]:
+    rows = []
+    for partition in partitions:
+        found = stored.get(int(partition), _NOTHING)
+        rows.append(
+            {
+                "partition_index": partition,
+                "committed_offset": found.offset,
+                "committed_leader_epoch": found.leader_epoch,
+                "metadata": found.metadata,
+                "error_code": error,
+            }
+        )
+    return {"name": name, "partitions": rows}

@@ -1,0 +1,86 @@
+"""FindCoordinator (key 10), versions 0-6.
+
+v1 key type and error text, v3 flexible, v4 several keys (KIP-699), v5 no new
+fields (KIP-890), v6 share groups (KIP-932). The coordinator of a group is the
+leader of its partition of the offsets topic; asking for one creates that topic.
+
+Only groups (key type 0) have coordinators here. Transactions and share groups
+are refused with INVALID_REQUEST, so that a client fails at once and says why
+instead of asking for ever.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, OFFSETS_TOPIC
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.FIND_COORDINATOR
+BATCH_VERSION: Final = 4
+GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
+
+_NOT_AVAILABLE: Final = "The coordinator is not available."
+_NO_TRANSACTIONS: Final = "This cluster has no transaction coordinator."
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
+
+
+class _Node(NamedTuple):
+    """Where a coordinator is; the defaults say nowhere."""
+
+    error: ErrorCode = ErrorCode.NONE
+    node_id: int = NONE
+    host: str = ""
+    port: int = NONE
+    text: str = ""
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer from the metadata at hand."""
+    asked = request.decode()
+    key_type = int(getattr(asked, "key_type", GROUP_KEY_TYPE))
+    if request.version >= BATCH_VERSION:
+        fields: dict[str, Any] = {"coordinators": [_row(broker, key_type, key) for key in asked.coordinator_keys]}
+    else:
+        node = _find(broker, key_type, asked.key)
+        # Versions 1-3 name the error, "NONE" included; later ones give a text only where there is more to say.
+        text = "NONE" if not node.error else node.text or _NOT_AVAILABLE
+        fields = _fields(node) | {"error_message": text}
+    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, **fields}))
+
+
+def _row(broker: "Broker", key_type: int, key: str) -> dict[str, Any]:
+    return {"key": key, **_fields(_find(broker, key_type, key))}
+
+
+def _fields(node: _Node) -> dict[str, Any]:
+    return {
+        "error_code": node.error,
+        "error_message": node.text,
+        "node_id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+    }
+
+
+def _find(broker: "Broker", key_type: int, key: str) -> _Node:
+    if key_type != GROUP_KEY_TYPE:
+        text = _NO_TRANSACTIONS if key_type == TRANSACTION_KEY_TYPE else _MALFORMED
+        return _Node(ErrorCode.INVALID_REQUEST, text=text)
+    if OFFSETS_TOPIC not in broker.image.topics:
+        broker.groups.create_topic()
+        return _Node(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = broker.image.partition(OFFSETS_TOPIC, broker.groups.partition_of(key))
+    leader = broker.image.brokers.get(partition.leader) if partition is not None else None
+    if leader is None or leader.fenced:
+        return _Node(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Node(node_id=leader.broker_id, host=leader.host, port=leader.port)

@@ -1,0 +1,34 @@
+"""Heartbeat (key 12), versions 0-4.
+
+v1 throttle time, v3 static members (KIP-345), v4 flexible.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.core.group_messages import HeartbeatReply
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.HEARTBEAT
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Prolong the member's session, and tell it of a rebalance."""
+    asked = request.decode()
+
+    def answer(reply: HeartbeatReply) -> None:
+        fields = {"throttle_time": 0, "error_code": reply.error}
+        request.reply(build(response_type(KEY, request.version), fields))
+
+    broker.groups.heartbeat(
+        str(asked.group_id),
+        member_id=asked.member_id,
+        group_instance_id=getattr(asked, "group_instance_id", None),
+        generation=int(asked.generation_id),
+        answer=answer,
+    )

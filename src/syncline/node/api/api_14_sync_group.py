@@ -1,0 +1,46 @@
+"""SyncGroup (key 14), versions 0-5.
+
+v1 throttle time, v3 static members (KIP-345), v4 flexible, v5 protocol type and
+name (KIP-559). The answer waits for the leader's assignment to be stored.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.core.group_messages import SyncReply, SyncRequest
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.SYNC_GROUP
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Hand the assignment, or the wish for one, to the group; the group answers."""
+    asked = request.decode()
+
+    def answer(reply: SyncReply) -> None:
+        fields = {
+            "throttle_time": 0,
+            "error_code": reply.error,
+            "protocol_type": reply.protocol_type,
+            "protocol_name": reply.protocol_name,
+            "assignment": reply.assignment,
+        }
+        request.reply(build(response_type(KEY, request.version), fields))
+
+    broker.groups.sync(
+        str(asked.group_id),
+        SyncRequest(
+            member_id=asked.member_id,
+            group_instance_id=getattr(asked, "group_instance_id", None),
+            generation=int(asked.generation_id),
+            protocol_type=getattr(asked, "protocol_type", None),
+            protocol_name=getattr(asked, "protocol_name", None),
+            assignments={each.member_id: each.assignment for each in asked.assignments},
+        ),
+        answer,
+    )

@@ -1,0 +1,76 @@
+"""DescribeGroups (key 15), versions 0-5.
+
+v1 throttle time, v3 authorized operations, v4 static members (KIP-345), v5
+flexible; v6 (an error for groups that do not exist, KIP-1043) is answered right
+but not offered. A group nothing of which is committed yet is Dead to others.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.core.group_messages import GroupDescription, GroupState
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.DESCRIBE_GROUPS
+NOT_FOUND_VERSION: Final = 6
+# Without an authorizer everything is allowed: read, describe, delete, describe and alter configs, as a bit field.
+GROUP_OPERATIONS: Final = 3_400
+NOT_ASKED: Final = -2_147_483_648
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Describe each group asked for, in order, repetitions included."""
+    asked = request.decode()
+    is_asked = getattr(asked, "include_authorized_operations", False)
+    groups = [_group(broker, str(group_id), request.version, is_asked=is_asked) for group_id in asked.groups]
+    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "groups": groups}))
+
+
+def _group(broker: "Broker", group_id: str, version: int, *, is_asked: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "group_id": group_id,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+        "authorized_operations": NOT_ASKED,
+    }
+    try:
+        found = broker.groups.describe(group_id)
+    except RequestError as error:
+        return fields | {"error_code": error.code}
+    if is_asked:
+        fields["authorized_operations"] = GROUP_OPERATIONS
+    if found is not None:
+        return fields | _described(found)
+    fields["group_state"] = GroupState.DEAD.value
+    if version >= NOT_FOUND_VERSION:
+        fields |= {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": f"Group {group_id} not found."}
+    return fields
+
+
+def _described(found: GroupDescription) -> dict[str, Any]:
+    return {
+        "group_state": found.state.value,
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in found.members
+        ],
+    }

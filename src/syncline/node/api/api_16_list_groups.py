@@ -1,0 +1,44 @@
+"""ListGroups (key 16), versions 0-5.
+
+v1 throttle time, v3 flexible, v4 filter by state (KIP-518), v5 filter by type
+(KIP-848). Only the groups whose coordinator is this broker. Filters compare
+without case; a name that no state or type has matches nothing.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.model.errors import RequestError
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.LIST_GROUPS
+CLASSIC_TYPE: Final = "classic"
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """List what is committed."""
+    asked = request.decode()
+    states = {state.lower() for state in getattr(asked, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(asked, "types_filter", ())}
+    fields: dict[str, Any] = {"throttle_time": 0, "error_code": 0, "groups": []}
+    try:
+        found = broker.groups.list_groups()
+    except RequestError as error:
+        fields["error_code"] = error.code
+        found = ()
+    fields["groups"] = [
+        {
+            "group_id": group.group_id,
+            "protocol_type": group.protocol_type,
+            "group_state": group.state.value,
+            "group_type": CLASSIC_TYPE,
+        }
+        for group in found
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC_TYPE in types)
+    ]
+    request.reply(build(response_type(KEY, request.version), fields))

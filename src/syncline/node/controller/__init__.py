@@ -1,0 +1,1 @@
+"""The active controller, and the way of every broker to it."""

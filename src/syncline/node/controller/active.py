@@ -1,0 +1,424 @@
+"""The active controller: decides, commits, applies, answers; in this order.
+
+A decision is taken at once, on the *tentative* image: the committed one with
+all decisions before it, so that decisions need not wait for each other's
+commits. While a commit is under way, those that follow gather and make up the
+next one. When a commit is done its batches become the committed image, go out
+to the brokers that wait for news, and only then are the answers given, also to
+those that changed nothing but rested on what was not committed yet.
+
+A commit refused for a lost lease ends this controller on the spot: everything
+not yet committed is answered with NOT_CONTROLLER, and nothing was done.
+
+Time comes from the loop's timers and the injected clock. The world's only
+evidence beside time is `death_watch`.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from syncline.coordination.port import Batch, Coordination, Lease, LeaseLost
+from syncline.core.broker_lifecycle import Registration, RegistrationAnswer, fence, register
+from syncline.core.broker_sessions import BrokerSessions
+from syncline.core.cluster import Decision
+from syncline.core.decision_events import events_of
+from syncline.core.standing import preferred_elections, unclean_elections
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.events import Event
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import (
+    CLUSTER_DEFAULTS,
+    BrokerRecord,
+    Change,
+    ClusterCreated,
+    ConfigsChanged,
+    ControllerChanged,
+    MetadataImage,
+)
+from syncline.model.metadata_json import encode_changes
+from syncline.node.clock import Clock
+from syncline.node.controller.cluster_ids import new_cluster_id, new_topic_id
+from syncline.node.controller.death_watch import DeathWatch
+from syncline.node.controller.private_messages import (
+    Poll,
+    encode_deltas,
+    encode_no_news,
+    encode_snapshot,
+)
+
+log = logging.getLogger("syncline.controller")
+
+# Batches kept for brokers that lag behind; one that lags further takes a snapshot.
+HISTORY_BATCHES_MAX: Final = 1_000
+# Batches after which the store is given a snapshot.
+COMPACT_AFTER_BATCHES: Final = 2_000
+# How long a new controller holds registrations back until it knows which brokers are gone.
+FIRST_LOOK_S: Final = 0.1
+
+Decide = Callable[[MetadataImage, int], Decision[Any]]
+# Called with the decision's answer, or None when this broker is not the controller any more.
+Answered = Callable[[Any], None]
+PollAnswer = Callable[[bytes], None]
+
+
+class _Pending(NamedTuple):
+    """A decision that waits for its commit; `changes` may be empty."""
+
+    version: int
+    before: MetadataImage
+    after: MetadataImage
+    changes: Sequence[Change]
+    answer: Any
+    answered: Answered
+    reason: str
+    proposed_by_leader: bool
+
+
+class ActiveController:
+    """The controller role, while this broker holds the lease."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        rng: random.Random,
+        coordination: Coordination,
+        lease: Lease,
+        config: BrokerConfig,
+        broker_id: BrokerId,
+        on_event: Callable[[Event], None],
+        on_deposed: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self.lease_epoch = lease.lease_epoch
+        self._loop = loop
+        self._rng = rng
+        self._coordination = coordination
+        self._broker_id = broker_id
+        self._on_event = on_event
+        self._on_deposed = on_deposed
+        self._committed = lease.image
+        self._tentative = lease.image
+        self._history: deque[Batch] = deque(maxlen=HISTORY_BATCHES_MAX)
+        self._batches_since_snapshot = 0
+        self._waiting: list[_Pending] = []
+        self._in_commit: list[_Pending] = []
+        self._polls: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
+        self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
+        self._unlooked: set[BrokerId] = set()
+        self._held_registrations: list[Callable[[], None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._first_look: asyncio.TimerHandle | None = None
+        self._is_active = True
+        self._start(lease.silent)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is still the controller, as far as it knows."""
+        return self._is_active
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed state."""
+        return self._committed
+
+    def below(self, bound: int) -> int:
+        """Return a random number from 0 up to, not including, `bound`."""
+        return self._rng.randrange(bound)
+
+    def new_topic_id(self) -> UUID:
+        """Return the id of a topic to be created."""
+        return new_topic_id(self._rng)
+
+    def decide(self, decide: Decide, answered: Answered, *, proposed_by_leader: bool = False) -> None:
+        """Take a decision; `answered` gets its answer when everything that it rests on is committed."""
+        if not self._is_active:
+            self._loop.call_soon(answered, None)
+            return
+        before = self._tentative
+        version = before.version + 1
+        decision = decide(before, version)
+        if not decision.changes:
+            if before is self._committed:
+                answered(decision.answer)
+                return
+            version = before.version
+            after = before
+        else:
+            after = self._tentative = before.apply(decision.changes, version)
+        self._waiting.append(
+            _Pending(
+                version, before, after, decision.changes, decision.answer, answered, decision.reason, proposed_by_leader
+            )
+        )
+        if not self._in_commit:
+            self._commit()
+
+    def register(self, registration: Registration, answered: Answered) -> None:
+        """Register a broker process, as soon as it is known which other processes are gone."""
+        if self._unlooked and self._is_active:
+            self._held_registrations.append(lambda: self.register(registration, answered))
+            return
+        # Two processes cannot listen at one port: whoever registers with it has outlived the one before.
+        known = self._tentative.brokers.get(registration.broker_id)
+        endpoint = (registration.internal_host, registration.internal_port)
+        predecessor_gone = known is not None and (known.internal_host, known.internal_port) == endpoint
+
+        def decide(image: MetadataImage, version: int) -> Decision[RegistrationAnswer]:
+            return register(
+                image,
+                self.sessions,
+                registration,
+                self.config,
+                version=version,
+                now_ms=self.clock.mono_ms(),
+                predecessor_gone=predecessor_gone,
+            )
+
+        self.decide(decide, answered)
+
+    def poll(self, poll: Poll, answer: PollAnswer) -> None:
+        """Answer with what came after the broker's version; later, if nothing did."""
+        if not self._is_active:
+            answer(encode_no_news(ErrorCode.NOT_CONTROLLER))
+            return
+        now_ms = self.clock.mono_ms()
+        self.sessions.saw_metadata(poll.broker_id, poll.broker_epoch, poll.version)
+        session = self.sessions.of(poll.broker_id)
+        if session is not None and session.broker_epoch == poll.broker_epoch:
+            self.sessions.touch(poll.broker_id, now_ms)
+        earlier = self._polls.pop(poll.broker_id, None)
+        if earlier is not None:
+            earlier[1](encode_no_news(ErrorCode.NONE))
+        if poll.version == self._committed.version:
+            self._polls[poll.broker_id] = (poll, answer)
+        else:
+            answer(self._news_since(poll.version))
+
+    def set_config(self, config: BrokerConfig) -> None:
+        """Take over this broker's configuration as the cluster's last resort."""
+        self.config = config
+
+    def stop(self) -> None:
+        """Stop being the controller; whatever waits is told so."""
+        if not self._is_active:
+            return
+        self._is_active = False
+        for timer in (self._timer, self._first_look):
+            if timer is not None:
+                timer.cancel()
+        for _, watch in self._watches.values():
+            watch.stop()
+        self._watches.clear()
+        undecided, self._waiting, self._in_commit = [*self._in_commit, *self._waiting], [], []
+        for pending in undecided:
+            pending.answered(None)
+        self._release_registrations()
+        polls, self._polls = self._polls, {}
+        for _, answer in polls.values():
+            answer(encode_no_news(ErrorCode.NOT_CONTROLLER))
+
+    # Taking over.
+
+    def _start(self, silent: BrokerId | None) -> None:
+        now_ms = self.clock.mono_ms()
+        for record in self._committed.brokers.values():
+            self.sessions.begin(record.broker_id, record.broker_epoch, now_ms)
+        self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
+        if silent is not None and silent != self._broker_id:
+            self._fence(silent, "silent while it held the controller lease")
+        self._renewed_ms = self._balanced_ms = self._unclean_ms = now_ms
+        self._tick_s = max(0.01, min(0.5, self.config.broker_session_timeout_ms / 18_000))
+        self._timer = self._loop.call_later(self._tick_s, self._tick)
+        for record in self._committed.brokers.values():
+            if not record.fenced and record.broker_id not in {self._broker_id, silent}:
+                self._unlooked.add(record.broker_id)
+        self._watch_brokers()
+        if self._unlooked:
+            self._first_look = self._loop.call_later(FIRST_LOOK_S, self._looked_long_enough)
+
+    def _inauguration(self, image: MetadataImage) -> tuple[Change, ...]:
+        changes: list[Change] = []
+        if not image.cluster_id:
+            changes.append(ClusterCreated(new_cluster_id(self._rng)))
+        changes.append(ControllerChanged(self._broker_id, self.lease_epoch))
+        if self.config.eligible_leader_replicas_enable and "min.insync.replicas" not in image.cluster_configs():
+            # Who is eligible depends on it, so it may not differ from broker to broker (KIP-966).
+            minimum = str(self.config.min_insync_replicas)
+            changes.append(ConfigsChanged(CLUSTER_DEFAULTS, {"min.insync.replicas": minimum}))
+        return tuple(changes)
+
+    def _looked_at(self, broker_id: BrokerId) -> None:
+        self._unlooked.discard(broker_id)
+        if not self._unlooked:
+            # After the fencing that the look may lead to.
+            self._loop.call_soon(self._release_registrations)
+
+    def _looked_long_enough(self) -> None:
+        self._unlooked.clear()
+        self._release_registrations()
+
+    def _release_registrations(self) -> None:
+        held, self._held_registrations = self._held_registrations, []
+        for register_now in held:
+            register_now()
+
+    # Committing.
+
+    def _commit(self) -> None:
+        while self._waiting and not self._waiting[0].changes:
+            # Nothing before it is uncommitted any more.
+            pending = self._waiting.pop(0)
+            pending.answered(pending.answer)
+        if not self._waiting or self._in_commit or not self._is_active:
+            return
+        self._in_commit, self._waiting = self._waiting, []
+        batches = [Batch(each.version, encode_changes(each.changes)) for each in self._in_commit if each.changes]
+        self._coordination.commit(batches, self.lease_epoch, lambda failure: self._committed_all(batches, failure))
+
+    def _committed_all(self, batches: Sequence[Batch], failure: Exception | None) -> None:
+        if not self._is_active:
+            return
+        if isinstance(failure, LeaseLost):
+            log.warning("broker %s is not the controller any more: %s", self._broker_id, failure)
+            self.depose()
+            return
+        done, self._in_commit = self._in_commit, []
+        if failure is not None:
+            self._give_up(done, failure)
+            return
+        self._committed = done[-1].after
+        self._history.extend(batches)
+        self._watch_brokers()
+        self._spread()
+        for pending in done:
+            pending.answered(pending.answer)
+        self._tell_journal(done)
+        self._compact_if_due(len(batches))
+        if not self._in_commit:
+            self._commit()
+
+    def _give_up(self, done: Sequence[_Pending], failure: Exception) -> None:
+        """Take back what could not be written, and everything that was decided on top of it."""
+        log.error("%s", failure)
+        self._tentative = self._committed
+        waiting, self._waiting = self._waiting, []
+        for pending in (*done, *waiting):
+            pending.answered(None)
+
+    def depose(self) -> None:
+        """Stop at once: the lease is somebody else's."""
+        self.stop()
+        self._on_deposed()
+
+    def _compact_if_due(self, batch_count: int) -> None:
+        self._batches_since_snapshot += batch_count
+        if self._batches_since_snapshot >= COMPACT_AFTER_BATCHES:
+            self._batches_since_snapshot = 0
+            self._coordination.compact(self._committed, self.lease_epoch)
+
+    def _tell_journal(self, done: Sequence[_Pending]) -> None:
+        ts_ms = self.clock.wall_ms()
+        for pending in done:
+            for event in events_of(
+                pending.before,
+                pending.changes,
+                reason=pending.reason,
+                proposed_by_leader=pending.proposed_by_leader,
+                writer=self._broker_id,
+                ts_ms=ts_ms,
+            ):
+                self._on_event(event)
+
+    # Spreading.
+
+    def _spread(self) -> None:
+        polls, self._polls = self._polls, {}
+        news: dict[int, bytes] = {}
+        for poll, answer in polls.values():
+            body = news.get(poll.version)
+            if body is None:
+                body = news[poll.version] = self._news_since(poll.version)
+            answer(body)
+
+    def _news_since(self, version: int) -> bytes:
+        missing = self._committed.version - version
+        if not 0 < missing <= len(self._history):
+            return encode_snapshot(self._committed, self.lease_epoch)
+        recent = [self._history[index] for index in range(len(self._history) - missing, len(self._history))]
+        return encode_deltas(recent, self.lease_epoch, self._committed.version)
+
+    # Watching.
+
+    def _watch_brokers(self) -> None:
+        brokers = self._committed.brokers
+        for broker_id in [each for each in self._watches if each not in brokers or brokers[each].fenced]:
+            self._watches.pop(broker_id)[1].stop()
+        for broker_id, record in brokers.items():
+            if record.fenced or broker_id == self._broker_id:
+                continue
+            watched = self._watches.get(broker_id)
+            if watched is not None:
+                if watched[0].broker_epoch == record.broker_epoch:
+                    continue
+                watched[1].stop()
+            self._watches[broker_id] = (record, self._watch(record))
+
+    def _watch(self, record: BrokerRecord) -> DeathWatch:
+        return DeathWatch(
+            self._loop,
+            record.internal_host,
+            record.internal_port,
+            on_gone=lambda: self._found_gone(record),
+            on_looked=lambda: self._looked_at(record.broker_id),
+        )
+
+    def _found_gone(self, record: BrokerRecord) -> None:
+        known = self._tentative.brokers.get(record.broker_id)
+        if known is not None and known.broker_epoch == record.broker_epoch:
+            self._fence(record.broker_id, "its process is gone: the connection broke and its listener refuses others")
+
+    def _fence(self, broker_id: BrokerId, reason: str) -> None:
+        self.decide(lambda image, _: fence(image, broker_id, self.config, reason), _ignore)
+
+    # Clockwork.
+
+    def _tick(self) -> None:
+        if not self._is_active:
+            return
+        self._timer = self._loop.call_later(self._tick_s, self._tick)
+        now_ms = self.clock.mono_ms()
+        if now_ms - self._renewed_ms >= self.config.broker_heartbeat_interval_ms / 2:
+            self._renewed_ms = now_ms
+            if not self._coordination.renew(self.lease_epoch):
+                self.depose()
+                return
+        unfenced = [broker for broker, record in self._tentative.brokers.items() if not record.fenced]
+        overdue = self.sessions.expired(unfenced, now_ms)
+        if overdue is not None:
+            self._fence(overdue, f"not heard of for more than {self.sessions.session_timeout_ms} ms")
+        if now_ms - self._balanced_ms >= self.config.leader_imbalance_check_interval_seconds * 1_000:
+            self._balanced_ms = now_ms
+            if self.config.auto_leader_rebalance_enable:
+                self.decide(
+                    lambda image, _: Decision(preferred_elections(image, self.config), None, "preferred leader"),
+                    _ignore,
+                )
+        if now_ms - self._unclean_ms >= self.config.unclean_leader_election_interval_ms:
+            self._unclean_ms = now_ms
+            self.decide(
+                lambda image, _: Decision(unclean_elections(image, self.config), None, "unclean election"), _ignore
+            )
+
+
+def _ignore(_answer: object) -> None:
+    """Nobody waits for this decision."""

@@ -1,0 +1,30 @@
+"""Ids that a controller gives out: of clusters and of topics.
+
+Both are random UUIDs, written in URL-safe base64 without padding (22
+characters). Kafka never gives out one that begins with "-": as an argument of
+a command it would look like an option; nor the few that have a meaning.
+"""
+
+import base64
+import random
+from uuid import UUID
+
+_RESERVED = frozenset((UUID(int=0), UUID(int=1)))
+
+
+def new_topic_id(rng: random.Random) -> UUID:
+    """Return a fresh topic id."""
+    while True:
+        candidate = UUID(int=rng.getrandbits(128), version=4)
+        if candidate not in _RESERVED and not as_text(candidate).startswith("-"):
+            return candidate
+
+
+def new_cluster_id(rng: random.Random) -> str:
+    """Return a fresh cluster id."""
+    return as_text(new_topic_id(rng))
+
+
+def as_text(uuid: UUID) -> str:
+    """Return the 22 characters that Kafka writes for `uuid`."""
+    return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")

@@ -1,0 +1,136 @@
+"""Messages between brokers for which Kafka has none, or none that fits.
+
+METADATA_DELTAS (20000): "I have version v, what came after?" It is answered at
+once if anything did, and otherwise as soon as something does: the changes of
+each later version, or a snapshot where those are no longer at hand.
+
+    request   broker id i32 | broker epoch i64 | version i64
+    answer    error i16 | kind u8 (0 deltas, 1 snapshot) | lease epoch i64 | version i64 | JSON
+              deltas: [[version, [change...]]...]; snapshot: [change...]
+
+FORWARD (20001): a client's request on its way to the controller, and back.
+
+    request   key i16 | version i16 | receiving broker i32 | body of the request
+    answer    error i16 | body of the answer (if no error)
+
+Numbers are big endian, as in Kafka's own messages.
+"""
+
+import json
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from syncline.coordination.port import Batch
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import MetadataImage
+from syncline.model.metadata_json import changes_from_rows, decode_changes, encode_changes
+
+Buffer = bytes | bytearray | memoryview
+
+_POLL: Final = struct.Struct(">iqq")
+_NEWS: Final = struct.Struct(">hBqq")
+_FORWARD: Final = struct.Struct(">hhi")
+_ERROR: Final = struct.Struct(">h")
+
+_DELTAS: Final = 0
+_SNAPSHOT: Final = 1
+
+
+class Poll(NamedTuple):
+    """What a broker has, and who it is."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    version: int
+
+
+class Forwarded(NamedTuple):
+    """A client's request, and the broker that received it."""
+
+    key: int
+    version: int
+    receiver: BrokerId
+    body: bytes
+
+
+class News(NamedTuple):
+    """The answer to a poll; `body` is empty when there is an error."""
+
+    error: ErrorCode
+    is_snapshot: bool
+    lease_epoch: int
+    version: int
+    body: bytes
+
+
+def encode_poll(poll: Poll) -> bytes:
+    """Return the body of a METADATA_DELTAS request."""
+    return _POLL.pack(*poll)
+
+
+def decode_poll(body: Buffer, position: int) -> Poll:
+    """Return the request whose body begins at `position`."""
+    broker_id, broker_epoch, version = _POLL.unpack_from(body, position)
+    return Poll(BrokerId(broker_id), broker_epoch, version)
+
+
+def encode_deltas(batches: Iterable[Batch], lease_epoch: int, version: int) -> bytes:
+    """Return an answer with these batches; they lead to `version`."""
+    text = ",".join(f"[{batch.version},{batch.text}]" for batch in batches)
+    return _NEWS.pack(ErrorCode.NONE, _DELTAS, lease_epoch, version) + f"[{text}]".encode()
+
+
+def encode_snapshot(image: MetadataImage, lease_epoch: int) -> bytes:
+    """Return an answer with a whole image."""
+    text = encode_changes(image.as_changes())
+    return _NEWS.pack(ErrorCode.NONE, _SNAPSHOT, lease_epoch, image.version) + text.encode()
+
+
+def encode_no_news(error: ErrorCode) -> bytes:
+    """Return an answer that is a refusal."""
+    return _NEWS.pack(error, _DELTAS, 0, 0)
+
+
+def decode_news(body: Buffer, position: int) -> News:
+    """Return the answer whose body begins at `position`, copied."""
+    error, kind, lease_epoch, version = _NEWS.unpack_from(body, position)
+    return News(
+        ErrorCode(error), kind == _SNAPSHOT, lease_epoch, version, bytes(memoryview(body)[position + _NEWS.size :])
+    )
+
+
+def apply_news(image: MetadataImage, news: News) -> MetadataImage:
+    """Return the image after the news; batches that it already has are skipped."""
+    if news.error is not ErrorCode.NONE:
+        return image
+    if news.is_snapshot:
+        return MetadataImage().apply(decode_changes(news.body), news.version)
+    for version, rows in json.loads(news.body):
+        if version > image.version:
+            assert version == image.version + 1, f"metadata version {version} after {image.version}"
+            image = image.apply(changes_from_rows(rows), version)
+    return image
+
+
+def encode_forward(key: int, version: int, receiver: BrokerId) -> bytes:
+    """Return the head of a FORWARD request; the client's body follows."""
+    return _FORWARD.pack(key, version, receiver)
+
+
+def decode_forward(body: Buffer, position: int) -> Forwarded:
+    """Return the request whose body begins at `position`, copied."""
+    key, version, receiver = _FORWARD.unpack_from(body, position)
+    return Forwarded(key, version, BrokerId(receiver), bytes(memoryview(body)[position + _FORWARD.size :]))
+
+
+def encode_forward_error(error: ErrorCode) -> bytes:
+    """Return the head of a FORWARD answer; without an error, the answer's body follows."""
+    return _ERROR.pack(error)
+
+
+def decode_forward_answer(body: Buffer, position: int) -> tuple[ErrorCode, bytes]:
+    """Return the error and the client's answer, copied."""
+    (error,) = _ERROR.unpack_from(body, position)
+    return ErrorCode(error), bytes(memoryview(body)[position + _ERROR.size :])

@@ -1,0 +1,271 @@
+"""The demonstration's job: read the flights and the journal back from the brokers, check them, draw the report.
+
+It trusts nothing that the producer said: whether every record is there once and in order is decided from what a
+consumer can read. Records are counted by their `row`, which is unique, and order is judged by `sequence` along the
+offsets of each key (`syncline.pipeline.flights` defines both). The journal's tables come from the same brokers.
+
+Units: instants Unix milliseconds, delays minutes, durations milliseconds.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
+
+from syncline.pipeline import tables
+from syncline.pipeline.flights import CARRIER_NAMES, FLIGHT_COUNT, FLIGHT_FIELDS
+from syncline.pipeline.report import words
+from syncline.pipeline.report.facts import Check, Facts, FaultMark, FlightCell, IsrInterval, LagSample, LeaderChange
+from syncline.pipeline.report.page import render
+from syncline.pipeline.report.scales import seconds
+from syncline.pipeline.session import spark_session
+
+_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_FIELDS.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the job found: whether all checks hold, where the report is, and ten lines for a terminal."""
+
+    passed: bool
+    report: Path
+    facts: Facts
+    lines: tuple[str, ...]
+
+
+def run(
+    bootstrap: str,
+    topic: str,
+    journal_topic: str,
+    out_path: Path | str,
+    expected_rows: int = FLIGHT_COUNT,
+    *,
+    master: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Summary:
+    """Return the summary after writing the report to `out_path`.
+
+    `progress` is told in a few words what begins. A session that is already running is used and left running;
+    otherwise one is made for `master` and stopped. A failed check is in the summary, not an exception.
+    """
+    tell = progress or (lambda _: None)
+    running = SparkSession.getActiveSession()
+    if running is None:
+        tell("starting Spark")
+    session = running or spark_session(name="flights report", master=master)
+    try:
+        began = time.monotonic()
+        facts = gather(session, bootstrap, topic, journal_topic, expected_rows, tell, began)
+    finally:
+        if running is None:
+            session.stop()
+    tell("drawing the report")
+    report = Path(out_path)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(render(facts), encoding="utf-8")
+    passed = all(check.holds for check in facts.checks)
+    return Summary(passed, report, facts, summary_lines(facts, report))
+
+
+def gather(
+    session: SparkSession,
+    bootstrap: str,
+    topic: str,
+    journal_topic: str,
+    expected_rows: int,
+    tell: Callable[[str], None],
+    began: float,
+) -> Facts:
+    """Return everything that the report shows, read from the brokers."""
+    tell(f"reading {topic} and checking every record")
+    flights = read_flights(session, bootstrap, topic).cache()
+    integrity = flights_integrity(flights)
+    cells = flight_cells(flights)
+    flights.unpersist()
+    tell(f"reading {journal_topic} and building its tables")
+    events = tables.journal(
+        _read(session, bootstrap, journal_topic, "partition int, offset long, value binary")
+    ).cache()
+    span = events.agg(F.min("ts_ms"), F.max("ts_ms"), F.count("*")).first()
+    start_ms, end_ms, event_count = span or (None, None, 0)
+    facts = Facts(
+        topic=topic,
+        bootstrap=bootstrap,
+        made_at_ms=time.time_ns() // 1_000_000,
+        took_ms=round((time.monotonic() - began) * 1000),
+        record_count=integrity["records"],
+        partition_count=integrity["partitions"],
+        first_departure_ms=integrity["first_ms"] or 0,
+        last_departure_ms=integrity["last_ms"] or 0,
+        cancelled_count=integrity["cancelled"],
+        checks=checks(integrity, expected_rows),
+        cells=cells,
+        carrier_names=CARRIER_NAMES,
+        journal_start_ms=start_ms or 0,
+        journal_end_ms=end_ms or 0,
+        journal_event_count=event_count,
+        **replication_facts(events, topic),
+    )
+    events.unpersist()
+    return facts
+
+
+def read_flights(session: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    """Return the flights as rows, with where they lie in the topic."""
+    records = _read(
+        session, bootstrap, topic, "key binary, value binary, partition int, offset long, timestamp timestamp"
+    )
+    return records.select(
+        F.col("key").cast("string").alias("key"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("departure_ms"),
+        F.from_json(F.col("value").cast("string"), _SCHEMA).alias("flight"),
+    ).select("key", "partition", "offset", "departure_ms", "flight.*")
+
+
+def flights_integrity(flights: DataFrame) -> Row:
+    """Return one row of counts that tell whether all flights are there once, and in order."""
+    along = Window.partitionBy("key", "partition").orderBy("offset")
+    placed = flights.withColumn("before", F.lag("sequence").over(along))
+    counted = placed.agg(
+        F.count("*").alias("records"),
+        F.count_distinct("row").alias("rows"),
+        F.min("row").alias("row_min"),
+        F.max("row").alias("row_max"),
+        F.count_distinct("key").alias("keys"),
+        F.count_distinct("key", "partition").alias("key_places"),
+        F.count_distinct("partition").alias("partitions"),
+        F.count_if(F.col("row").isNull() | (F.col("key") != F.col("carrier"))).alias("malformed"),
+        F.count_if(F.col("sequence") != F.coalesce(F.col("before") + 1, F.lit(0))).alias("out_of_order"),
+        F.count_if(F.col("departure_delay_min").isNull()).alias("cancelled"),
+        F.min("departure_ms").alias("first_ms"),
+        F.max("departure_ms").alias("last_ms"),
+    ).first()
+    assert counted is not None, "an aggregate without groups has one row"
+    return counted
+
+
+def checks(found: Row | Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
+    """Return what must be true of the topic, and whether it is."""
+    records, rows = found["records"], found["rows"]
+    whole = rows == expected_rows and (
+        expected_rows == 0 or (found["row_min"], found["row_max"]) == (0, expected_rows - 1)
+    )
+    return (
+        Check(
+            "Nothing is lost.",
+            holds=whole,
+            detail=f"{rows:,} of {expected_rows:,} flights were found, by their row numbers.",
+        ),
+        Check(
+            "Nothing is there twice.",
+            holds=records == rows,
+            detail=f"{records:,} records hold {rows:,} different flights.",
+        ),
+        Check(
+            "Order is kept.",
+            holds=found["out_of_order"] == 0 and found["key_places"] == found["keys"],
+            detail=f"Along the offsets of {found['keys']} keys, {found['out_of_order']} sequence numbers do not follow "
+            f"the one before; each key lies in one partition"
+            f"{'' if found['key_places'] == found['keys'] else ' — or should'}.",
+        ),
+        Check(
+            "Every record is sound.",
+            holds=found["malformed"] == 0,
+            detail=f"{found['malformed']} records cannot be read or have another carrier's key.",
+        ),
+    )
+
+
+def flight_cells(flights: DataFrame) -> tuple[FlightCell, ...]:
+    """Return the flights by carrier and scheduled local hour."""
+    grouped = flights.where("carrier is not null and hour is not null").groupBy("carrier", "hour")
+    cells = grouped.agg(
+        F.count("*").alias("flight_count"),
+        F.count("departure_delay_min").alias("departed_count"),
+        F.coalesce(F.sum("departure_delay_min"), F.lit(0)).alias("delay_sum_min"),
+    )
+    return tuple(FlightCell(**cell) for cell in _rows(cells.orderBy("carrier", "hour")))
+
+
+def replication_facts(events: DataFrame, topic: str) -> dict[str, Any]:
+    """Return what the journal says about a topic, by the names of the fields in `Facts`."""
+    about = events.where((F.col("topic") == topic) | F.col("topic").isNull())
+    timeline = tables.isr_timeline(about).select(
+        "partition",
+        "replica",
+        F.unix_millis("started_at").alias("start_ms"),
+        F.unix_millis("ended_at").alias("end_ms"),
+        "in_isr",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "cause",
+        "rule",
+        "evidence",
+    )
+    changes = tables.elections(about).select(
+        F.unix_millis("at").alias("at_ms"),
+        "partition",
+        F.col("leader_before").alias("before"),
+        F.col("leader_after").alias("after"),
+        "leader_epoch",
+        "reason",
+        "clean",
+    )
+    samples = tables.follower_lag(about).select(
+        F.unix_millis("at").alias("at_ms"), "partition", "follower", "lag_records", "lag_ms", "in_sync"
+    )
+    injected = tables.faults(about).select(
+        "kind",
+        "target",
+        F.unix_millis("started_at").alias("start_ms"),
+        F.unix_millis("ended_at").alias("end_ms"),
+        "note",
+    )
+    limit = F.max(F.get_json_object("evidence", "$.replica_lag_time_max_ms").cast("int")).alias("limit")
+    limits = _rows(about.where("type = 'isr_change'").agg(limit))
+    return {
+        "intervals": tuple(IsrInterval(**row) for row in _rows(timeline.orderBy("partition", "replica", "start_ms"))),
+        "leader_changes": tuple(LeaderChange(**row) for row in _rows(changes.orderBy("at_ms", "partition"))),
+        "lag": tuple(LagSample(**row) for row in _rows(samples.orderBy("at_ms", "partition", "follower"))),
+        "faults": tuple(FaultMark(**row) for row in _rows(injected.orderBy("start_ms"))),
+        "replica_lag_time_max_ms": limits[0]["limit"] if limits else None,
+    }
+
+
+def summary_lines(facts: Facts, report: Path) -> tuple[str, ...]:
+    """Return the ten lines that the demonstration prints."""
+    faults = ", ".join(fault.label for fault in facts.faults) or "none"
+    outages = [item for item in facts.intervals if not item.in_isr]
+    worst = max((sample.lag_ms or 0 for sample in facts.lag), default=0)
+    marks = [f"{'ok ' if check.holds else 'BAD'} {check.claim} {check.detail}" for check in facts.checks]
+    longest = max(((item.end_ms or facts.journal_end_ms) - item.start_ms for item in outages), default=0)
+    return (
+        f"{facts.record_count:,} flights read back from {facts.partition_count} partitions in {seconds(facts.took_ms)}",
+        *marks,
+        f"Mean departure delay {words.mean_delay(facts.cells):.1f} min; {facts.cancelled_count:,} flights never left",
+        f"Faults injected: {faults}",
+        (
+            f"Replicas left the ISR {words.episodes(facts)} times, at most for {seconds(longest)}; "
+            f"{sum(item.end_ms is None for item in outages)} still out"
+        ),
+        f"Leadership moved {len(facts.leader_changes)} times; largest follower lag {seconds(worst)}",
+        f"Report: {report}",
+    )
+
+
+def _read(session: SparkSession, bootstrap: str, topic: str, schema: str) -> DataFrame:
+    reader = session.read.format("syncline").schema(schema)
+    return reader.option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+
+
+def _rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return a small table as dictionaries; by Arrow, which is many times faster than collecting Spark's rows."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows

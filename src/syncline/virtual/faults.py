@@ -1,0 +1,102 @@
+"""The fault plan: what goes wrong, when and for how long, as data.
+
+It is drawn before the run from a stream of its own, so that a run can be
+replayed with parts of it left out. Each seed draws its own weight for every
+kind of fault from {0, 1, 3, 6}: many runs lack a kind altogether, which gives
+the others room. Targets may be roles ("leader", "controller"), looked up when
+the fault strikes; those find more than names.
+
+Times and durations are in ns. Everything has ended by `end_ns`; the injector
+(not the plan) keeps to the budget of power cuts, since it knows who has not
+yet recovered.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from syncline.virtual.links import MS, SECOND
+
+KINDS: Final = (
+    "kill",
+    "power_cut",
+    "pause",
+    "cut",
+    "one_way_cut",
+    "delay",
+    "slow_disk",
+    "reset",
+    "lose_lease",
+    "full_disk",
+)
+WEIGHTS: Final = (0, 1, 3, 6)
+# Faults of the machines; a plan without any of the first four would prove little.
+ROLES: Final = ("leader", "leader", "follower", "controller", "any")
+
+
+class Fault(NamedTuple):
+    """One fault: at `at_ns` `kind` strikes `target` (and `other`), for `duration_ns`."""
+
+    at_ns: int
+    kind: str
+    target: str
+    other: str
+    duration_ns: int
+    amount: int
+
+    def __str__(self) -> str:
+        pair = f"{self.target}>{self.other}" if self.other else self.target
+        return f"{self.at_ns / SECOND:.3f} s {self.kind} {pair} for {self.duration_ns / SECOND:.3f} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultSettings:
+    """How hard a run is."""
+
+    interval_ns_mean: int = 1_500 * MS
+    down_ns_min: int = 20 * MS
+    down_ns_max: int = 2_500 * MS
+    pause_ns_max: int = 3_000 * MS
+    cut_ns_mean: int = 1_000 * MS
+    cut_ns_max: int = 4_500 * MS
+    delay_ns_max: int = 200 * MS
+    slow_disk_ns_max: int = 2_000 * MS
+
+
+def draw_plan(
+    rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int, settings: FaultSettings | None = None
+) -> tuple[Fault, ...]:
+    """Return the faults between two instants, in order of time."""
+    settings = settings or FaultSettings()
+    weights = [rng.choice(WEIGHTS) for _ in KINDS]
+    if not any(weights[:4]):
+        weights[rng.randrange(4)] = 3
+    plan: list[Fault] = []
+    at_ns = begin_ns
+    while True:
+        at_ns += int(rng.expovariate(1 / settings.interval_ns_mean))
+        fault = _draw(rng, rng.choices(KINDS, weights)[0], at_ns, brokers, settings)
+        if at_ns >= end_ns:
+            return tuple(plan)
+        plan.append(fault._replace(duration_ns=min(fault.duration_ns, end_ns - at_ns)))
+
+
+def _draw(rng: random.Random, kind: str, at_ns: int, brokers: tuple[str, ...], settings: FaultSettings) -> Fault:
+    target = rng.choice((*ROLES, *brokers))
+    other = ""
+    duration_ns = rng.randint(settings.down_ns_min, settings.down_ns_max)
+    amount = 0
+    if kind == "pause":
+        duration_ns = rng.randint(10 * MS, settings.pause_ns_max)
+    elif kind in {"cut", "one_way_cut"}:
+        other = rng.choice(("all", "client", *brokers))
+        duration_ns = min(int(rng.expovariate(1 / settings.cut_ns_mean)), settings.cut_ns_max)
+        amount = rng.randrange(2)  # which way, when only one
+    elif kind == "delay":
+        other = rng.choice(("all", *brokers))
+        amount = rng.randint(5 * MS, settings.delay_ns_max)
+    elif kind == "slow_disk":
+        amount = rng.randint(10 * MS, settings.slow_disk_ns_max)
+    elif kind in {"reset", "lose_lease"}:
+        duration_ns = 0
+    return Fault(at_ns, kind, target, other, duration_ns, amount)

@@ -1,0 +1,195 @@
+"""What code may reach during a run: the simulated world, and nothing else.
+
+Third-party clients ask the standard library for the time and for dice. Within
+`sealed` they get virtual time and a seeded stream instead; Syncline's own
+modules, which are given a clock and a generator, get an error, since asking
+would make production code depend on what cannot be simulated. An audit hook
+refuses files, sockets, processes and threads. The cyclic garbage collector is
+off, so that finalisers run where reference counts say, not where memory does.
+
+Imports may still read files: modules are loaded when first needed, and that
+takes no virtual time.
+"""
+
+import contextlib
+import gc
+import logging
+import os
+import random
+import sys
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from syncline.virtual.clock import world_wall_ns
+from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.streams import stream
+
+QUIET_LOGGERS: Final = ("aiokafka", "asyncio")
+DICE: Final = (
+    "random", "uniform", "randint", "randrange", "choice", "choices", "shuffle", "sample", "getrandbits", "randbytes",
+    "expovariate", "gauss", "normalvariate", "triangular",
+)  # fmt: skip
+REFUSED_EVENTS: Final = frozenset({
+    "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate",
+    "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.kill", "pty.spawn",
+    "_thread.start_new_thread", "sqlite3.connect",
+    "socket.__new__", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname",
+})  # fmt: skip
+# Loading modules and formatting tracebacks reads source files.
+MAY_OPEN: Final = ("importlib", "_frozen_importlib", "linecache", "tokenize", "zipimport", "encodings")
+
+_armed = False
+_is_hooked = False
+
+
+class OutsideWorldError(RuntimeError):
+    """Something reached for the real world during a run."""
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if not _armed or event not in REFUSED_EVENTS:
+        return
+    frame = sys._getframe(1)  # noqa: SLF001 - who asks decides
+    for _ in range(3):
+        if frame is None:
+            break
+        if str(frame.f_globals.get("__name__", "")).startswith(MAY_OPEN):
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+    raise OutsideWorldError(f"{event}{args!r} during a simulated run")
+
+
+def _refuse_own(name: str) -> None:
+    """Raise if the caller's caller is a module of ours that should have been given a clock or a generator."""
+    caller = str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - who asks decides
+    if caller.startswith("syncline.") and not caller.startswith("syncline.virtual"):
+        raise OutsideWorldError(f"{caller} called {name}: it must use what it was given")
+
+
+def _virtual_time(loop: VirtualLoop) -> dict[str, Callable[..., object]]:
+    def wall_ns() -> int:
+        _refuse_own("time.time_ns")
+        return world_wall_ns(loop)
+
+    def wall() -> float:
+        _refuse_own("time.time")
+        return world_wall_ns(loop) / 1e9
+
+    def monotonic_ns() -> int:
+        _refuse_own("time.monotonic_ns")
+        return loop.now_ns
+
+    def monotonic() -> float:
+        _refuse_own("time.monotonic")
+        return loop.now_ns / 1e9
+
+    def sleep(seconds: float) -> None:
+        raise OutsideWorldError(f"time.sleep({seconds}) would block the loop")
+
+    return {
+        "time": wall,
+        "time_ns": wall_ns,
+        "monotonic": monotonic,
+        "monotonic_ns": monotonic_ns,
+        "perf_counter": monotonic,
+        "perf_counter_ns": monotonic_ns,
+        "sleep": sleep,
+    }
+
+
+def _seeded_dice(rng: random.Random) -> dict[str, Callable[..., object]]:
+    def die(name: str) -> Callable[..., object]:
+        method = getattr(rng, name)
+
+        def throw(*args: Any, **options: Any) -> object:
+            _refuse_own(f"random.{name}")
+            return method(*args, **options)
+
+        return throw
+
+    return {name: die(name) for name in DICE}
+
+
+def _stable_hash(self: Any) -> int:
+    return hash((zlib.crc32(self.topic.encode()), self.partition))
+
+
+@contextlib.contextmanager
+def _replaced(owner: object, replacements: dict[str, Any]) -> Iterator[None]:
+    originals = {name: getattr(owner, name) for name in replacements}
+    for name, replacement in replacements.items():
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def _stable_client_hashes() -> Iterator[None]:
+    """Let aiokafka's partitions hash by name without the interpreter's salt: it iterates over sets of them."""
+    from aiokafka.structs import TopicPartition
+
+    with _replaced(TopicPartition, {"__hash__": _stable_hash}):
+        yield
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    levels = {name: logging.getLogger(name).level for name in QUIET_LOGGERS}
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _armed_hook() -> Iterator[None]:
+    global _armed, _is_hooked  # noqa: PLW0603 - an audit hook cannot be removed, so there is one for all runs
+    if not _is_hooked:
+        sys.addaudithook(_audit)
+        _is_hooked = True
+    _armed = True
+    try:
+        yield
+    finally:
+        _armed = False
+
+
+@contextlib.contextmanager
+def sealed(loop: VirtualLoop, seed: int) -> Iterator[None]:
+    """Replace the world by the simulated one while the body runs."""
+    rng = stream(seed, "third-party")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_stable_client_hashes())
+        stack.enter_context(_quiet())
+        stack.enter_context(_no_collector())
+        stack.enter_context(_replaced(time, _virtual_time(loop)))
+        stack.enter_context(_replaced(random, _seeded_dice(rng)))
+        stack.enter_context(_replaced(os, {"urandom": rng.randbytes}))
+        stack.enter_context(_replaced(uuid, {"uuid1": _no_uuid1}))
+        stack.enter_context(_armed_hook())
+        yield
+
+
+def _no_uuid1(*_args: object) -> uuid.UUID:
+    raise OutsideWorldError("uuid1 reads the clock and the network card")

@@ -1,0 +1,274 @@
+"""One run: a cluster, its clients, its faults, and the verdict, all from one seed.
+
+Phases: brokers start and the topics are made; clients work while faults
+strike; everything is healed; clients write a little more, and the cluster has
+`SETTLE_S` to become whole; then the disks are read and judged, and everything
+is stopped in good order.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TextIO
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from syncline.model.ids import TopicPartition
+from syncline.storage.errors import StorageError
+from syncline.virtual.cluster import ClusterSettings, VirtualCluster
+from syncline.virtual.faults import Fault, FaultSettings, draw_plan
+from syncline.virtual.injector import Injector
+from syncline.virtual.links import SECOND
+from syncline.virtual.sandbox import sealed
+from syncline.virtual.streams import stream
+from syncline.virtual.trace import Trace
+from syncline.virtual.verdict import judge, unsettled
+from syncline.virtual.workload import ConsumerClient, ProducerClient
+
+START_S: Final = 15
+# After the faults: time for the last writes, and for everything to become whole.
+QUIET_SHARE: Final = 0.3
+LAST_WRITES_S: Final = 2
+SETTLE_S: Final = 30
+FAILURES_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What can be asked of a run besides its seed."""
+
+    seconds: int = 30
+    with_faults: bool = True
+    plan: tuple[Fault, ...] | None = None
+
+
+@dataclass(kw_only=True)
+class RunResult:
+    """What became of a run."""
+
+    seed: int
+    digest: str = ""
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
+    callbacks: int = 0
+    acknowledged: int = 0
+    in_doubt: int = 0
+    duplicates: int = 0
+    failures: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+    plan: tuple[Fault, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether nothing was wrong."""
+        return not self.failures
+
+
+class _ErrorsOfBrokers(logging.Handler):
+    """Collects what brokers log as errors that no fault explains."""
+
+    def __init__(self, failures: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._failures = failures
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OSError | StorageError):
+            self._failures.append(f"a broker logged: {record.getMessage()}: {error!r} {_where(error)}")
+
+
+def _where(error: BaseException) -> str:
+    """Return the innermost place of an error, to find it by."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f"({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
+
+
+class Simulation:
+    """One run, step by step."""
+
+    def __init__(self, seed: int, settings: RunSettings, lines: TextIO | None = None) -> None:
+        self._settings = settings
+        self._seed = seed
+        rng = stream(seed, "shape")
+        config = {"log.segment.bytes": str(rng.choice((16_384, 65_536, 1_048_576)))}
+        self._cluster = VirtualCluster(
+            seed, ClusterSettings(config=config, is_shuffled=rng.random() < 0.5), Trace(lines)
+        )
+        self._cluster.loop.set_exception_handler(self._unhandled)
+        self._result = RunResult(seed=seed)
+        partitions = rng.randint(1, 3)
+        shapes = rng.choice(((True,), (False,), (True, False)))
+        # One topic per producer, so that each topic is judged by its producer's promise.
+        self._topics = {f"topic-{'once' if is_idempotent else 'plain'}": is_idempotent for is_idempotent in shapes}
+        self._partitions = partitions
+        self._is_grouped = {topic: rng.random() < 0.5 for topic in self._topics}
+        self._keys = tuple(TopicPartition(topic, number) for topic in self._topics for number in range(partitions))
+        self._producers: list[ProducerClient] = []
+        self._consumers: list[ConsumerClient] = []
+
+    def run(self) -> RunResult:
+        """Run it, and return what became of it."""
+        began = time.perf_counter()
+        cluster = self._cluster
+        result = self._result
+        errors = _ErrorsOfBrokers(cluster.failures)
+        logger = logging.getLogger("syncline")
+        level, propagates = logger.level, logger.propagate
+        logger.addHandler(errors)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        try:
+            with sealed(cluster.loop, self._seed):
+                asyncio.set_event_loop(cluster.loop)
+                try:
+                    cluster.loop.run_until_complete(self._main())
+                except Exception as error:  # noqa: BLE001 - a run that cannot go on is a failed run, with its seed
+                    cluster.failures.append(f"the run broke off: {error!r} {_where(error)}")
+                result.digest = cluster.trace.digest()
+                self._take_apart()
+        finally:
+            asyncio.set_event_loop(None)
+            logger.removeHandler(errors)
+            logger.setLevel(level)
+            logger.propagate = propagates
+        result.failures = [*cluster.ghost.violations, *cluster.failures]
+        result.counts = dict(sorted(cluster.ghost.counts.items()))
+        result.simulated_s = cluster.loop.now_ns / SECOND
+        result.callbacks = cluster.loop.callbacks_run
+        result.wall_s = time.perf_counter() - began
+        return result
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if isinstance(error, KafkaError | OSError):
+            return  # a client's future that nobody looked at any more
+        where = _where(error) if isinstance(error, BaseException) else ""
+        self._cluster.failures.append(f"unhandled: {context.get('message')}: {error!r} {where}")
+
+    async def _main(self) -> None:
+        cluster = self._cluster
+        loop = cluster.loop
+        for host in cluster.hosts.values():
+            cluster.start(host)
+        await self._until(
+            lambda: all(host.starting and host.starting.done() for host in cluster.hosts.values()), START_S
+        )
+        admin = cluster.client_process("client-0").context.run(loop.create_task, self._make_topics())
+        await asyncio.wait_for(admin, START_S)
+        self._start_clients()
+
+        seconds = self._settings.seconds
+        quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
+        clients = tuple(client.name for client in (*self._producers, *self._consumers))
+        injector = Injector(cluster, clients, self._keys)
+        injector.schedule(self._plan(loop.now_ns, quiet_ns))
+        await asyncio.sleep((quiet_ns - loop.now_ns) / SECOND)
+        injector.heal_all()
+        self._result.faults = injector.counts
+
+        await asyncio.sleep(LAST_WRITES_S)
+        for producer in self._producers:
+            producer.stop_sending()
+        end_ns = loop.now_ns + SETTLE_S * SECOND
+        while (what := self._unsettled()) is not None and loop.now_ns < end_ns:
+            await asyncio.sleep(0.2)
+        if what is not None:
+            cluster.failures.append(f"not settled {SETTLE_S} s after the last write: {what}")
+        if loop.now_ns < seconds * SECOND:
+            await asyncio.sleep((seconds * SECOND - loop.now_ns) / SECOND)
+        self._judge()
+        await self._stop()
+
+    def _plan(self, begin_ns: int, end_ns: int) -> tuple[Fault, ...]:
+        if not self._settings.with_faults:
+            return ()
+        plan = self._settings.plan
+        if plan is None:
+            names = tuple(host.name for host in self._cluster.hosts.values())
+            plan = draw_plan(stream(self._seed, "faults"), names, begin_ns, end_ns, FaultSettings())
+        self._result.plan = plan
+        return plan
+
+    async def _until(self, is_true: "object", seconds: float) -> None:
+        assert callable(is_true)
+        end_ns = self._cluster.loop.now_ns + int(seconds * SECOND)
+        while not is_true():
+            if self._cluster.loop.now_ns > end_ns:
+                raise TimeoutError(f"the brokers were not up after {seconds} s")
+            await asyncio.sleep(0.02)
+
+    async def _make_topics(self) -> None:
+        admin = AIOKafkaAdminClient(
+            bootstrap_servers=self._cluster.bootstrap, client_id="client-0", request_timeout_ms=10_000
+        )
+        await admin.start()
+        topics = [
+            NewTopic(name, num_partitions=self._partitions, replication_factor=len(self._cluster.hosts))
+            for name in self._topics
+        ]
+        await admin.create_topics(topics)
+        await admin.close()
+
+    def _start_clients(self) -> None:
+        number = 0
+        for topic, is_idempotent in self._topics.items():
+            number += 1
+            producer = ProducerClient(self._cluster, number, topic, self._partitions, is_idempotent=is_idempotent)
+            self._producers.append(producer)
+            number += 1
+            group = f"group-{topic}" if self._is_grouped[topic] else None
+            self._consumers.append(ConsumerClient(self._cluster, number, topic, self._partitions, group=group))
+
+    def _unsettled(self) -> str | None:
+        return unsettled(self._cluster, self._keys, self._producers, self._consumers)
+
+    def _judge(self) -> None:
+        cluster = self._cluster
+        verdict = judge(cluster, self._keys, self._producers, self._consumers)
+        cluster.failures.extend(verdict.violations)
+        for consumer in self._consumers:
+            cluster.failures.extend(consumer.violations)
+        for client in (*self._producers, *self._consumers):
+            if client.task.done() and not client.task.cancelled() and client.task.exception() is not None:
+                cluster.failures.append(f"{client.name} failed: {client.task.exception()!r}")
+        result = self._result
+        result.duplicates = verdict.duplicates
+        result.acknowledged = sum(len(producer.history) - producer.in_doubt for producer in self._producers)
+        result.in_doubt = sum(producer.in_doubt for producer in self._producers)
+        cluster.failures.extend(_too_quiet(result))
+
+    async def _stop(self) -> None:
+        for consumer in self._consumers:
+            consumer.stop()
+        clients: Sequence[ProducerClient | ConsumerClient] = (*self._producers, *self._consumers)
+        for client in clients:
+            if not client.task.done():
+                await asyncio.wait_for(asyncio.shield(client.task), 20)
+        await self._cluster.stop()
+
+    def _take_apart(self) -> None:
+        loop = self._cluster.loop
+        for task in loop.world_tasks():
+            task.cancel()
+        self._cluster.take_apart()
+
+
+def _too_quiet(result: RunResult) -> list[str]:
+    """Return a failure if almost nothing was acknowledged: a run that proves nothing must not pass for a proof."""
+    total = result.acknowledged + result.in_doubt
+    if result.acknowledged < 10 or result.acknowledged < 0.3 * total:
+        return [f"only {result.acknowledged} of {total} sends were acknowledged"]
+    return []
+
+
+def run_seed(seed: int, settings: RunSettings | None = None, lines: TextIO | None = None) -> RunResult:
+    """Return what became of one seed."""
+    return Simulation(seed, settings or RunSettings(), lines).run()

@@ -1,0 +1,166 @@
+"""Judging a finished run: what clients were told against what lies on the disks.
+
+Names of the checks: H1 (an offset has one value), H2 (an acknowledged record is
+there), H5 (once, when the producer is idempotent), H7 and H10 are judged while
+consumers read, H8/H9 (a producer's records are in its order), S3 (replicas
+agree below the mark), L3 (replicas are whole), L5 (everybody got an answer,
+every consumer is at the end).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from syncline.model.ids import TopicPartition
+from syncline.records.batch import iterate
+from syncline.records.record import read_records
+from syncline.virtual.cluster import VirtualCluster
+from syncline.virtual.workload import ConsumerClient, ProducerClient, Sent
+
+
+class Verdict(NamedTuple):
+    """What was found: violations, and duplicates of producers that may make them."""
+
+    violations: list[str]
+    duplicates: int
+
+
+def unsettled(
+    cluster: VirtualCluster,
+    keys: Iterable[TopicPartition],
+    producers: Sequence[ProducerClient],
+    consumers: Sequence[ConsumerClient],
+) -> str | None:
+    """Return what is not yet as it must be after all faults have ended; None when everything is."""
+    for key in keys:
+        record = cluster.store.image.partition(key.topic, key.partition)
+        if record is None:
+            return f"L1 {key} does not exist"
+        leader = cluster.hosts.get(record.leader)
+        if leader is None:
+            return f"L1 {key} has no leader; in sync {record.isr}, eligible {record.elr}"
+        if len(record.isr) < len(record.replicas):
+            return f"L3 {key}: only {record.isr} of {record.replicas} are in sync"
+        partitions = {broker_id: cluster.hosts[broker_id].partition(key) for broker_id in record.replicas}
+        if any(partition is None for partition in partitions.values()):
+            return f"L2 {key} is not hosted by all of {record.replicas}"
+        ends = {broker_id: partition.log.log_end for broker_id, partition in partitions.items() if partition}
+        marks = {broker_id: partition.high_watermark for broker_id, partition in partitions.items() if partition}
+        if len({*ends.values(), *marks.values()}) > 1:
+            return f"L3 {key}: log ends {ends}, high watermarks {marks}"
+    for producer in producers:
+        if not producer.task.done():
+            return f"L5 {producer.name} still waits for an answer"
+    for consumer in consumers:
+        for key in consumer.reads:
+            end = cluster.ghost.committed_end(key)
+            if not consumer.has_read(key, end):
+                return f"L5 {consumer.name} has not read {key} up to {end}"
+    return None
+
+
+def judge(
+    cluster: VirtualCluster,
+    keys: Sequence[TopicPartition],
+    producers: Sequence[ProducerClient],
+    consumers: Sequence[ConsumerClient],
+) -> Verdict:
+    """Return what is wrong with the logs, as they lie on the disks of all replicas."""
+    violations: list[str] = []
+    duplicates = 0
+    for key in keys:
+        log = _agreed_log(cluster, key, violations)
+        values = _values(log)
+        for producer in producers:
+            if producer.topic == key.topic:
+                sent = [each for each in producer.history if each.key == key]
+                duplicates += _judge_producer(key, producer, sent, values, violations)
+        for consumer in consumers:
+            if key in consumer.reads:
+                _judge_consumer(key, consumer, values, violations)
+    return Verdict(violations, duplicates)
+
+
+def _agreed_log(cluster: VirtualCluster, key: TopicPartition, violations: list[str]) -> bytes:
+    """Return the log below the lowest mark; note it if the replicas differ."""
+    record = cluster.store.image.partition(key.topic, key.partition)
+    if record is None:
+        violations.append(f"L1 {key} does not exist")
+        return b""
+    marks = [
+        partition.high_watermark
+        for broker_id in record.replicas
+        if (partition := cluster.hosts[broker_id].partition(key)) is not None
+    ]
+    if len(marks) < len(record.replicas):
+        violations.append(f"L2 {key}: only {len(marks)} of {record.replicas} host it")
+        return b""
+    end = min(marks)
+    logs = {broker_id: cluster.ghost.raw(broker_id, key).contents(end) for broker_id in record.replicas}
+    first = logs[record.replicas[0]]
+    for broker_id, log in logs.items():
+        if log != first:
+            at = next(
+                (i for i, (a, b) in enumerate(zip(first, log, strict=False)) if a != b), min(len(first), len(log))
+            )
+            violations.append(
+                f"S3 {key}: brokers {record.replicas[0]} and {broker_id} differ below {end} from byte {at} on"
+                f" ({len(first)} and {len(log)} bytes)"
+            )
+    return first
+
+
+def _values(log: bytes) -> dict[int, bytes]:
+    """Return the value at each offset."""
+    values: dict[int, bytes] = {}
+    for position, header in iterate(log, 0, len(log)):
+        for record in read_records(log, position, header):
+            values[record.offset] = record.value or b""
+    return values
+
+
+def _judge_producer(
+    key: TopicPartition, producer: ProducerClient, sent: list[Sent], values: dict[int, bytes], violations: list[str]
+) -> int:
+    """Judge one producer's records in one partition; return how many were stored more than once."""
+    places: dict[bytes, list[int]] = {}
+    for offset, value in values.items():
+        places.setdefault(value, []).append(offset)
+    known = {each.value for each in sent}
+    duplicates = 0
+    for value, offsets in places.items():
+        if value.startswith(f"{producer.name}:".encode()):
+            duplicates += len(offsets) - 1
+            if value not in known:
+                violations.append(f"H6 {key}: {value.decode()} is stored, nobody sent it")
+            if len(offsets) > 1 and producer.is_idempotent:
+                violations.append(f"H5 {key}: {value.decode()} of an idempotent producer is stored at {offsets}")
+    last = -1
+    for each in sorted((each for each in sent if each.is_ok), key=lambda each: int(each.value.rsplit(b":", 1)[1])):
+        offsets = places.get(each.value, [])
+        if not offsets:
+            violations.append(
+                f"H2 {key}: {each.value.decode()} was acknowledged at {each.done_ns / 1e9:.3f} s"
+                f" with offset {each.offset} and is gone"
+            )
+            continue
+        if each.offset >= 0 and each.offset not in offsets:
+            violations.append(f"H1 {key}: {each.value.decode()} was acknowledged at {each.offset}, it is at {offsets}")
+        if offsets[0] < last:
+            violations.append(f"H9 {key}: {each.value.decode()} is at {offsets[0]}, an earlier one at {last}")
+        last = max(last, offsets[0])
+    return duplicates
+
+
+def _judge_consumer(
+    key: TopicPartition, consumer: ConsumerClient, values: dict[int, bytes], violations: list[str]
+) -> None:
+    seen: dict[int, bytes] = {}
+    for read in consumer.reads[key]:
+        seen[read.offset] = read.value
+        if values.get(read.offset) != read.value:
+            violations.append(
+                f"H4 {key}: {consumer.name} read {read.value.decode()} at {read.offset}, there is {values.get(read.offset)!r}"
+            )
+    for offset, value in values.items():
+        if offset not in seen:
+            violations.append(f"H3 {key}: {consumer.name} never read {value.decode()} at {offset}")

@@ -1,0 +1,93 @@
+"""Messages through kio: every one that is served, and noise."""
+
+import contextlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from syncline.wire import codec
+from syncline.wire.api import INTERNAL_VERSIONS, ApiKey
+from syncline.wire.errors import DecodeError
+
+SERVED = [
+    (key, version)
+    for key, served in INTERNAL_VERSIONS.items()
+    if key < 20000
+    for version in range(served.min, served.max + 1)
+]
+NEWEST = [(key, served.max) for key, served in INTERNAL_VERSIONS.items() if key < 20000]
+
+
+def test_preload_imports_every_message_that_is_served() -> None:
+    """A parent that forks brokers can have all schemas ready."""
+    codec.preload(SERVED)
+
+    for key, version in SERVED:
+        assert codec.request_type(key, version).__api_key__ == key
+        assert codec.response_type(key, version).__version__ == version
+
+
+def test_decode_copies_so_that_the_receive_buffer_may_be_reused() -> None:
+    """The body may be writable, lie anywhere in the buffer, and change afterwards."""
+    module = codec.request_module(ApiKey.METADATA, 9)
+    entity = module.MetadataRequest(
+        topics=(module.MetadataRequestTopic(name="topic"),),
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
+    buffer = bytearray(b"head" + codec.encode_request(entity) + b"more")
+    decoded = codec.decode_request(ApiKey.METADATA, 9, memoryview(buffer), 4)
+    buffer[:] = bytes(len(buffer))
+
+    assert decoded == entity
+    assert codec.encode_request(decoded, ApiKey.METADATA, 9) == codec.encode_request(entity)
+
+
+def test_unknown_version_is_a_decode_error() -> None:
+    """No schema, no meaning."""
+    with pytest.raises(DecodeError):
+        codec.decode_request(ApiKey.METADATA, 99, b"")
+
+
+@pytest.mark.parametrize("key", sorted({key for key, _ in SERVED}), ids=lambda key: key.name.lower())
+def test_every_message_reads_back_what_was_written(key: ApiKey) -> None:
+    """Requests and answers in every version served, with whatever the schema allows in them."""
+
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        version = data.draw(st.integers(*INTERNAL_VERSIONS[key]))
+        for entity_type, decode, encode in (
+            (codec.request_type(key, version), codec.decode_request, codec.encode_request),
+            (codec.response_type(key, version), codec.decode_response, codec.encode_response),
+        ):
+            written = encode(data.draw(st.from_type(entity_type)))
+            assert encode(decode(key, version, b"head" + written + b"more", 4)) == written
+            damage = data.draw(st.integers(0, max(len(written) - 1, 0)))
+            for noise in (written[:damage], written[:damage] + b"\xff\xff\xff\xff\x0f" + written[damage + 5 :]):
+                with contextlib.suppress(DecodeError):
+                    decode(key, version, noise)
+
+    check()
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(NEWEST), st.booleans(), st.binary(max_size=80))
+def test_noise_is_a_message_or_a_decode_error(message: tuple[ApiKey, int], is_request: bool, noise: bytes) -> None:
+    """Nothing else leaves the decoder."""
+    decode = codec.decode_request if is_request else codec.decode_response
+    with contextlib.suppress(DecodeError):
+        decode(*message, noise)
+
+
+@pytest.mark.parametrize(("key", "version"), NEWEST, ids=lambda value: str(int(value)))
+def test_announced_counts_are_refused_before_anything_is_allocated(key: ApiKey, version: int) -> None:
+    """Arrays of four thousand million items in a hundred bytes: believing one would end the process."""
+    for start in range(12):
+        for noise in (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07"):
+            for filler in (b"\x00", b"\x02"):
+                with contextlib.suppress(DecodeError):
+                    codec.decode_request(key, version, filler * start + noise * 20)
+                with contextlib.suppress(DecodeError):
+                    codec.decode_response(key, version, filler * start + noise * 20)

@@ -1,0 +1,166 @@
+"""Fetch: our hands and kio agree on every version, on both sides."""
+
+import dataclasses
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.wire import codec
+from syncline.wire.errors import DecodeError
+from syncline.wire.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    encode_fetch_request,
+    encode_fetch_response,
+    parse_fetch_request,
+    parse_fetch_response,
+)
+from tests.strategies import fetch_requests, fetch_responses
+from tests.wire.entities import fetch_request
+
+VERSIONS = range(4, 18)
+REPLICA_VERSIONS = range(12, 18)
+TOPIC_ID = bytes(range(1, 17))
+
+
+def versioned(versions: range, messages: object) -> st.SearchStrategy:
+    """Return (version, message of that version)."""
+    return st.sampled_from(versions).flatmap(lambda version: st.tuples(st.just(version), messages(version)))
+
+
+@given(versioned(VERSIONS, fetch_requests))
+def test_parse_reads_what_kio_wrote(example: tuple[int, FetchRequest]) -> None:
+    """Every field of every version, wherever the body begins, bytes behind it ignored."""
+    version, request = example
+    buffer = b"head" + fetch_request(version, request) + b"more"
+
+    assert parse_fetch_request(memoryview(buffer), version, 4) == request
+
+
+@given(versioned(REPLICA_VERSIONS, fetch_requests))
+def test_encoded_request_is_what_kio_writes(example: tuple[int, FetchRequest]) -> None:
+    """A follower's request is the bytes that the schema demands."""
+    version, request = example
+
+    assert encode_fetch_request(request, version) == fetch_request(version, request)
+
+
+@given(versioned(VERSIONS, fetch_responses))
+def test_encoded_response_is_what_kio_writes(example: tuple[int, FetchResponse]) -> None:
+    """Kio reads our answer and writes the same bytes."""
+    version, response = example
+    ours = b"".join(encode_fetch_response(response, version))
+    theirs = codec.decode_response(1, version, ours)
+
+    assert codec.encode_response(theirs) == ours
+    for (topic, rows), their_topic in zip(response.topics, theirs.responses, strict=True):
+        assert topic == (their_topic.topic_id.bytes if version >= 13 else their_topic.topic)
+        for row, partition in zip(rows, their_topic.partitions, strict=True):
+            assert partition.partition_index == row.partition
+            assert partition.error_code.value == row.error_code
+            assert partition.high_watermark == row.high_watermark
+            assert partition.records == row.records
+            if version >= 12 and row.diverging_epoch is not None:
+                diverging = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+                assert diverging == row.diverging_epoch
+
+
+@given(versioned(REPLICA_VERSIONS, fetch_responses))
+def test_response_reads_back_what_was_written(example: tuple[int, FetchResponse]) -> None:
+    """A follower sees what the leader said."""
+    version, response = example
+    data = b"head" + b"".join(encode_fetch_response(response, version))
+
+    assert parse_fetch_response(data, version, 4) == response
+
+
+def test_records_are_not_copied_on_either_side() -> None:
+    """Large records are a part of their own, and views of the received bytes."""
+    records = memoryview(bytearray(10_000))
+    response = FetchResponse(topics=[(TOPIC_ID, [FetchedPartition(0, 0, records=records)])])
+    parts = encode_fetch_response(response, 17)
+    received = bytearray(b"".join(parts))
+    parsed = parse_fetch_response(received, 17).topics[0][1][0].records
+    received[:] = b"\x01" * len(received)
+
+    assert parts[1] is records
+    assert bytes(parsed[:3]) == b"\x01\x01\x01"
+
+
+def test_small_answers_are_one_part() -> None:
+    """A few hundred bytes are cheaper to copy than to write separately."""
+    response = FetchResponse(topics=[(TOPIC_ID, [FetchedPartition(0, 0, records=bytes(300))] * 3)])
+
+    assert len(encode_fetch_response(response, 17)) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parse_refuses_a_request_that_is_cut_anywhere(version: int) -> None:
+    """Every proper prefix is malformed, and nothing but DecodeError says so."""
+    topic = TOPIC_ID if version >= 13 else "topic"
+    request = FetchRequest(
+        5,
+        -1,
+        500,
+        1,
+        1000,
+        0,
+        7,
+        8,
+        [(topic, [FetchPartition(0, 1, 2, 3, 4, 5)] * 3)],
+        [(topic, [1, 2])] if version >= 7 else [],
+        "rack" if version >= 11 else "",
+    )
+    whole = fetch_request(version, request)
+    for size in range(len(whole)):
+        with pytest.raises(DecodeError):
+            parse_fetch_request(memoryview(whole)[:size], version)
+
+
+@pytest.mark.parametrize("version", REPLICA_VERSIONS)
+def test_parse_refuses_a_response_that_is_cut_anywhere(version: int) -> None:
+    """A follower does not take half an answer for a whole one."""
+    topic = TOPIC_ID if version >= 13 else "topic"
+    row = FetchedPartition(0, 6, 1, 2, 3, b"records", [(1, 2)], -1, (3, 4), (5, 6))
+    whole = b"".join(encode_fetch_response(FetchResponse(0, 0, 5, [(topic, [row, row])]), version))
+    for size in range(len(whole)):
+        with pytest.raises(DecodeError):
+            parse_fetch_response(whole[:size], version)
+
+
+def test_directory_ids_of_version_17_are_skipped() -> None:
+    """A follower of a newer broker sends its directory in a tag of each partition."""
+    module = codec.request_module(1, 17)
+    partition = module.FetchPartition(
+        partition=3, fetch_offset=9, partition_max_bytes=1, replica_directory_id=uuid.UUID(int=5)
+    )
+    topic = module.FetchTopic(topic_id=uuid.UUID(bytes=TOPIC_ID), partitions=(partition, partition))
+    plain = parse_fetch_request(fetch_request(17, FetchRequest(-1, -1, 5, 1, 1, 0, 0, -1, [], [], "")), 17)
+    entity = codec.decode_request(1, 17, fetch_request(17, plain))
+    request = parse_fetch_request(codec.encode_request(dataclasses.replace(entity, topics=(topic,))), 17)
+
+    assert request.topics == [(TOPIC_ID, [FetchPartition(3, -1, 9, -1, -1, 1)] * 2)]
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        pytest.param(17, bytes(21) + b"\xff\xff\xff\xff\x07", id="many topics, compact"),
+        pytest.param(17, bytes(21) + b"\x00", id="null topics, compact"),
+        pytest.param(17, bytes(21) + b"\x02" + TOPIC_ID + b"\xff\xff\xff\xff\x07", id="many partitions, compact"),
+        pytest.param(17, bytes(21) + b"\x01\x02" + TOPIC_ID + b"\xff\xff\xff\xff\x07", id="many forgotten"),
+        pytest.param(17, bytes(21) + b"\x01\x01\x01\xff\xff\xff\xff\x07", id="many tags"),
+        pytest.param(17, bytes(21) + b"\x01\x01\x01\x01\x01\x02\x00\x00", id="short replica state"),
+        pytest.param(11, bytes(25) + b"\x7f\xff\xff\xff", id="many topics"),
+        pytest.param(11, bytes(25) + b"\x00\x00\x00\x01\x00\x01a\x7f\xff\xff\xff", id="many partitions"),
+        pytest.param(11, bytes(25) + b"\x00\x00\x00\x01\x00\x01a\xff\xff\xff\xff", id="null partitions"),
+    ],
+)
+def test_parse_refuses_impossible_lengths(version: int, body: bytes) -> None:
+    """Counts are held against what is left, before anything is made for them."""
+    with pytest.raises(DecodeError):
+        parse_fetch_request(body, version)

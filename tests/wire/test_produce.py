@@ -1,0 +1,124 @@
+"""Produce: our hands and kio agree on every version, and records are found where they lie."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.wire import codec
+from syncline.wire.errors import DecodeError
+from syncline.wire.produce import (
+    ProduceResponse,
+    encode_produce_request,
+    encode_produce_response,
+    parse_produce,
+    parse_produce_response,
+)
+from tests.strategies import endpoints, int16s, int32s, produce_topics, produced_topics, texts
+from tests.wire.entities import produce_request
+
+VERSIONS = range(3, 12)
+
+
+@given(st.sampled_from(VERSIONS), st.none() | texts, int16s, int32s, produce_topics())
+def test_parse_reads_what_kio_wrote(
+    version: int, transactional_id: str | None, acks: int, timeout_ms: int, topics: list
+) -> None:
+    """Every version, null and empty records included, wherever the body begins, bytes behind it ignored."""
+    buffer = b"head" + produce_request(version, transactional_id, acks, timeout_ms, topics) + b"more"
+    request = parse_produce(memoryview(buffer), version, 4)
+
+    assert request[:3] == (transactional_id, acks, timeout_ms)
+    assert topics == [
+        (name, [(index, None if end is None else buffer[start:end]) for index, start, end in entries])
+        for name, entries in request.topics
+    ]
+
+
+@given(st.sampled_from(VERSIONS), produced_topics(), st.integers(0, 1 << 30), endpoints())
+def test_encoded_response_is_what_kio_writes(version: int, topics: list, throttle_ms: int, nodes: list) -> None:
+    """Kio reads our answer and writes the same bytes."""
+    ours = encode_produce_response(version, topics, throttle_ms, nodes)
+    theirs = codec.decode_response(0, version, ours)
+
+    assert codec.encode_response(theirs) == ours
+    for (name, rows), topic in zip(topics, theirs.responses, strict=True):
+        assert topic.name == name
+        for row, partition in zip(rows, topic.partition_responses, strict=True):
+            assert partition.index == row.partition
+            assert partition.error_code.value == row.error_code
+            assert partition.base_offset == row.base_offset
+            if version >= 8:
+                assert partition.error_message == row.error_message
+            if version >= 10:
+                leader = (partition.current_leader.leader_id, partition.current_leader.leader_epoch)
+                assert leader == (row.current_leader or (-1, -1))
+
+
+@given(st.sampled_from([10, 11]), produced_topics(), endpoints())
+def test_response_reads_back_what_was_written(version: int, topics: list, nodes: list) -> None:
+    """A broker that produces to another understands the answer."""
+    encoded = encode_produce_response(version, topics, 7, nodes)
+
+    assert parse_produce_response(encoded, version) == ProduceResponse(topics, 7, nodes)
+
+
+@given(
+    st.sampled_from([9, 11]), st.none() | texts, st.lists(st.tuples(texts, st.lists(st.tuples(int32s, st.binary()))))
+)
+def test_request_reads_back_what_was_written(version: int, transactional_id: str | None, topics: list) -> None:
+    """Parts in order are the request."""
+    parts = encode_produce_request(version, transactional_id=transactional_id, acks=-1, timeout_ms=5, topics=topics)
+    buffer = b"".join(parts)
+    request = parse_produce(buffer, version)
+
+    assert request[:3] == (transactional_id, -1, 5)
+    assert topics == [
+        (name, [(index, buffer[start:end]) for index, start, end in entries]) for name, entries in request.topics
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parse_refuses_a_request_that_is_cut_anywhere(version: int) -> None:
+    """Every proper prefix is malformed, and nothing but DecodeError says so."""
+    whole = produce_request(version, "id", -1, 5, [("topic", [(0, b"records"), (1, b"")]), ("other", [(2, b"x")])])
+    for size in range(len(whole)):
+        with pytest.raises(DecodeError):
+            parse_produce(memoryview(whole)[:size], version)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        pytest.param(9, b"\x00\x00\x01\x00\x00\x00\x05\xff\xff\xff\xff\x07", id="many topics, compact"),
+        pytest.param(9, b"\x00\x00\x01\x00\x00\x00\x05\x00\x00", id="null topics, compact"),
+        pytest.param(9, b"\x00\x00\x01\x00\x00\x00\x05\x02\x02a\x00\x00\x00", id="null partitions, compact"),
+        pytest.param(9, b"\x00\x00\x01\x00\x00\x00\x05\xff\xff\xff\xff\xff\x7f", id="endless count"),
+        pytest.param(7, b"\xff\xff\x00\x01\x00\x00\x00\x05\x7f\xff\xff\xff", id="many topics"),
+        pytest.param(7, b"\xff\xff\x00\x01\x00\x00\x00\x05\xff\xff\xff\xff", id="null topics"),
+        pytest.param(7, b"\xff\xff\x00\x01\x00\x00\x00\x05\x80\x00\x00\x00", id="negative topics"),
+        pytest.param(7, b"\xff\xfe\x00\x01\x00\x00\x00\x05\x00\x00\x00\x00", id="negative string"),
+        pytest.param(
+            7, b"\xff\xff\x00\x01\x00\x00\x00\x05\x00\x00\x00\x01\x00\x01\xff\x00\x00\x00\x00", id="name not UTF-8"
+        ),
+        pytest.param(
+            7,
+            b"\xff\xff\x00\x01\x00\x00\x00\x05\x00\x00\x00\x01\x00\x01a\x00\x00\x00\x01"
+            b"\x00\x00\x00\x00\xff\xff\xff\xfe",
+            id="negative records",
+        ),
+    ],
+)
+def test_parse_refuses_impossible_lengths(version: int, body: bytes) -> None:
+    """Counts are held against what is left, before anything is made for them."""
+    with pytest.raises(DecodeError):
+        parse_produce(body + bytes(20), version)
+
+
+def test_records_stay_where_they_were_received() -> None:
+    """The positions point into the caller's buffer: nothing was copied."""
+    buffer = bytearray(produce_request(9, None, 1, 5, [("t", [(0, b"records")])]))
+    ((_, ((_, start, end),)),) = parse_produce(memoryview(buffer), 9).topics
+    buffer[start:end] = b"RECORDS"
+
+    assert b"RECORDS" in buffer
+    assert (end or 0) - start == 7
