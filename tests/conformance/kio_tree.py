@@ -45,6 +45,24 @@ def decode_response(key: int, version: int, data: bytes) -> dict[str, Any]:
     return _plain(entity)
 
 
+def known_part(key: int, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a request that this version can carry; values may still be symbols."""
+    return _known_part(load_request_schema(key, version), body)
+
+
+def _known_part(schema: type, body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (_, hint) in _fields(schema).items():
+        if name in body:
+            value, inner = body[name], _inner_schema(hint)
+            if inner and isinstance(value, dict):
+                value = _known_part(inner, value)
+            elif inner and isinstance(value, list | tuple):
+                value = [_known_part(inner, each) for each in value]
+            found[name] = value
+    return found
+
+
 def is_flexible(key: int, version: int) -> bool:
     """Return whether headers of this version have tagged fields."""
     return bool(load_request_schema(key, version).__flexible__)

@@ -26,6 +26,7 @@ BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
 BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
 # Java's own words: what went wrong is compared, not how it is told.
 JAVA_TEXT = re.compile(r"Exception|Invalid topic-partition|java\.|scala\.|\bnull\b.*\bnull\b")
+BROKER_RESOURCE, LOGGER_RESOURCE = 4, 8
 NEAR_NOW_MS = 12 * 3600 * 1000
 KEYS_OF_ROWS = (
     "name", "topic", "topic_id", "group_id", "resource_type", "resource_name", "partition_index", "partition", "index",
@@ -92,7 +93,8 @@ class Normaliser:
         return name is not None and name.startswith(self.prefix)
 
     def _bytes(self, value: bytes) -> str:
-        return self._text(value.decode("latin-1").replace(self.prefix, ""))
+        plain = value.replace(self.prefix.encode(), b"")
+        return self._text(plain.decode()) if plain.isascii() and plain.decode().isprintable() else f"hex {plain.hex()}"
 
     def _scalar(self, name: str, value: Any, owner: Tree) -> Any:
         if name in BROKER_FIELDS:
@@ -107,6 +109,8 @@ class Normaliser:
             return self._symbolic(name, value)
         if name in {"member_id", "leader"} and value:
             return self._member(value)
+        if name == "resource_name" and owner["resource_type"] in {BROKER_RESOURCE, LOGGER_RESOURCE} and value.isdigit():
+            return f"broker {self._rank_text(value)}"
         if name == "cluster_id" and value:
             return "the cluster"
         if name == "log_dir":

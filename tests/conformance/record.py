@@ -13,10 +13,10 @@ from typing import Any
 
 from tests.conformance.catalogue import collect
 from tests.conformance.player import Cluster, play
+from tests.conformance.settings import BROKER_COUNT
 from tests.conformance.steps import Sequence
 
 RECORDED = pathlib.Path(__file__).parent / "recorded"
-BROKER_COUNT = 3
 Recording = dict[str, list[dict[str, Any]]]
 
 
@@ -35,7 +35,10 @@ def ready_cluster(bootstrap: list[tuple[str, int]], sequences: Iterable[Sequence
 
 def record(cluster: Cluster, sequences: Iterable[Sequence]) -> Recording:
     """Return the recorded form of these sequences, as JSON would give it back."""
-    return {each.name: json.loads(json.dumps(play(cluster, each))) for each in sequences}
+    recording = {each.name: json.loads(json.dumps(play(cluster, each))) for each in sequences}
+    stopped = {name: rows[-1]["stopped"] for name, rows in recording.items() if "stopped" in rows[-1]}
+    assert not stopped, f"sequences that ask for what was not answered: {stopped}"
+    return recording
 
 
 def write(recording: Recording) -> None:

@@ -139,7 +139,7 @@ class Step:
     save: Mapping[str, str] = field(default_factory=dict)
     hold: bool = False
     waits_ms: int | None = None
-    answer_ms: int = 15_000
+    answer_ms: int = 8_000
     settle: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
     own_rows: bool = False
@@ -158,7 +158,7 @@ class Receive:
     connection: str = "main"
     save: Mapping[str, str] = field(default_factory=dict)
     waits_ms: int | None = None
-    answer_ms: int = 15_000
+    answer_ms: int = 8_000
 
 
 @dataclass(frozen=True)

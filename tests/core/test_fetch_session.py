@@ -273,7 +273,7 @@ def test_session_of_2000_idle_partitions_looks_at_one() -> None:
     assert [entry.key for entry in opened(fetch(cache, 101, 1, reader=FOLLOWER)).pending()] == ["t-1234"]
 
 
-def test_session_wakes_followers_by_data_and_consumers_by_the_mark() -> None:
+def test_c24_session_wakes_followers_by_data_and_consumers_by_the_mark() -> None:
     """A watermark alone wakes no follower."""
     cache, watchers = make_cache(), PartitionWatchers()
     woken: list[str] = []

@@ -848,3 +848,11 @@ def test_group_record_is_what_kafka_stores() -> None:
         member,
     )
     assert [(each.subscription, each.assignment) for each in stored.members] == [(RANGE[1], member.encode())]
+
+
+def test_join_with_a_name_too_long_to_store_is_refused() -> None:
+    """The member id made of it would not fit its length field in the log."""
+    driver = GroupDriver()
+
+    assert driver.joined(driver.join(client_id="c" * 32_767)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.joined(driver.join(instance="i" * 32_731)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -51,6 +51,15 @@ def test_e02_divergence_after_the_log_start_rose(epoch: int, offset: int, verdic
     assert find_divergence(cache, epoch, offset, 5, 17) == verdict
 
 
+def test_c21_a_read_below_the_log_start_is_out_of_range() -> None:
+    """The log starts at 5: 4 is gone, 5 is readable, and so is the end."""
+    cache = EpochCache([(0, 5)])
+
+    assert find_divergence(cache, -1, 4, 5, 10) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert find_divergence(cache, -1, 5, 5, 10) is None
+    assert find_divergence(cache, -1, 10, 5, 10) is None
+
+
 def test_e05_epoch_request_takes_two_rounds_when_the_leader_has_an_epoch_between() -> None:
     """The follower lacks epoch 4; asked again with 3, both know it."""
     follower = EpochCache([(3, 90), (5, 120)])

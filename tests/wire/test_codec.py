@@ -16,6 +16,8 @@ SERVED = [
     if key < 20000
     for version in range(served.min, served.max + 1)
 ]
+# Their records are of a type that Hypothesis cannot draw, and kio never sees them here.
+HAND_WRITTEN = {ApiKey.PRODUCE, ApiKey.FETCH}
 NEWEST = [(key, served.max) for key, served in INTERNAL_VERSIONS.items() if key < 20000]
 
 
@@ -50,7 +52,7 @@ def test_unknown_version_is_a_decode_error() -> None:
         codec.decode_request(ApiKey.METADATA, 99, b"")
 
 
-@pytest.mark.parametrize("key", sorted({key for key, _ in SERVED}), ids=lambda key: key.name.lower())
+@pytest.mark.parametrize("key", sorted({key for key, _ in SERVED} - HAND_WRITTEN), ids=lambda key: key.name.lower())
 def test_every_message_reads_back_what_was_written(key: ApiKey) -> None:
     """Requests and answers in every version served, with whatever the schema allows in them."""
 

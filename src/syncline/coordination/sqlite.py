@@ -103,7 +103,7 @@ class SqliteCoordination:
     def observe(self, now_ms: int, patience_ms: int) -> None:
         """Follow the epoch if it changed; take over when its holder shows no life for `patience_ms`."""
         epoch = self._epoch()
-        if epoch == self._held_epoch or self._closed:
+        if epoch == self._held_epoch or self._closed or self._candidate is None:
             self._sighting = None
             return
         if epoch != self._waiting_on:
@@ -216,18 +216,27 @@ class SqliteCoordination:
         threading.Thread(target=self._wait, args=(epoch,), name=f"lease-{epoch}", daemon=True).start()
 
     def _wait(self, epoch: int) -> None:
-        lock = os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._take_over(epoch)
-        finally:
-            os.close(lock)
+        while True:
+            lock = os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                present = self._take_over(epoch)
+            finally:
+                os.close(lock)
+            if present is None:
+                return
+            # Unchanged: somebody is just taking over, and has the next lock until it is done or dead.
+            epoch = epoch + 1 if present == epoch else present
+            self._waiting_on = epoch
 
-    def _take_over(self, epoch: int, *, silent: bool = False) -> None:
-        """Become the holder of `epoch` + 1 if the row still says `epoch`."""
+    def _take_over(self, epoch: int, *, silent: bool = False) -> int | None:
+        """Become the holder of `epoch` + 1 if the row still says `epoch`.
+
+        Returns the epoch of the row when somebody else was faster, None when there is nothing more to wait for.
+        """
         candidate = self._candidate
         if candidate is None or self._closed:
-            return
+            return None
         lock = os.open(self._lock_path(epoch + 1), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         kept = False
         try:
@@ -236,7 +245,8 @@ class SqliteCoordination:
             try:
                 deposed = _read_holder(connection)
                 if not _advance_lease(connection, epoch, candidate):
-                    return
+                    present = _read_holder(connection)
+                    return 0 if present is None else present.lease_epoch
                 image = _load(connection)
                 _compact_if_long(connection, image, epoch + 1)
             finally:
@@ -244,7 +254,7 @@ class SqliteCoordination:
             os.utime(self._lock_path(epoch + 1))
             with self._guard:
                 if self._closed:
-                    return
+                    return None
                 kept = True
                 self._held_epoch, self._held_file = epoch + 1, lock
             self._remove_old_lock(epoch)
@@ -252,12 +262,15 @@ class SqliteCoordination:
             assert won is not None, "a candidate has a callback"
             silent_holder = deposed.broker_id if silent and deposed is not None else None
             self._tell(won, Lease(epoch + 1, image, silent_holder))
-        except (BlockingIOError, sqlite3.Error):
-            # Somebody else is taking over, or the store is busy: `observe` starts anew.
+        except BlockingIOError:
+            return epoch
+        except sqlite3.Error:
+            # The store is busy or broken: `observe` starts anew.
             self._waiting_on = -1
         finally:
             if not kept:
                 os.close(lock)
+        return None
 
     def _remove_old_lock(self, epoch: int) -> None:
         # Epochs two terms back are waited for by nobody who could still win.

@@ -162,7 +162,8 @@ class Group:
             return self.is_consumer_group
         return topic in self.subscribed
 
-    def _read_subscriptions(self) -> frozenset[str] | None:
+    def read_subscriptions(self) -> frozenset[str] | None:
+        """Return the topics that the members read under the chosen protocol; None when that is not known."""
         if not self.is_consumer_group:
             return None
         topics: dict[str, None] = {}
@@ -191,7 +192,7 @@ class Group:
         else:
             self.protocol_name = None
             self.move_to(GroupState.EMPTY, wall_ms=wall_ms)
-        self.subscribed = self._read_subscriptions()
+        self.subscribed = self.read_subscriptions()
 
     # Views
 
@@ -265,5 +266,5 @@ def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group
             group.leader = stored.leader
     if stored.state_timestamp_ms != NONE:
         group.state_timestamp_ms = stored.state_timestamp_ms
-    group.subscribed = group._read_subscriptions()  # noqa: SLF001 - the constructor of a stored group
+    group.subscribed = group.read_subscriptions()
     return group

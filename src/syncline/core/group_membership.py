@@ -328,12 +328,15 @@ class Membership:
         self._rebalance.membership_changed(group)
 
 
+# As long as what follows the client or instance id in a member id: a dash and a UUID.
+_ID_TAIL = "-" * 37
 _JOIN_ERRORS_WITHOUT_ID = (ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def _is_storable(request: JoinRequest) -> bool:
-    """Return whether the stored form can hold the names; a member id is made of the client or instance id."""
-    texts = (request.protocol_type, request.group_instance_id or "", *(name for name, _ in request.protocols))
+    """Return whether the stored form can hold the names, and the member id that is made of one of them."""
+    prefix = request.client_id if request.group_instance_id is None else request.group_instance_id
+    texts = (request.protocol_type, prefix + _ID_TAIL, *(name for name, _ in request.protocols))
     return all(is_storable(text) for text in texts)
 
 

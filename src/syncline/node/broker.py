@@ -44,6 +44,7 @@ from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.request import Buffer
+from syncline.storage.disk import Disk
 from syncline.storage.log_directory import LogDirectory
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.metadata import MetadataTopic
@@ -82,6 +83,7 @@ class Broker:
         clock: Clock,
         rng: random.Random,
         loop: asyncio.AbstractEventLoop,
+        disk: Disk,
         logs: LogDirectory,
         cluster_size: int,
         probe: Probe | None = None,
@@ -92,6 +94,7 @@ class Broker:
         self.clock = clock
         self.rng = rng
         self.loop = loop
+        self._disk = disk
         self.logs = logs
         # How many brokers are expected: internal topics wait for them, to get their full number of replicas.
         self.cluster_size = cluster_size
@@ -136,7 +139,7 @@ class Broker:
 
     def disk_space(self) -> tuple[int, int]:
         """Return (bytes used by logs and free, bytes free) of the log directory."""
-        free_bytes = self.logs.free_bytes()
+        free_bytes = self._disk.free_bytes(self.logs.path)
         return free_bytes + sum(partition.log.size_bytes for partition in self.partitions.values()), free_bytes
 
     def leader_hint(
@@ -290,6 +293,8 @@ class Broker:
         record = self.image.partition(key.topic, key.partition)
         assert record is not None, f"a delta names {key}, which its image does not have"
         partition = self.partitions.get(key)
+        if partition is None and key in self.logs.damaged and not self._give_up_damaged(key, record, now_ms):
+            return
         if self.broker_id not in record.replicas:
             if partition is not None:
                 self._drop(partition, now_ms)
@@ -308,6 +313,16 @@ class Broker:
         self._follow(partition, record, touched)
         if was_leader and key.topic == OFFSETS_TOPIC:
             self.groups.resigned(key.partition)
+
+    def _give_up_damaged(self, key: TopicPartition, record: PartitionRecord, now_ms: int) -> bool:
+        """Replace a damaged log by an empty one if a leader elsewhere has the records; return whether that was done."""
+        reason = self.logs.damaged[key]
+        if not record.has_leader or record.leader == self.broker_id or self.broker_id in record.isr:
+            log.error("%s is not served, its log is damaged and nobody else may have the records: %s", key, reason)
+            return False
+        log.error("%s is fetched again from broker %s, its log is damaged: %s", key, record.leader, reason)
+        self.logs.delete(key, now_ms)
+        return True
 
     def _follow(self, partition: Partition, record: PartitionRecord, touched: dict[int, LeaderFetcher]) -> None:
         is_new_term = partition.follow(record)

@@ -9,7 +9,7 @@ it is acknowledged, so memory is bounded per connection.
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from syncline.node.request import Request
 from syncline.wire.api import response_header_version
@@ -56,8 +56,8 @@ class Connection(asyncio.BufferedProtocol):
     # Receiving.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have the interface, not the base class.
+        self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host = f"/{peer[0]}"

@@ -105,6 +105,7 @@ class Node:
             clock=self._clock,
             rng=self._rng,
             loop=loop,
+            disk=self._disk,
             logs=logs,
             cluster_size=spec.cluster_size,
             probe=self._probe,

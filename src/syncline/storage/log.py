@@ -157,6 +157,11 @@ class PartitionLog:
         return len(self._segments)
 
     @property
+    def first_base_offset(self) -> Offset:
+        """Where the oldest segment begins, at or below the log start."""
+        return Offset(self._segments[0].base_offset)
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first; for tools and tests, which must not change them."""
         return tuple(self._segments)
@@ -583,12 +588,12 @@ class PartitionLog:
 
     def _truncate(self, offset: Offset) -> None:
         self._generation += 1
-        # Lowered first: a crash in the middle must not find flushed what is being cut.
-        self._lower_recovery_point(offset)
-        self._drop_segments_above(offset)
-        segment = self._active
+        segment = self._segment_of(offset)
         segment.need_indexes()
         position, end_offset = self._cut_place(segment, offset)
+        # Lowered first: a crash in the middle must not find flushed what is being cut.
+        self._lower_recovery_point(end_offset)
+        self._drop_segments_above(offset)
         segment.cut(position, end_offset)
         self.log_end = end_offset
         self._are_epochs_unsaved |= self.epochs.truncate_from_end(end_offset)

@@ -90,7 +90,9 @@ class LogDirectory:
         the directory is in use, belongs to another node, or has damaged
         checkpoints. A damaged log is no error of the directory: see `damaged`.
         """
-        disk.make_directory(path)
+        if not disk.exists(path):
+            disk.make_directory(path)
+            disk.sync_directory(parent_of(path))
         try:
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except BlockingIOError:
@@ -150,7 +152,7 @@ class LogDirectory:
         )
         try:
             recovered = recover(self._disk, directory, circumstances, settings.index_interval_bytes)
-        except DamagedLogError as error:
+        except (DamagedLogError, OSError) as error:
             self.damaged[key] = str(error)
             return
         topic_id = decode_partition_metadata(metadata)
@@ -205,9 +207,9 @@ class LogDirectory:
 
     def _forget_predecessor(self, key: TopicPartition) -> None:
         """Make sure that no checkpoint on the disk says of a new log what was true of a deleted one."""
-        if self._recovery_points.of(key) > 0:
+        if self._recovery_points.is_on_disk(key):
             self.checkpoint_recovery_points(later=False)
-        if self._log_starts.of(key) > 0:
+        if self._log_starts.is_on_disk(key):
             self.checkpoint_log_starts(later=False)
 
     def delete(self, key: TopicPartition, now_ms: int) -> None:
@@ -302,6 +304,11 @@ def _claim(disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: s
     return found.get("directory.id", directory_id)
 
 
+def parent_of(path: str) -> str:
+    """Return the directory in which `path` has its name."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
 def _partition_of(name: str) -> TopicPartition | None:
     """Return which partition a directory name stands for, None if it is none."""
     topic, dash, number = name.rpartition("-")
@@ -315,31 +322,38 @@ class _OffsetCheckpoint:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._file = CheckpointFile(disk, path)
+        # What was last handed over to be written, and what has surely arrived.
         self._written: dict[TopicPartition, Offset] = {}
+        self._arrived: dict[TopicPartition, Offset] = {}
         self._is_writing = False
 
     def load(self) -> None:
         """Read the file. Raises CheckpointError when it is damaged."""
-        self._written = decode_offsets(self._file.path, self._file.read())
+        self._written = self._arrived = decode_offsets(self._file.path, self._file.read())
 
     def of(self, key: TopicPartition) -> Offset:
-        """Return what the file says of a partition, 0 if nothing."""
+        """Return what was last written of a partition, 0 if nothing."""
         return self._written.get(key, Offset(0))
+
+    def is_on_disk(self, key: TopicPartition) -> bool:
+        """Return whether the file may have an entry for the partition that says anything."""
+        return self._arrived.get(key, 0) > 0 or self._written.get(key, 0) > 0
 
     def write(self, offsets: dict[TopicPartition, Offset], kept: Mapping[TopicPartition, str], *, later: bool) -> None:
         """Replace the entries; those of `kept` partitions stay what they were."""
         offsets.update((key, self._written[key]) for key in kept if key in self._written)
-        if offsets == self._written or (later and self._is_writing):
+        if offsets == self._arrived == self._written or (later and self._is_writing):
             return
         self._written = offsets
-        if later:
-            self._is_writing = True
-            self._file.write_later(encode_offsets(offsets), self._finished)
-        else:
+        if not later:
             self._file.write(encode_offsets(offsets))
+            self._arrived = offsets
+            return
+        self._is_writing = True
+        self._file.write_later(encode_offsets(offsets), lambda error: self._finished(offsets, error))
 
-    def _finished(self, error: Exception | None) -> None:
+    def _finished(self, offsets: dict[TopicPartition, Offset], error: Exception | None) -> None:
+        """Note how a background writing went; one that failed is tried again at the next occasion."""
         self._is_writing = False
-        if error is not None:
-            # What the file holds is unknown to `of`; the next writing must not be skipped as no news.
-            self._written = {}
+        if error is None and offsets is self._written:
+            self._arrived = offsets

@@ -20,7 +20,10 @@ def _seeds(text: str) -> range:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m syncline.virtual",
-        description="Run three unmodified brokers and unmodified clients in virtual time, with seeded faults, and check that nothing acknowledged is lost.",
+        description=(
+            "Run three unmodified brokers and unmodified clients in virtual time, with seeded faults, "
+            "and check that nothing acknowledged is lost."
+        ),
     )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run many seeds")
@@ -69,9 +72,8 @@ def _run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     failed: list[RunResult] = []
     counts: Counter[str] = Counter()
-    done, simulated_s, busy_s, total = 0, 0.0, 0.0, len(arguments.seeds)
-    for result in _results(arguments, settings):
-        done += 1
+    simulated_s, busy_s, total = 0.0, 0.0, len(arguments.seeds)
+    for done, result in enumerate(_results(arguments, settings), start=1):
         simulated_s += result.simulated_s
         busy_s += result.wall_s
         counts.update(result.counts)

@@ -177,6 +177,7 @@ class VirtualCluster:
             and type(error).__name__ != "RegistrationRefused"
         ):
             self.failures.append(f"{host.name} could not start: {error!r}")
+            return
         self.kill(host)
         self.loop.call_later(START_AGAIN_S, self._start_again, host, context=KERNEL)
 

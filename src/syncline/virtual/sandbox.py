@@ -17,6 +17,7 @@ import logging
 import os
 import random
 import sys
+import threading
 import time
 import uuid
 import zlib
@@ -38,6 +39,7 @@ REFUSED_EVENTS: Final = frozenset({
     "_thread.start_new_thread", "sqlite3.connect",
     "socket.__new__", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname",
 })  # fmt: skip
+THREAD_STARTERS: Final = ("_start_new_thread", "_start_joinable_thread")
 # Loading modules and formatting tracebacks reads source files.
 MAY_OPEN: Final = ("importlib", "_frozen_importlib", "linecache", "tokenize", "zipimport", "encodings")
 
@@ -187,8 +189,15 @@ def sealed(loop: VirtualLoop, seed: int) -> Iterator[None]:
         stack.enter_context(_replaced(random, _seeded_dice(rng)))
         stack.enter_context(_replaced(os, {"urandom": rng.randbytes}))
         stack.enter_context(_replaced(uuid, {"uuid1": _no_uuid1}))
+        # Audit events for threads exist only from Python 3.12 on.
+        starters = [name for name in THREAD_STARTERS if hasattr(threading, name)]
+        stack.enter_context(_replaced(threading, dict.fromkeys(starters, _no_thread)))
         stack.enter_context(_armed_hook())
         yield
+
+
+def _no_thread(*_args: object, **_options: object) -> None:
+    raise OutsideWorldError("threads run in real time")
 
 
 def _no_uuid1(*_args: object) -> uuid.UUID:

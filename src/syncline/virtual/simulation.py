@@ -9,7 +9,7 @@ is stopped in good order.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
@@ -98,7 +98,7 @@ class Simulation:
         self._settings = settings
         self._seed = seed
         rng = stream(seed, "shape")
-        config = {"log.segment.bytes": str(rng.choice((16_384, 65_536, 1_048_576)))}
+        config = {"log.roll.ms": str(rng.choice((700, 3_000, 604_800_000)))}
         self._cluster = VirtualCluster(
             seed, ClusterSettings(config=config, is_shuffled=rng.random() < 0.5), Trace(lines)
         )
@@ -167,7 +167,7 @@ class Simulation:
 
         seconds = self._settings.seconds
         quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
-        clients = tuple(client.name for client in (*self._producers, *self._consumers))
+        clients = tuple(client.name for client in self._clients())
         injector = Injector(cluster, clients, self._keys)
         injector.schedule(self._plan(loop.now_ns, quiet_ns))
         await asyncio.sleep((quiet_ns - loop.now_ns) / SECOND)
@@ -178,7 +178,7 @@ class Simulation:
         for producer in self._producers:
             producer.stop_sending()
         end_ns = loop.now_ns + SETTLE_S * SECOND
-        while (what := self._unsettled()) is not None and loop.now_ns < end_ns:
+        while (what := self._unsettled()) is not None and loop.now_ns < end_ns:  # noqa: ASYNC110 - as in `_until`
             await asyncio.sleep(0.2)
         if what is not None:
             cluster.failures.append(f"not settled {SETTLE_S} s after the last write: {what}")
@@ -197,8 +197,7 @@ class Simulation:
         self._result.plan = plan
         return plan
 
-    async def _until(self, is_true: "object", seconds: float) -> None:
-        assert callable(is_true)
+    async def _until(self, is_true: Callable[[], bool], seconds: float) -> None:
         end_ns = self._cluster.loop.now_ns + int(seconds * SECOND)
         while not is_true():
             if self._cluster.loop.now_ns > end_ns:
@@ -227,6 +226,9 @@ class Simulation:
             group = f"group-{topic}" if self._is_grouped[topic] else None
             self._consumers.append(ConsumerClient(self._cluster, number, topic, self._partitions, group=group))
 
+    def _clients(self) -> list[ProducerClient | ConsumerClient]:
+        return [*self._producers, *self._consumers]
+
     def _unsettled(self) -> str | None:
         return unsettled(self._cluster, self._keys, self._producers, self._consumers)
 
@@ -236,7 +238,7 @@ class Simulation:
         cluster.failures.extend(verdict.violations)
         for consumer in self._consumers:
             cluster.failures.extend(consumer.violations)
-        for client in (*self._producers, *self._consumers):
+        for client in self._clients():
             if client.task.done() and not client.task.cancelled() and client.task.exception() is not None:
                 cluster.failures.append(f"{client.name} failed: {client.task.exception()!r}")
         result = self._result
@@ -248,8 +250,7 @@ class Simulation:
     async def _stop(self) -> None:
         for consumer in self._consumers:
             consumer.stop()
-        clients: Sequence[ProducerClient | ConsumerClient] = (*self._producers, *self._consumers)
-        for client in clients:
+        for client in self._clients():
             if not client.task.done():
                 await asyncio.wait_for(asyncio.shield(client.task), 20)
         await self._cluster.stop()

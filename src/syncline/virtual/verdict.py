@@ -158,8 +158,9 @@ def _judge_consumer(
     for read in consumer.reads[key]:
         seen[read.offset] = read.value
         if values.get(read.offset) != read.value:
+            stored = values.get(read.offset)
             violations.append(
-                f"H4 {key}: {consumer.name} read {read.value.decode()} at {read.offset}, there is {values.get(read.offset)!r}"
+                f"H4 {key}: {consumer.name} read {read.value.decode()} at {read.offset}, there is {stored!r}"
             )
     for offset, value in values.items():
         if offset not in seen:

@@ -100,7 +100,7 @@ def _field_shape(hint: Any, kafka_type: str | None, *, flexible: bool) -> _Shape
         is_nullable = True
     if get_origin(hint) is tuple:
         return _array_shape(_field_shape(get_args(hint)[0], kafka_type, flexible=flexible), flexible=flexible)
-    if dataclasses.is_dataclass(hint):
+    if hasattr(hint, "__dataclass_fields__"):
         shape = _entity_shape(hint)
         return _nullable_entity_shape(shape) if is_nullable else shape
     assert kafka_type is not None, f"a field of type {hint} does not say how it is written"

@@ -8,7 +8,7 @@ that kio wants. What `build` needs to know of a class is worked out once.
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 Convert = Callable[[Any], Any]
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
@@ -40,7 +40,7 @@ def _converter(hint: Any, kafka_type: str | None) -> Convert | None:
     if get_origin(hint) in (Union, UnionType):
         (inner,) = (each for each in get_args(hint) if each is not NoneType)
         convert = _converter(inner, kafka_type)
-        return None if convert is None else lambda value: None if value is None else convert(value)
+        return None if convert is None else _unless_none(convert)
     if get_origin(hint) is tuple:
         convert = _converter(get_args(hint)[0], None if kafka_type == "error_code" else kafka_type)
         return tuple if convert is None else lambda values: tuple([convert(value) for value in values])
@@ -51,13 +51,17 @@ def _converter(hint: Any, kafka_type: str | None) -> Convert | None:
 
         return lambda code: ErrorCode(int(code))
     if kafka_type in ("timedelta_i32", "timedelta_i64"):
-        return lambda span: span if isinstance(span, datetime.timedelta) else datetime.timedelta(milliseconds=span)
+        return lambda span: span if isinstance(span, dt.timedelta) else dt.timedelta(milliseconds=span)
     if kafka_type == "datetime_i64":
         return _instant
     return None
 
 
+def _unless_none(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
 def _instant(value: Any) -> Any:
-    if isinstance(value, datetime.datetime) or value is None:
+    if isinstance(value, dt.datetime) or value is None:
         return value
-    return _EPOCH + datetime.timedelta(milliseconds=value)
+    return _EPOCH + dt.timedelta(milliseconds=value)

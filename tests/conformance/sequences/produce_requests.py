@@ -203,6 +203,12 @@ def keyless_and_compressed(version: int) -> list[Action]:
 
 
 @sequence(9, t=topic((0,)))
+def null_records(version: int) -> list[Action]:
+    """Records that are null: Kafka never answers."""
+    return [produce(version, {"t": {0: None}}, answer_ms=300)]
+
+
+@sequence(9, t=topic((0,)))
 def transactional_id_with_plain_batch(version: int) -> list[Action]:
     """A transactional id does not make a batch transactional."""
     return [produce(version, {"t": {0: batch("a")}}, transactional_id="x")]

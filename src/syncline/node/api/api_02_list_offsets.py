@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncline.core.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import LeaderEpoch, TopicPartition
+from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.gather import Gather
 from syncline.node.partition import Partition
-from syncline.storage.log import TimestampedOffset
+from syncline.storage.times import TimestampedOffset
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build
@@ -103,8 +103,8 @@ def _refusal(
 def _epoch_at(partition: Partition, offset: int) -> int:
     if offset >= partition.log.log_end:
         return -1 if not partition.log.epochs.entries else partition.log.epochs.latest_epoch
-    entry = partition.log.epochs.entry_for_offset(offset)
-    return entry.epoch if entry is not None else -1
+    entry = partition.log.epochs.entry_for_offset(Offset(offset))
+    return entry.leader_epoch if entry is not None else -1
 
 
 def _latest(partition: Partition, version: int, *, is_replica: bool) -> Found:

@@ -236,7 +236,7 @@ class ActiveController:
         self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
         if silent is not None and silent != self._broker_id:
             self._fence(silent, "silent while it held the controller lease")
-        self._renewed_ms = self._balanced_ms = self._unclean_ms = now_ms
+        self._renewed_ms = self._balanced_ms = self._unclean_ms = self._ticked_ms = now_ms
         self._tick_s = max(0.01, min(0.5, self.config.broker_session_timeout_ms / 18_000))
         self._timer = self._loop.call_later(self._tick_s, self._tick)
         for record in self._committed.brokers.values():
@@ -397,6 +397,11 @@ class ActiveController:
             return
         self._timer = self._loop.call_later(self._tick_s, self._tick)
         now_ms = self.clock.mono_ms()
+        if now_ms - self._ticked_ms > 2_000 * self._tick_s + 1_000:
+            # This process did not run: the others' silence meanwhile says nothing about them.
+            for broker_id in self._tentative.brokers:
+                self.sessions.touch(broker_id, now_ms)
+        self._ticked_ms = now_ms
         if now_ms - self._renewed_ms >= self.config.broker_heartbeat_interval_ms / 2:
             self._renewed_ms = now_ms
             if not self._coordination.renew(self.lease_epoch):

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from syncline.coordination.port import Batch
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId
+from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_json import changes_from_rows, decode_changes, encode_changes
 
@@ -42,7 +42,7 @@ class Poll(NamedTuple):
     """What a broker has, and who it is."""
 
     broker_id: BrokerId
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     version: int
 
 
@@ -73,7 +73,7 @@ def encode_poll(poll: Poll) -> bytes:
 def decode_poll(body: Buffer, position: int) -> Poll:
     """Return the request whose body begins at `position`."""
     broker_id, broker_epoch, version = _POLL.unpack_from(body, position)
-    return Poll(BrokerId(broker_id), broker_epoch, version)
+    return Poll(BrokerId(broker_id), BrokerEpoch(broker_epoch), version)
 
 
 def encode_deltas(batches: Iterable[Batch], lease_epoch: int, version: int) -> bytes:

@@ -21,6 +21,7 @@ Timers: one timer of the loop for all shards, at the earliest deadline.
 
 import asyncio
 import logging
+import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from enum import Enum
@@ -81,13 +82,15 @@ class _Phase(Enum):
 class _Term:
     """One term of leadership over one partition of the offsets topic."""
 
-    __slots__ = ("answers", "index", "is_performing", "leader_epoch", "phase", "queue", "shard")
+    __slots__ = ("answers", "deleted_topics", "index", "is_performing", "leader_epoch", "phase", "queue", "shard")
 
     def __init__(self, index: int, leader_epoch: int, shard: GroupShard) -> None:
         self.index = index
         self.leader_epoch = leader_epoch
         self.shard = shard
         self.phase = _Phase.LOADING
+        # Topics that went while the log was being read.
+        self.deleted_topics: dict[str, None] = {}
         self.answers: dict[Ticket, Answer[Any]] = {}
         self.queue: deque[Effect] = deque()
         self.is_performing = False
@@ -98,6 +101,8 @@ class GroupCoordinator:
 
     def __init__(self, host: GroupsHost) -> None:
         self._host = host
+        # Dice of its own: how often members join must not change what others throw.
+        self._dice = random.Random(host.rng.getrandbits(64))  # noqa: S311 - ids need no secrecy
         self._terms: dict[int, _Term] = {}
         self._last_ticket: Ticket = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -140,7 +145,7 @@ class GroupCoordinator:
         self._perform(term, term.shard.resigned())
 
     def _draw_uuid(self) -> str:
-        return str(UUID(int=self._host.rng.getrandbits(128), version=4))
+        return str(UUID(int=self._dice.getrandbits(128), version=4))
 
     async def _load(self, term: _Term) -> None:
         try:
@@ -156,8 +161,11 @@ class GroupCoordinator:
             return
         if term.phase is _Phase.LOADING:
             term.phase = _Phase.ACTIVE
-            log.info("groups of %s-%s are loaded: %s records", OFFSETS_TOPIC, term.index, record_count)
+            level = logging.INFO if record_count else logging.DEBUG
+            log.log(level, "groups of %s-%s are loaded: %s records", OFFSETS_TOPIC, term.index, record_count)
             self._perform(term, term.shard.loaded(self._now()))
+            if term.deleted_topics:
+                self._perform(term, term.shard.forget_topics(tuple(term.deleted_topics), self._now()))
 
     def _committed_batches(self, partition_index: int) -> AsyncIterator[bytes]:
         partition = self._host.partition(OFFSETS_TOPIC, partition_index)
@@ -270,8 +278,12 @@ class GroupCoordinator:
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Delete the offsets of topics that are gone."""
-        for term in self._active_terms():
-            self._perform(term, term.shard.forget_topics(names, self._now()))
+        for index in sorted(self._terms):
+            term = self._terms[index]
+            if term.phase is _Phase.LOADING:
+                term.deleted_topics.update(dict.fromkeys(names))
+            elif term.phase is _Phase.ACTIVE:
+                self._perform(term, term.shard.forget_topics(names, self._now()))
 
     def _submit(
         self,

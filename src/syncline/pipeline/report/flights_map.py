@@ -52,9 +52,7 @@ def draw(facts: Facts) -> str:
     second = _LEFT + width + _ROW_BAR + _BETWEEN
     panels = (
         _Panel(_LEFT, "Flights scheduled", "flights in the year", _count, COUNT_STEPS, "count", short),
-        _Panel(
-            second, "Mean departure delay", "minutes late", _delay, DELAY_STEPS, "delay", lambda late: f"{late:.0f}"
-        ),
+        _Panel(second, "Mean departure delay", "minutes late", _delay, DELAY_STEPS, "delay", _minutes),
     )
     height = _TOP + len(carriers) * _CELL[1] + 52
     parts = [
@@ -94,6 +92,11 @@ def _count(cells: Sequence[FlightCell]) -> float | None:
 def _delay(cells: Sequence[FlightCell]) -> float | None:
     departed = sum(cell.departed_count for cell in cells)
     return sum(cell.delay_sum_min for cell in cells) / departed if departed >= DEPARTURES_MIN else None
+
+
+def _minutes(late: float) -> str:
+    """Return whole minutes; what rounds to zero has no sign."""
+    return str(round(late))
 
 
 def _row_y(row: int) -> float:

@@ -18,10 +18,12 @@ from syncline.pipeline.report.time_axis import TimeAxis
 WIDTH: Final = 1280.0
 _LEFT: Final = 76.0
 _RIGHT: Final = 92.0
-_TOP: Final = 96.0
+_TOP: Final = 112.0
 _PANEL: Final = 190.0
-_BETWEEN: Final = 48.0
+_BETWEEN: Final = 54.0
 _STYLES: Final = 6
+# A peak below this share of the highest one is noise at the bottom of the panel; a number there only hides lines.
+_PEAK_SHARE_MIN: Final = 0.05
 # A line is broken where samples are missing for this many usual distances.
 _GAP_INTERVALS: Final = 3.5
 
@@ -36,9 +38,9 @@ def draw(facts: Facts) -> str:
     followers = sorted({sample.follower for sample in facts.lag})
     parts = [
         *_legend(followers),
-        *axis.bands(facts.faults, _TOP - 10, bottom),
-        *axis.grid(_TOP - 10, bottom),
-        *axis.marks(facts.faults, _TOP - 18),
+        *axis.bands(facts.faults, _TOP - 36, bottom),
+        *axis.grid(_TOP, bottom),
+        *axis.marks(facts.faults, _TOP - 44),
         *_panel(facts, axis, followers, _TOP, in_time=True),
         *_panel(facts, axis, followers, second, in_time=False),
     ]
@@ -70,8 +72,8 @@ def _panel(facts: Facts, axis: TimeAxis, followers: Sequence[int], top: float, *
         logarithmic = Logarithmic(max(high, 10) * 1.15, bottom, top)
         scale = logarithmic
         ticks = [(float(tick), short(tick)) for tick in logarithmic.ticks()]
-    title = "Behind in time: since the follower last had everything" if in_time else "Behind in records (logarithmic)"
-    parts = [svg.text(_LEFT, top - 8, title, class_="heading halo")]
+    title = "Behind in time" if in_time else "Behind in records (logarithmic)"
+    parts = [svg.text(_LEFT, top - 12, title, class_="heading halo")]
     for number, name in ticks:
         y = scale(number)
         parts.append(svg.line(_LEFT, y, WIDTH - _RIGHT, y, class_="grid"))
@@ -87,7 +89,8 @@ def _panel(facts: Facts, axis: TimeAxis, followers: Sequence[int], top: float, *
             parts += _lines(axis, scale, series, f"faint {style}")
         worst = _worst(mine, value)
         parts += _lines(axis, scale, worst, f"series {style}")
-        parts += _peak(axis, scale, worst, style, in_time=in_time)
+        if high and max((lag for _, lag in worst), default=0) >= _PEAK_SHARE_MIN * high:
+            parts += _peak(axis, scale, worst, style, in_time=in_time)
     return parts
 
 

@@ -10,8 +10,8 @@ from html import escape
 from typing import Final
 
 from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
-from syncline.pipeline.report.facts import Check, Facts
-from syncline.pipeline.report.flights_map import HOUR_FLIGHTS_MIN, shown_hours
+from syncline.pipeline.report.facts import Check, Facts, IsrInterval
+from syncline.pipeline.report.flights_map import DEPARTURES_MIN, HOUR_FLIGHTS_MIN, shown_hours
 from syncline.pipeline.report.scales import clock, seconds
 from syncline.pipeline.report.style import STYLE
 
@@ -35,9 +35,7 @@ def render(facts: Facts) -> str:
             "</header>",
             _cards(facts),
             _checks(facts),
-            _figure(
-                "1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _flights_note(facts)
-            ),
+            _figure("1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _note(facts)),
             _figure("2", "Who was in sync, and who led", words.replication(facts), isr_picture.draw(facts), _ISR_NOTE),
             _figure("3", "How far followers fell behind", words.lag(facts), lag_picture.draw(facts), _LAG_NOTE),
             _decisions(facts),
@@ -54,26 +52,29 @@ _ISR_NOTE: Final = (
     "the numbers behind it."
 )
 _LAG_NOTE: Final = (
-    "As measured by each partition's leader about once a second. Strong lines are the worst partition of each follower. "
-    "While a broker is down its lag is what its leaders see: the log grows on without it."
+    "As each partition's leader measured it; time counts from when the follower last had everything. Strong lines are "
+    "the worst partition of each follower. While a broker is down, its lag is what the leaders see: the log grows on "
+    "without it."
 )
 
 
 def _setting(facts: Facts) -> str:
     first, last = _day(facts.first_departure_ms), _day(facts.last_departure_ms)
+    carriers = len({cell.carrier for cell in facts.cells})
     return (
-        f"{facts.record_count:,} flights of {len({cell.carrier for cell in facts.cells})} carriers, scheduled from {first} to {last}, were read back "
-        f"from {facts.partition_count} partitions in {seconds(facts.took_ms)}, with the cluster's own journal of "
-        f"{facts.journal_event_count:,} events over {seconds(facts.journal_end_ms - facts.journal_start_ms)}."
+        f"{facts.record_count:,} flights of {carriers} carriers, scheduled from {first} to {last} (UTC), were "
+        f"read back from {facts.partition_count} partitions in {seconds(facts.took_ms)}. With them came the cluster's "
+        f"own journal: {facts.journal_event_count:,} events over "
+        f"{seconds(facts.journal_end_ms - facts.journal_start_ms)}."
     )
 
 
-def _flights_note(facts: Facts) -> str:
+def _note(facts: Facts) -> str:
     hours = set(shown_hours(facts.cells))
     hidden = sum(cell.flight_count for cell in facts.cells if cell.hour not in hours)
     note = (
-        "Carriers by size, hours by schedule; the bars are totals. Delay is the mean over flights that left; "
-        f"{facts.cancelled_count:,} never did. Cells with fewer than {flights_map.DEPARTURES_MIN} departures stay empty."
+        "Carriers by size, hours by schedule; the bars are for all together. Delay is the mean over flights that left; "
+        f"{facts.cancelled_count:,} never did. Cells with fewer than {DEPARTURES_MIN} departures stay empty."
     )
     if hidden:
         note += f" Hours with fewer than {HOUR_FLIGHTS_MIN} flights are left out ({hidden} flight{'s' * (hidden > 1)})."
@@ -116,22 +117,24 @@ def _figure(number: str, title: str, message: str, drawing: str, note: str) -> s
 def _decisions(facts: Facts) -> str:
     """Return every change of the ISR or the leader with its rule and evidence, folded away."""
     told = [item for item in facts.intervals if item.cause != "observed" and item.start_ms > facts.journal_start_ms]
-    moments = sorted(
-        {(i.start_ms, i.partition, i.replica, i.in_isr, i.is_leader, i.rule or "", i.evidence or "") for i in told}
-    )
+    moments = sorted({(i.start_ms, i.partition, i.replica, _state(i), i.rule or "", i.evidence or "") for i in told})
     rows = "".join(
         f"<tr><td>{clock(at - facts.journal_start_ms)}</td><td>{partition}</td><td>broker {replica}</td>"
-        f"<td>{'leads' if leads else 'in sync' if in_isr else 'out'}</td><td>{escape(rule.replace('_', ' '))}</td>"
+        f"<td>{state}</td><td>{escape(rule.replace('_', ' '))}</td>"
         f"<td><code>{escape('' if evidence == '{}' else evidence)}</code></td></tr>"
-        for at, partition, replica, in_isr, leads, rule, evidence in moments[:_DECISION_ROWS_MAX]
+        for at, partition, replica, state, rule, evidence in moments[:_DECISION_ROWS_MAX]
     )
     if not rows:
         return ""
     return (
         f"<details><summary>All {len(moments)} states that followed from a decision, with rule and evidence</summary>"
-        "<table><thead><tr><th>at</th><th>partition</th><th>replica</th><th>is now</th><th>rule</th><th>evidence</th></tr>"
-        f"</thead><tbody>{rows}</tbody></table></details>"
+        "<table><thead><tr><th>at</th><th>partition</th><th>replica</th><th>is now</th><th>rule</th>"
+        f"<th>evidence</th></tr></thead><tbody>{rows}</tbody></table></details>"
     )
+
+
+def _state(item: IsrInterval) -> str:
+    return "leads" if item.is_leader else "in sync" if item.in_isr else "out"
 
 
 def _footer(facts: Facts) -> str:

@@ -42,8 +42,8 @@ class Logarithmic:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[int]:
-        """Return 0 and the powers of ten up to the end."""
-        return [0] + [10**power for power in range(int(math.log10(max(self.high, 1))) + 1)]
+        """Return 0 and the powers of ten from 10 to the end; 1 would touch 0."""
+        return [0, *(10**power for power in range(1, int(math.log10(max(self.high, 1))) + 1))]
 
 
 def nice_ticks(high: float, count: int) -> list[float]:

@@ -71,7 +71,8 @@ font-size:16px;display:grid;place-items:center}
 figure{margin:0;background:var(--card);border:1px solid var(--edge);border-radius:12px;padding:20px 20px 14px}
 .picture{overflow-x:auto}
 .picture svg{display:block;min-width:980px;width:100%;height:auto}
-figcaption{margin-top:12px;padding-top:12px;border-top:1px solid var(--grid);color:var(--muted);font-size:14px;max-width:90em}
+figcaption{margin-top:12px;padding-top:12px;border-top:1px solid var(--grid);color:var(--muted);
+font-size:14px;max-width:90em}
 details{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:12px 18px;margin-bottom:40px}
 summary{cursor:pointer;font-weight:600}
 table{width:100%;border-collapse:collapse;margin-top:12px;font-size:14px}
@@ -81,7 +82,8 @@ td:first-child{font-variant-numeric:tabular-nums} td code{word-break:break-word}
 footer{color:var(--muted);font-size:14px}
 svg text{font-size:12px;fill:var(--ink)}
 svg .muted{fill:var(--muted)} svg .tick{fill:var(--muted);font-size:11px;font-variant-numeric:tabular-nums}
-svg .tiny{font-size:9.5px} svg .mid{text-anchor:middle} svg .mono{font-family:ui-monospace,Menlo,"DejaVu Sans Mono",monospace;font-size:11px}
+svg .tiny{font-size:9.5px} svg .mid{text-anchor:middle}
+svg .mono{font-family:ui-monospace,Menlo,"DejaVu Sans Mono",monospace;font-size:11px}
 svg .strong{font-weight:650} svg .heading{font-weight:650;font-size:14px}
 svg .halo{paint-order:stroke;stroke:var(--card);stroke-width:4px;stroke-linejoin:round}
 svg .grid{stroke:var(--grid);stroke-width:1}

@@ -6,16 +6,19 @@ instants are told as minutes and seconds since the journal began.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
-from syncline.pipeline.report.facts import Facts, FlightCell, IsrInterval
+from syncline.pipeline.report.facts import Facts, FaultMark, FlightCell, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, by_size, shown_hours
 from syncline.pipeline.report.scales import clock, seconds
+
+_SUFFERED: Final = {"kill": "killed", "pause": "paused", "stop": "stopped", "cut": "cut off", "restart": "restarted"}
 
 
 def verdict(facts: Facts) -> str:
     """Return the whole result in one sentence."""
     if all(check.holds for check in facts.checks):
-        suffered = f" although {_listed([fault.label for fault in facts.faults])}" if facts.faults else ""
+        suffered = f", although {_suffered(facts.faults)}" if facts.faults else ""
         return f"All {facts.record_count:,} records arrived exactly once and in order{suffered}."
     failed = sum(not check.holds for check in facts.checks)
     return f"{failed} of {len(facts.checks)} checks failed: see below what is missing or out of order."
@@ -23,7 +26,7 @@ def verdict(facts: Facts) -> str:
 
 def flights(facts: Facts) -> str:
     """Return what picture 1 shows."""
-    hours = [hour for hour in shown_hours(facts.cells) if _departed(facts.cells, hour) >= DEPARTURES_MIN]
+    hours = [hour for hour in shown_hours(facts.cells) if _departed(facts.cells, hour=hour) >= DEPARTURES_MIN]
     if not hours:
         return "There are no flights to show."
     best = min(hours, key=lambda hour: mean_delay(facts.cells, hour=hour))
@@ -41,8 +44,8 @@ def flights(facts: Facts) -> str:
         prompt = min(carriers, key=lambda code: mean_delay(facts.cells, carrier=code))
         text += (
             f" Of the carriers with 500 departures or more, {facts.carrier_names.get(late, late)} waits longest "
-            f"({mean_delay(facts.cells, carrier=late):.1f} minutes) and {facts.carrier_names.get(prompt, prompt)} least "
-            f"({mean_delay(facts.cells, carrier=prompt):.1f})."
+            f"({mean_delay(facts.cells, carrier=late):.1f} minutes) and {facts.carrier_names.get(prompt, prompt)} "
+            f"least ({mean_delay(facts.cells, carrier=prompt):.1f})."
         )
     return text
 
@@ -59,11 +62,11 @@ def replication(facts: Facts) -> str:
         if not still
         else f"{still} of them {'is' if still == 1 else 'are'} still out at the end."
     )
-    clean = "none lost a record" if all(change.clean for change in facts.leader_changes) else "not all of them clean"
+    clean = "each time to a replica in sync" if all(c.clean for c in facts.leader_changes) else "not always in sync"
     return (
-        f"Replicas left the ISR {episodes(facts)} times, the longest for {seconds(_length(facts, worst))} "
+        f"Replicas left the ISR {times(episodes(facts))}, the longest for {seconds(_length(facts, worst))} "
         f"(broker {worst.replica}, partition {worst.partition}). {ended} "
-        f"Leadership moved {len(facts.leader_changes)} times; {clean}."
+        f"Leadership moved {times(len(facts.leader_changes))}, {clean}."
     )
 
 
@@ -94,23 +97,30 @@ def episodes(facts: Facts) -> int:
     )
 
 
+def times(count: int) -> str:
+    """Return how often in words: never, once, twice, 9 times."""
+    return ("never", "once", "twice")[count] if count < 3 else f"{count} times"
+
+
 def mean_delay(cells: Sequence[FlightCell], *, carrier: str | None = None, hour: int | None = None) -> float:
     """Return how late flights left on average, 0 when none did."""
-    chosen = [cell for cell in cells if carrier in {None, cell.carrier} and hour in {None, cell.hour}]
-    departed = sum(cell.departed_count for cell in chosen)
-    return sum(cell.delay_sum_min for cell in chosen) / departed if departed else 0.0
+    delay = sum(c.delay_sum_min for c in cells if carrier in {None, c.carrier} and hour in {None, c.hour})
+    departed = _departed(cells, carrier=carrier, hour=hour)
+    return delay / departed if departed else 0.0
 
 
-def _departed(cells: Sequence[FlightCell], hour: int) -> int:
-    return sum(cell.departed_count for cell in cells if cell.hour == hour)
+def _departed(cells: Sequence[FlightCell], *, carrier: str | None = None, hour: int | None = None) -> int:
+    return sum(c.departed_count for c in cells if carrier in {None, c.carrier} and hour in {None, c.hour})
 
 
 def _length(facts: Facts, item: IsrInterval) -> int:
     return (facts.journal_end_ms if item.end_ms is None else item.end_ms) - item.start_ms
 
 
-def _listed(labels: Sequence[str]) -> str:
-    """Return faults as part of a sentence: "a kill of broker 2 and a pause of broker 3 came in between"."""
-    named = [f"a {kind} of {rest}" for kind, _, rest in (label.partition(" ") for label in labels)]
-    joined = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-    return f"{joined} came in between"
+def _suffered(faults: Sequence[FaultMark]) -> str:
+    """Return the faults as part of a sentence: "broker 2 was killed and broker 3 was paused"."""
+    told = []
+    for fault in faults:
+        target, verb = fault.target.replace("-", " "), _SUFFERED.get(fault.kind)
+        told.append(f"{target} was {verb}" if verb else f"{target} suffered {fault.kind.replace('_', ' ')}")
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"

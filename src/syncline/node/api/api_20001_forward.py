@@ -1,0 +1,47 @@
+"""Forward (private key 20001), version 0, between brokers only.
+
+A client's administrative request, handed on by the broker that received it
+(`controller.private_messages` has the format). The client's reply goes back as
+it is; an error around it means that this broker could not decide.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from syncline.model.errors import ErrorCode
+from syncline.node.controller.admin import Asked, serve
+from syncline.node.controller.private_messages import decode_forward, encode_forward_error
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import decode_request, encode_response
+from syncline.wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.FORWARD
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Decide as controller, and answer when the decision is committed."""
+    forwarded = decode_forward(request.body, request.position)
+    active = broker.controller.active
+    if active is None:
+        request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
+        return
+
+    def reply(entity: Any) -> None:
+        if entity is None:
+            request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
+        else:
+            request.reply_parts((encode_forward_error(ErrorCode.NONE), encode_response(entity)))
+
+    try:
+        key = ApiKey(forwarded.key)
+        asked = Asked(
+            key, forwarded.version, forwarded.receiver, decode_request(key, forwarded.version, forwarded.body)
+        )
+        served = serve(active, asked, reply)
+    except (DecodeError, ValueError):
+        served = False
+    if not served:
+        request.reply_parts((encode_forward_error(ErrorCode.INVALID_REQUEST),))

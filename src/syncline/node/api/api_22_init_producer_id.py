@@ -1,0 +1,55 @@
+"""InitProducerId (key 22), versions 0-5.
+
+v2 flexible, v3 producer id and epoch of before (KIP-360). Idempotent producers
+only: each call without a transactional id gives a fresh id with epoch 0. There
+is no transaction coordinator, which is what a producer with a transactional id
+is told; not as a passing state that it would wait out, but as a refusal.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.INIT_PRODUCER_ID
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Give an id out of the broker's block, at once unless a new block is needed."""
+    asked = request.decode()
+    producer_id = int(getattr(asked, "producer_id", NONE))
+    producer_epoch = int(getattr(asked, "producer_epoch", NONE))
+    timeout_ms = asked.transaction_timeout.total_seconds() * 1_000
+    if (producer_id == NONE) != (producer_epoch == NONE) or asked.transactional_id == "":
+        _reply(request, ErrorCode.INVALID_REQUEST)
+    elif asked.transactional_id is None:
+        broker.spawn(_give(broker, request))
+    elif not 0 < timeout_ms <= broker.config.transaction_max_timeout_ms:
+        _reply(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    else:
+        _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+async def _give(broker: "Broker", request: "Request") -> None:
+    producer_id = await broker.controller.producer_id()
+    if producer_id is None:
+        _reply(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    else:
+        _reply(request, ErrorCode.NONE, producer_id)
+
+
+def _reply(request: "Request", error: ErrorCode, producer_id: int = NONE) -> None:
+    fields = {
+        "throttle_time": 0,
+        "error_code": error,
+        "producer_id": producer_id,
+        "producer_epoch": NONE if error is not ErrorCode.NONE else 0,
+    }
+    request.reply(build(response_type(KEY, request.version), fields))

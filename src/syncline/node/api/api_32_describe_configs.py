@@ -1,0 +1,102 @@
+"""DescribeConfigs (key 32), versions 1-4.
+
+v1 synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
+Answered by the broker asked, from its own image: about topics, about itself,
+and about what is set for all brokers. Client metrics and groups have no
+configurations here; brokers' loggers are not served.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from syncline.core.config_description import (
+    BrokerLayers,
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_defaults,
+    describe_topic,
+)
+from syncline.core.topic_names import what_is_wrong
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.metadata import ResourceType
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.DESCRIBE_CONFIGS
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Describe each resource asked for."""
+    asked = request.decode()
+    results = []
+    for resource in asked.resources:
+        row: dict[str, Any] = {
+            "error_code": ErrorCode.NONE,
+            "error_message": "",
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "configs": (),
+        }
+        try:
+            entries = _describe(broker, resource)
+        except RequestError as refusal:
+            row["error_code"], row["error_message"] = refusal.code, refusal.message or ""
+        else:
+            row["configs"] = [_row(entry, asked) for entry in entries]
+        results.append(row)
+    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "results": results}))
+
+
+def _describe(broker: "Broker", resource: Any) -> tuple[ConfigEntry, ...]:
+    image = broker.image
+    kind, name = int(resource.resource_type), resource.resource_name
+    names = None if not resource.configuration_keys else frozenset(resource.configuration_keys)
+    layers = BrokerLayers(image.broker_configs(broker.broker_id), image.cluster_configs(), broker.static_config)
+    if kind == ResourceType.TOPIC:
+        problem = what_is_wrong(name)
+        if problem is not None:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if name not in image.topics:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(image.topic_configs(name), layers, names)
+    if kind == ResourceType.BROKER:
+        if not name:
+            return describe_cluster_defaults(image.cluster_configs(), names)
+        _validate_receiver(broker, name)
+        return describe_broker(layers, names)
+    if kind == ResourceType.BROKER_LOGGER:
+        _validate_receiver(broker, name)
+        return ()
+    if kind in {ResourceType.CLIENT_METRICS, ResourceType.GROUP}:
+        return ()
+    raise RequestError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _validate_receiver(broker: "Broker", name: str) -> None:
+    try:
+        number = int(name)
+    except ValueError:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if number != broker.broker_id:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}",
+        )
+
+
+def _row(entry: ConfigEntry, asked: Any) -> dict[str, Any]:
+    synonyms = entry.synonyms if getattr(asked, "include_synonyms", False) else ()
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": int(entry.source),
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [{"name": each.name, "value": each.value, "source": int(each.source)} for each in synonyms],
+        "config_type": entry.kind,
+        "documentation": entry.documentation if getattr(asked, "include_documentation", False) else None,
+    }

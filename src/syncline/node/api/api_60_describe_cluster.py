@@ -1,0 +1,75 @@
+"""DescribeCluster (key 60), versions 0-1.
+
+v1 the kind of endpoint asked for (KIP-919): this is a broker, so controllers
+are refused. Answered from the broker's own image. The controller named is the
+active one; Kafka names a random live broker, since there nobody may speak to
+the real one.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.DESCRIBE_CLUSTER
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+# Without an authorizer everybody may do everything that there is to do with a cluster.
+_ALL_OPERATIONS: Final = 8096
+_NOT_ASKED: Final = -(2**31)
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Describe the live brokers."""
+    asked = request.decode()
+    endpoint_type = int(getattr(asked, "endpoint_type", _BROKERS))
+    fields = _refusal(endpoint_type) if endpoint_type != _BROKERS else _description(broker, asked)
+    request.reply(build(response_type(KEY, request.version), fields))
+
+
+def _description(broker: "Broker", asked: Any) -> dict[str, Any]:
+    image = broker.image
+    live = [record for record in image.brokers.values() if not record.fenced]
+    known = image.controller_id in {record.broker_id for record in live}
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "endpoint_type": _BROKERS,
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id if known else min((record.broker_id for record in live), default=NONE),
+        "brokers": [
+            {"broker_id": record.broker_id, "host": record.host, "port": record.port, "rack": record.rack}
+            for record in sorted(live)
+        ],
+        "cluster_authorized_operations": (
+            _ALL_OPERATIONS if asked.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    }
+
+
+def _refusal(endpoint_type: int) -> dict[str, Any]:
+    if endpoint_type == _CONTROLLERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+    else:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Unsupported endpoint type {endpoint_type}"
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "error_message": message,
+        "endpoint_type": _BROKERS,
+        "cluster_id": "",
+        "controller_id": NONE,
+        "brokers": (),
+        "cluster_authorized_operations": _NOT_ASKED,
+    }

@@ -1,0 +1,59 @@
+"""BrokerHeartbeat (key 63), versions 0-1, between brokers only.
+
+A broker says that it lives, how far it has followed the metadata, and whether
+it wants to leave; the answer tells whether it is fenced and may stop (KIP-631).
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.core.broker_lifecycle import HeartbeatAnswer, heartbeat
+from syncline.core.cluster import Decision
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import MetadataImage
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.BROKER_HEARTBEAT
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Take note of the heartbeat; answer when what it changes is committed."""
+    active = broker.controller.active
+    asked = request.decode()
+
+    def answered(answer: HeartbeatAnswer | None) -> None:
+        result = answer or HeartbeatAnswer(ErrorCode.NOT_CONTROLLER)
+        fields = {
+            "throttle_time": 0,
+            "error_code": result.error,
+            "is_caught_up": result.is_caught_up,
+            "is_fenced": result.is_fenced,
+            "should_shut_down": result.should_shut_down,
+        }
+        request.reply(build(response_type(KEY, request.version), fields))
+
+    if active is None:
+        answered(None)
+        return
+
+    def decide(image: MetadataImage, version: int) -> Decision[HeartbeatAnswer]:
+        return heartbeat(
+            image,
+            active.sessions,
+            BrokerId(int(asked.broker_id)),
+            int(asked.broker_epoch),
+            active.config,
+            metadata_version=int(asked.current_metadata_offset),
+            want_fence=asked.want_fence,
+            want_shut_down=asked.want_shut_down,
+            version=version,
+            now_ms=active.clock.mono_ms(),
+        )
+
+    active.decide(decide, answered)

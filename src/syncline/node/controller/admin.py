@@ -1,0 +1,256 @@
+"""Administration: from a client's request to a decision, and from its answer to the reply.
+
+These requests reach the controller through the broker that the client spoke to
+(FORWARD). What they mean is decided in `core`; here fields are renamed. All
+replies to a topic or resource carry their own error; the request as a whole
+cannot fail, except that there may be no controller to take it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from syncline.core.cluster import Decision
+from syncline.core.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
+from syncline.core.config_description import BrokerLayers, describe_topic
+from syncline.core.topics import (
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+    TopicResult,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import NO_TOPIC_ID, MetadataImage, ProducerIdsAllocated
+from syncline.node.controller.active import ActiveController
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import response_type
+from syncline.wire.entities import build
+
+PRODUCER_ID_BLOCK: Final = 1_000
+
+
+class Asked(NamedTuple):
+    """A decoded request, and the broker that the client sent it to."""
+
+    key: ApiKey
+    version: int
+    receiver: BrokerId
+    entity: Any
+
+    def reply_with(self, fields: dict[str, Any]) -> Any:
+        """Return the reply entity of this request's version."""
+        return build(response_type(self.key, self.version), {"throttle_time": 0, **fields})
+
+
+# Called with the reply entity, or None when this broker is not the controller.
+Reply = Callable[[Any], None]
+
+
+def serve(controller: ActiveController, asked: Asked, reply: Reply) -> bool:
+    """Decide on an administrative request; return False if the key is none of them."""
+    server = _SERVERS.get(asked.key)
+    if server is None:
+        return False
+    server(controller, asked, reply)
+    return True
+
+
+def _create_topics(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    request = asked.entity
+    topics = [_new_topic(topic) for topic in request.topics]
+    if _is_over(request):
+        results = tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics)
+        reply(asked.reply_with({"topics": [_created(result, None, controller) for result in results]}))
+        return
+    created: dict[str, MetadataImage] = {}
+
+    def decide(image: MetadataImage, version: int) -> Decision[tuple[TopicResult, ...]]:
+        decision = create_topics(
+            image, topics, controller.config, below=controller.below, new_topic_id=controller.new_topic_id
+        )
+        created["image"] = image.apply(decision.changes, version)
+        return _only_validated(decision) if request.validate_only else decision
+
+    def answer(results: tuple[TopicResult, ...] | None) -> None:
+        if results is None:
+            reply(None)
+            return
+        rows = [_created(result, created["image"] if asked.version >= 5 else None, controller) for result in results]
+        reply(asked.reply_with({"topics": rows}))
+
+    controller.decide(decide, answer)
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        str(topic.name),
+        int(topic.num_partitions),
+        int(topic.replication_factor),
+        tuple((int(each.partition_index), tuple(each.broker_ids)) for each in topic.assignments),
+        tuple((each.name, each.value) for each in topic.configs),
+    )
+
+
+def _created(result: TopicResult, image: MetadataImage | None, controller: ActiveController) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": result.name,
+        "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
+        "error_code": result.error,
+        "error_message": result.message,
+        "num_partitions": result.partitions,
+        "replication_factor": result.replication_factor,
+        "configs": (),
+    }
+    if image is not None and result.error is ErrorCode.NONE and result.name is not None:
+        layers = BrokerLayers(cluster=image.cluster_configs(), static=controller.config.static)
+        row["configs"] = [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "config_source": int(entry.source),
+                "is_sensitive": entry.is_sensitive,
+            }
+            for entry in describe_topic(image.topic_configs(result.name), layers)
+        ]
+    return row
+
+
+def _delete_topics(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    request = asked.entity
+    if asked.version >= 6:
+        topics = [TopicReference(each.name, each.topic_id or NO_TOPIC_ID) for each in request.topics]
+    else:
+        topics = [TopicReference(str(name)) for name in request.topic_names]
+
+    def decide(image: MetadataImage, _version: int) -> Decision[tuple[TopicResult, ...]]:
+        if _is_over(request):
+            return _refused_all(topics, ErrorCode.REQUEST_TIMED_OUT)
+        if not controller.config.delete_topic_enable:
+            code = ErrorCode.INVALID_REQUEST if asked.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+            return _refused_all(topics, code)
+        return delete_topics(image, topics)
+
+    def answer(results: tuple[TopicResult, ...] | None) -> None:
+        if results is None:
+            reply(None)
+            return
+        rows = [
+            {
+                "name": result.name if asked.version >= 6 else result.name or "",
+                "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
+                "error_code": result.error,
+                "error_message": result.message,
+            }
+            for result in results
+        ]
+        reply(asked.reply_with({"responses": rows}))
+
+    controller.decide(decide, answer)
+
+
+def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[tuple[TopicResult, ...]]:
+    return Decision((), tuple(TopicResult(topic.name, code, None, topic.topic_id) for topic in topics))
+
+
+def _create_partitions(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    request = asked.entity
+    topics = [
+        MorePartitions(
+            str(topic.name),
+            int(topic.count),
+            None if topic.assignments is None else tuple(tuple(each.broker_ids) for each in topic.assignments),
+        )
+        for topic in request.topics
+    ]
+
+    def decide(image: MetadataImage, _version: int) -> Decision[tuple[TopicResult, ...]]:
+        if _is_over(request):
+            return Decision((), tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics))
+        decision = create_partitions(image, topics, below=controller.below)
+        return _only_validated(decision) if request.validate_only else decision
+
+    def answer(results: tuple[TopicResult, ...] | None) -> None:
+        if results is None:
+            reply(None)
+            return
+        rows = [
+            {"name": result.name, "error_code": result.error, "error_message": result.message} for result in results
+        ]
+        reply(asked.reply_with({"results": rows}))
+
+    controller.decide(decide, answer)
+
+
+def _alter_configs(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    request = asked.entity
+    replace = asked.key == ApiKey.ALTER_CONFIGS
+    resources = [
+        ResourceChange(
+            int(resource.resource_type),
+            resource.resource_name,
+            tuple(
+                KeyChange(each.name, Operation.SET if replace else int(each.config_operation), each.value)
+                for each in resource.configs
+            ),
+        )
+        for resource in request.resources
+    ]
+
+    def decide(image: MetadataImage, _version: int) -> Decision[tuple[ResourceResult, ...]]:
+        decision = alter_configs(image, resources, controller.config, receiver=asked.receiver, replace=replace)
+        return _only_validated(decision) if request.validate_only else decision
+
+    def answer(results: tuple[ResourceResult, ...] | None) -> None:
+        if results is None:
+            reply(None)
+            return
+        rows = [
+            {
+                "error_code": result.error,
+                "error_message": result.message,
+                "resource_type": result.kind,
+                "resource_name": result.name,
+            }
+            for result in results
+        ]
+        reply(asked.reply_with({"responses": rows}))
+
+    controller.decide(decide, answer)
+
+
+def _allocate_producer_ids(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    def decide(image: MetadataImage, _version: int) -> Decision[int]:
+        first = image.next_producer_id
+        return Decision((ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),), first)
+
+    def answer(first: int | None) -> None:
+        if first is None:
+            reply(None)
+            return
+        fields = {"error_code": ErrorCode.NONE, "producer_id_start": first, "producer_id_len": PRODUCER_ID_BLOCK}
+        reply(asked.reply_with(fields))
+
+    controller.decide(decide, answer)
+
+
+def _only_validated(decision: Decision[Any]) -> Decision[Any]:
+    return Decision((), decision.answer)
+
+
+def _is_over(request: Any) -> bool:
+    """Return whether the client left no time at all; nothing is done then."""
+    return bool(request.timeout.total_seconds() <= 0)
+
+
+_SERVERS: Final[dict[ApiKey, Callable[[ActiveController, Asked, Reply], None]]] = {
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _allocate_producer_ids,
+}

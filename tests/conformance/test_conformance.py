@@ -1,0 +1,44 @@
+"""Each sequence, replayed against Syncline, is answered as Apache Kafka answered it."""
+
+import json
+
+import pytest
+
+from tests.conformance.catalogue import collect
+from tests.conformance.compare import differences, unexplained
+from tests.conformance.divergences import DIVERGENCES, Divergence
+from tests.conformance.player import Cluster, play
+from tests.conformance.record import read
+from tests.conformance.steps import Sequence
+
+SEQUENCES = collect()
+RECORDED = read()
+SHOWN_MAX = 12
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=[each.name for each in SEQUENCES])
+def test_syncline_answers_as_kafka_does(sequence: Sequence, cluster: Cluster, seen: dict[str, set[Divergence]]) -> None:
+    """Every reply of the sequence equals the recorded one, but for the differences that are intended."""
+    recorded = RECORDED[sequence.name]
+
+    replayed = json.loads(json.dumps(play(cluster, sequence)))
+
+    left, seen[sequence.name] = unexplained(differences(sequence.name, recorded, replayed))
+    told = "\n".join(str(each) for each in left[:SHOWN_MAX])
+    assert not left, f"{sequence.about}\n{told}\n{len(left)} differences"
+    assert [row.get("request") for row in recorded] == [row.get("request") for row in replayed], "record this again"
+
+
+def test_every_divergence_is_seen(seen: dict[str, set[Divergence]]) -> None:
+    """A divergence that no longer shows must be taken off the list."""
+    if len(seen) < len(SEQUENCES):
+        pytest.skip("only after all sequences of one process")
+
+    assert set(DIVERGENCES) == set().union(*seen.values())
+
+
+def test_recordings_and_sequences_belong_together() -> None:
+    """Nothing is recorded that is not declared, nothing declared that is not recorded."""
+    assert set(RECORDED) == {each.name for each in SEQUENCES}

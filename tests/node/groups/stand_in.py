@@ -1,0 +1,204 @@
+"""A broker reduced to what groups need: metadata, a clock, and offsets partitions with a log in memory."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+from uuid import UUID
+
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import OFFSETS_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.metadata import BrokerChanged, BrokerRecord, MetadataImage, PartitionRecord, TopicCreated
+from syncline.node.api import (
+    api_08_offset_commit,
+    api_09_offset_fetch,
+    api_10_find_coordinator,
+    api_11_join_group,
+    api_12_heartbeat,
+    api_13_leave_group,
+    api_14_sync_group,
+    api_15_describe_groups,
+    api_16_list_groups,
+    api_42_delete_groups,
+    api_47_offset_delete,
+)
+from syncline.node.groups.coordinator import GroupCoordinator
+from syncline.records.batch import BatchHeader, crc_matches, stamp
+from syncline.virtual.clock import VirtualClock
+from syncline.virtual.loop import VirtualLoop
+from syncline.wire.codec import decode_request, decode_response, encode_request, encode_response, request_type
+from syncline.wire.entities import build
+
+HANDLERS: dict[int, Any] = {
+    module.KEY: module.handle
+    for module in (
+        api_08_offset_commit,
+        api_09_offset_fetch,
+        api_10_find_coordinator,
+        api_11_join_group,
+        api_12_heartbeat,
+        api_13_leave_group,
+        api_14_sync_group,
+        api_15_describe_groups,
+        api_16_list_groups,
+        api_42_delete_groups,
+        api_47_offset_delete,
+    )
+}
+BROKER_ID = BrokerId(1)
+PARTITION_COUNT = 50
+
+
+class MemoryPartition:
+    """One offsets partition; records are committed at once, or when `commit` is called."""
+
+    def __init__(self) -> None:
+        self.is_leader = True
+        self.log = b""
+        self.high_watermark = 0
+        self.log_end = 0
+        self.is_committing = True
+        self.refusal = ErrorCode.NONE
+        self._waiting: list[tuple[int, int, Callable[[ErrorCode, int], None]]] = []
+        self.term_start = 0
+        self.committed = asyncio.Event()
+        self.committed.set()
+
+    def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
+        """Append, as the port says."""
+        if self.refusal:
+            done(self.refusal, -1)
+            return
+        owned = bytearray(batch)
+        header = BatchHeader.parse(owned, 0)
+        assert crc_matches(owned, 0, header), "the coordinator made a batch with a wrong checksum"
+        base_offset = self.log_end
+        stamp(owned, 0, base_offset, 0)
+        self.log += owned
+        self.log_end += header.record_count
+        self._waiting.append((self.log_end, base_offset, done))
+        if self.is_committing:
+            self.commit()
+
+    def commit(self) -> None:
+        """Let the high watermark reach the log end."""
+        self.high_watermark = self.log_end
+        self.committed.set()
+        while self._waiting:
+            _, base_offset, done = self._waiting.pop(0)
+            done(ErrorCode.NONE, base_offset)
+
+    def lose(self) -> None:
+        """Lose leadership: what waits hears so, whether or not its records stay."""
+        self.is_leader = False
+        self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Give what waits this verdict."""
+        waiting, self._waiting = self._waiting, []
+        for _, base_offset, done in waiting:
+            done(error, base_offset)
+
+    async def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
+        """Yield the log once it is committed."""
+        assert from_offset == 0
+        await self.committed.wait()
+        if not self.is_leader:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.log:
+            yield self.log
+
+
+class StandInBroker:
+    """Fits `GroupsHost`, and what the API modules of groups use."""
+
+    def __init__(self, loop: VirtualLoop, config: BrokerConfig | None = None) -> None:
+        self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
+        self.clock = VirtualClock(loop)
+        self.rng = random.Random(7)
+        self.partitions: dict[int, MemoryPartition] = {}
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.created: list[str] = []
+        self.image = MetadataImage().apply(
+            [
+                BrokerChanged(
+                    BrokerRecord(BROKER_ID, BrokerEpoch(1), "i", "127.0.0.1", 9092, "127.0.0.1", 9093, fenced=False)
+                ),
+                _topic("t", 2, UUID(int=1)),
+            ],
+            1,
+        )
+        self.groups = GroupCoordinator(self)
+
+    def partition(self, topic: str, partition: int) -> MemoryPartition | None:
+        """Return an offsets partition."""
+        assert topic == OFFSETS_TOPIC
+        return self.partitions.get(partition)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task that `stop` ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.append(task)
+        return task
+
+    async def create_internal_topic(self, name: str) -> None:
+        """Create the offsets topic, led by this broker."""
+        self.created.append(name)
+        await asyncio.sleep(0.05)
+        self.image = self.image.apply([_topic(name, PARTITION_COUNT, UUID(int=2))], self.image.version + 1)
+        for index in range(PARTITION_COUNT):
+            self.partitions[index] = MemoryPartition()
+            self.groups.became_leader(index, 0)
+
+    async def start(self) -> None:
+        """Have the offsets topic, loaded."""
+        await self.create_internal_topic(OFFSETS_TOPIC)
+        await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """End every task."""
+        self.groups.close()
+        for task in self.tasks:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def led(self, group_id: str = "g") -> MemoryPartition:
+        """Return the partition of a group."""
+        return self.partitions[self.groups.partition_of(group_id)]
+
+    def call(self, key: int, version: int, /, **fields: Any) -> "asyncio.Future[Any]":
+        """Send a request through its API module, over the wire format; the future is the decoded answer."""
+        request = _Request(key, version, encode_request(build(request_type(key, version), fields)))
+        HANDLERS[key](self, request)
+        return request.answer
+
+
+class _Request:
+    """A request as the API modules see it."""
+
+    client_id = "client"
+    client_host = "/127.0.0.1"
+
+    def __init__(self, key: int, version: int, body: bytes) -> None:
+        self.key = key
+        self.version = version
+        self.body = body
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def decode(self) -> Any:
+        """Return the body as an entity."""
+        return decode_request(self.key, self.version, self.body)
+
+    def reply(self, response: Any) -> None:
+        """Take the answer, by way of the wire format."""
+        data = encode_response(response, self.key, self.version)
+        self.answer.set_result(decode_response(self.key, self.version, data))
+
+
+def _topic(name: str, partition_count: int, topic_id: UUID) -> TopicCreated:
+    partitions = tuple(
+        PartitionRecord(index, BROKER_ID, LeaderEpoch(0), PartitionEpoch(0), (BROKER_ID,), (BROKER_ID,))
+        for index in range(partition_count)
+    )
+    return TopicCreated(name, topic_id, partitions)

@@ -1,0 +1,132 @@
+"""What the pipeline's tests share: one Spark session, and brokers to read from."""
+
+import importlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """One Spark session for the whole run: starting one takes seconds."""
+    from syncline.pipeline.session import spark_session
+
+    with warnings.catch_warnings():
+        # What Spark warns of at its start is none of the tests' business.
+        warnings.simplefilter("ignore")
+        scratch = tmp_path_factory.mktemp("spark")
+        session = spark_session(
+            name="tests",
+            master="local[2]",
+            profile="test",
+            extra={"spark.sql.warehouse.dir": str(scratch), "spark.local.dir": str(scratch)},
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    """The address of three running brokers; SYNCLINE_TEST_BOOTSTRAP points the tests at any other cluster."""
+    elsewhere = os.environ.get("SYNCLINE_TEST_BOOTSTRAP")
+    if elsewhere:
+        yield elsewhere
+        return
+    cluster = _cluster_module().start_cluster(brokers=3)
+    try:
+        yield cluster.bootstrap
+    finally:
+        cluster.stop()
+
+
+def _cluster_module():
+    for name in ("tests.cluster", "cluster"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    return pytest.skip("there is no tests/cluster.py to start brokers with")
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A cluster, and a way to fill topics on it that no other test uses."""
+
+    bootstrap: str
+    names: Iterator[int]
+
+    def topic(self, partitions: int = 1, **configs: str) -> str:
+        """Return the name of a new empty topic."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        name = f"pipeline-{os.getpid()}-{next(self.names)}"
+        # Test records carry times of their own choice, which retention would take as a reason to delete them.
+        settings = {"retention.ms": "-1", **configs}
+        factor = min(3, self.bootstrap.count(",") + 1)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, partitions, factor, config=settings)])[name].result(30)
+        return name
+
+    def produce(self, topic: str, records, *, codec: str = "none", **settings) -> None:
+        """Send (partition, key, value, timestamp_ms, headers) and wait until all are acknowledged."""
+        from confluent_kafka import Producer
+
+        failures: list = []
+
+        def delivered(error, _message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "compression.type": codec, "linger.ms": 5, "acks": "all", **settings}
+        )
+        for partition, key, value, timestamp_ms, headers in records:
+            producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                timestamp=timestamp_ms,
+                headers=list(headers) or None,
+                on_delivery=delivered,
+            )
+        assert producer.flush(30) == 0
+        assert failures == []
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete a partition's records before an offset."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for deleted in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            deleted.result(30)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic."""
+        from confluent_kafka.admin import AdminClient, NewPartitions
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+
+
+@pytest.fixture(scope="session")
+def broker(bootstrap: str) -> Broker:
+    """Topics and records on the brokers."""
+    return Broker(bootstrap, count())
+
+
+@pytest.fixture
+def load(spark, bootstrap: str) -> Callable:
+    """Return a function that makes a batch DataFrame from options."""
+
+    def make(columns: str | None = None, **options: str):
+        reader = spark.read.format("syncline").option("kafka.bootstrap.servers", bootstrap)
+        reader = reader.schema(columns) if columns else reader
+        return reader.options(**options).load()
+
+    return make
