@@ -13,6 +13,7 @@ $(VENV)/.demo: requirements/base.txt requirements/spark.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/spark.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.demo

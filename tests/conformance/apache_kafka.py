@@ -4,20 +4,19 @@ Needs Java 17 or newer, and Maven for the first start (54 MB of jars, kept below
 directory that has them already. Everything it starts dies with it.
 """
 
-import base64
 import os
 import pathlib
 import shutil
 import socket
 import subprocess
 import tempfile
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 HERE = pathlib.Path(__file__).parent
 KEPT = HERE.parent.parent / "build" / "apache-kafka"
 LIB_VARIABLE = "KAFKA_LIB"
+CLUSTER_ID = "c3luY2xpbmUtY29uZm9ybQ"
 LOG_CONFIG = "Configuration:\n  status: error\n  Loggers:\n    Root:\n      level: WARN\n"
 PROPERTIES = """\
 process.roles=broker,controller
@@ -38,7 +37,15 @@ def jars() -> str:
     if not lib.is_dir():
         maven = shutil.which("mvn")
         assert maven, f"Apache Kafka's jars are needed: install Maven, or name their directory in {LIB_VARIABLE}"
-        command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"]
+        command = [
+            maven,
+            "-q",
+            "-B",
+            "-f",
+            str(HERE / "pom.xml"),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={lib}",
+        ]
         subprocess.run(command, check=True)
     return f"{lib}/*"
 
@@ -52,9 +59,8 @@ def running(brokers: int, configs: Mapping[str, str]) -> Iterator[list[tuple[str
         files = [_write(pathlib.Path(work), node, ports, brokers, configs) for node in range(brokers)]
         log_config = pathlib.Path(work, "log4j2.yaml")
         log_config.write_text(LOG_CONFIG)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         for file in files:
-            command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file)]
+            command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         processes = [_start(classpath, log_config, file) for file in files]
         try:
@@ -82,7 +88,15 @@ def _write(work: pathlib.Path, node: int, ports: list[int], brokers: int, config
 
 
 def _start(classpath: str, log_config: pathlib.Path, file: pathlib.Path) -> "subprocess.Popen[bytes]":
-    command = ["java", "-Xmx512m", "-Xms512m", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={log_config}", "-cp", classpath]
+    command = [
+        "java",
+        "-Xmx512m",
+        "-Xms512m",
+        "-XX:+UseG1GC",
+        f"-Dlog4j2.configurationFile={log_config}",
+        "-cp",
+        classpath,
+    ]
     with file.with_suffix(".log").open("wb") as log:
         return subprocess.Popen([*command, "kafka.Kafka", str(file)], stdout=log, stderr=subprocess.STDOUT)
 

@@ -218,10 +218,17 @@ def _compressed(data: bytes, codec: int) -> bytes:
     if codec == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        return _lz4_frame(data)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data))
     return data
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    """Return one LZ4 frame of independent blocks, the only kind that Kafka reads."""
+    block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    descriptor = b"\x60\x40\x82"  # Version 1, independent blocks; 64 KiB; the checksum of these two bytes.
+    return b"\x04\x22\x4d\x18" + descriptor + len(block).to_bytes(4, "little") + block + b"\0" * 4
 
 
 def _decode_records(data: bytes, count: int) -> list[Any]:

@@ -18,8 +18,24 @@ class Divergence:
 
 
 DIVERGENCES: tuple[Divergence, ...] = (
-    Divergence("api_versions.*", "reply.api_keys*", "Syncline advertises exactly what it serves, which is a part of Kafka's table."),
-    Divergence("api_versions.*", "reply.supported_features*", "Syncline has no feature levels; its behaviour comes with its version."),
-    Divergence("api_versions.*", "reply.finalized_features*", "Syncline has no feature levels; its behaviour comes with its version."),
-    Divergence("produce_requests.null_records.v9", "reply", "Kafka never answers null records and blocks the connection; Syncline says 87."),
+    Divergence(
+        "api_versions.*",
+        "reply.api_keys*",
+        "Syncline advertises exactly what it serves, which is a part of Kafka's table.",
+    ),
+    Divergence(
+        "api_versions.*",
+        "reply.supported_features*",
+        "Syncline has no feature levels; its behaviour comes with its version.",
+    ),
+    Divergence(
+        "api_versions.*",
+        "reply.finalized_features*",
+        "Syncline has no feature levels; its behaviour comes with its version.",
+    ),
+    Divergence(
+        "produce_requests.null_records.v9",
+        "reply",
+        "Kafka never answers null records and blocks the connection; Syncline says 87.",
+    ),
 )

@@ -7,7 +7,7 @@ text, null ids as None.
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import functools
 import typing
@@ -20,12 +20,12 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-MS = datetime.timedelta(milliseconds=1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MS = dt.timedelta(milliseconds=1)
 Kind = typing.Literal["request", "response"]
 ZEROS: dict[str, Any] = {
     "string": "", "bytes": b"", "bool": False, "float64": 0.0,
-    "timedelta_i32": datetime.timedelta(0), "timedelta_i64": datetime.timedelta(0),
+    "timedelta_i32": dt.timedelta(0), "timedelta_i64": dt.timedelta(0),
 }  # fmt: skip
 
 
@@ -148,9 +148,9 @@ def _plain(value: Any) -> Any:
         return int(value.value)
     if isinstance(value, uuid.UUID):
         return str(value)
-    if isinstance(value, datetime.timedelta):
+    if isinstance(value, dt.timedelta):
         return value // MS
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, dt.datetime):
         return (value - EPOCH) // MS
     if isinstance(value, bool | bytes | str | NoneType):
         return value

@@ -33,7 +33,9 @@ def main() -> int:
     changed = 0
     for other in rounds[1:]:
         changed += show("between rounds", rounds[0], other)
-    changed += show("against the recording", {name: steps for name, steps in read().items() if name in rounds[0]}, rounds[0])
+    changed += show(
+        "against the recording", {name: steps for name, steps in read().items() if name in rounds[0]}, rounds[0]
+    )
     if options.write:
         write({**(read() if options.only else {}), **rounds[0]})
     steps = sum(len(each) for each in rounds[0].values())

@@ -24,8 +24,9 @@ EMPTY_VALUES = {-1, 0, None, ""}
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
 BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
+LONG_NUMBER = re.compile(r"-?\b\d{13,18}\b|-?\b9223\d{15}\b")
 # Java's own words: what went wrong is compared, not how it is told.
-JAVA_TEXT = re.compile(r"Exception|Invalid topic-partition|java\.|scala\.|\bnull\b.*\bnull\b")
+JAVA_TEXT = re.compile(r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library")
 BROKER_RESOURCE, LOGGER_RESOURCE = 4, 8
 NEAR_NOW_MS = 12 * 3600 * 1000
 KEYS_OF_ROWS = (
@@ -82,7 +83,13 @@ class Normaliser:
             if self.own_rows and name in {"topics", "groups"}:
                 rows = [row for row in rows if self._is_own(row)]
             if name == "members":
-                rows = sorted(rows, key=lambda row: (row.get("metadata", row.get("member_metadata", b"")), row.get("group_instance_id") or ""))
+                rows = sorted(
+                    rows,
+                    key=lambda row: (
+                        row.get("metadata", row.get("member_metadata", b"")),
+                        row.get("group_instance_id") or "",
+                    ),
+                )
             normal = [self._tree(row, path) for row in rows]
             is_ordered = name in ORDERED_LISTS or path.endswith("responses.partitions")
             return normal if is_ordered else sorted(normal, key=_row_key)
@@ -97,6 +104,8 @@ class Normaliser:
         return self._text(plain.decode()) if plain.isascii() and plain.decode().isprintable() else f"hex {plain.hex()}"
 
     def _scalar(self, name: str, value: Any, owner: Tree) -> Any:
+        if name in {"node_id", "port"} and value != -1 and "error_code" in owner:
+            return self._coordinator(name, value, owner)
         if name in BROKER_FIELDS:
             return self._broker(value)
         if name == "controller_id":
@@ -126,6 +135,11 @@ class Normaliser:
     def _broker(self, value: Any) -> Any:
         return f"broker {self.ranks[value]}" if value in self.ranks else value
 
+    def _coordinator(self, name: str, value: int, owner: Tree) -> str:
+    X
+        rank = self.ranks[value] if name == "node_id" else self.ports[owner["host"], value]
+        return f"{name} of {self.symbol('coordinator', rank)}"
+
     def _symbolic(self, name: str, value: Any) -> Any:
         if name == "producer_id" and value >= 1_000_000_000:
             return value  # Chosen by the sequence, far above what a cluster hands out.
@@ -140,7 +154,7 @@ class Normaliser:
 
     def _error_text(self, value: str) -> str:
         text = BROKER_IN_TEXT.sub(lambda found: found[1] + self._rank_text(found[2]), self._text(value))
-        text = BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text))
+        text = LONG_NUMBER.sub("TIME", BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text)))
         return "a text of Java's" if JAVA_TEXT.search(text) else text
 
     def _rank_text(self, number: str) -> str:
@@ -166,4 +180,6 @@ class Normaliser:
 
 def _row_key(row: Tree) -> str:
     keys = [row.get(name) for name in KEYS_OF_ROWS if name in row]
-    return json.dumps([[str(type(key)), key] if not isinstance(key, int) else ["", f"{key:020}"] for key in keys]) + json.dumps(row, sort_keys=True)
+    return json.dumps(
+        [[str(type(key)), key] if not isinstance(key, int) else ["", f"{key:020}"] for key in keys]
+    ) + json.dumps(row, sort_keys=True)

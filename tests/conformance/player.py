@@ -117,7 +117,9 @@ class Cluster:
     def _knows(self, rank: int, names: list[str]) -> bool:
         answer = self.ask(rank, METADATA, 12, {"topics": [{"topic_id": None, "name": name} for name in names]})
         self.topic_ids.update({row["name"]: row["topic_id"] for row in answer["topics"] if row["topic_id"]})
-        return all(row["error_code"] == 0 and all(p["error_code"] == 0 for p in row["partitions"]) for row in answer["topics"])
+        return all(
+            row["error_code"] == 0 and all(p["error_code"] == 0 for p in row["partitions"]) for row in answer["topics"]
+        )
 
     def _leads(self, rank: int, topics: dict[str, Topic]) -> bool:
         rows = [
@@ -164,7 +166,9 @@ class Cluster:
         found: list[int] = []
 
         def look() -> bool:
-            topic = self.ask(0, METADATA, 9, {"topics": [{"name": name}], "allow_auto_topic_creation": False})["topics"][0]
+            topic = self.ask(0, METADATA, 9, {"topics": [{"name": name}], "allow_auto_topic_creation": False})[
+                "topics"
+            ][0]
             rows = [row for row in topic["partitions"] if row["partition_index"] == partition and row["leader_id"] >= 0]
             ids = [node for node, _, _ in self.brokers]
             for row in rows:
@@ -183,7 +187,7 @@ def play(cluster: Cluster, sequence: Sequence) -> list[dict[str, Any]]:
     try:
         for action in sequence.actions:
             if (row := player.perform(action)) is not None:
-                rows.append(row)
+                rows.append(row)  # noqa: PERF401 - what was answered before an error is kept
     except (AssertionError, LookupError, TypeError, OSError) as error:
         # A later step needs what an earlier answer did not have; the answers so far say why.
         rows.append({"stopped": f"{type(error).__name__}: {error}"})
@@ -229,12 +233,16 @@ class _Player:
             if step.hold:
                 self.held.setdefault(place, []).append((step, began))
                 return "held"
-            outcome = self._receive(place, step, began, step, final=lambda tree: _settled(step, tree) or time.monotonic() > deadline)
+            outcome = self._receive(
+                place, step, began, step, final=lambda tree: _settled(step, tree) or time.monotonic() > deadline
+            )
             if outcome is not None:
                 return outcome
             time.sleep(POLL_S)
 
-    def _receive(self, place: tuple[str, int], step: Step, began: float, wanted: Step | Receive, final: Any = None) -> Outcome:
+    def _receive(
+        self, place: tuple[str, int], step: Step, began: float, wanted: Step | Receive, final: Any = None
+    ) -> Outcome:
         version = step.version if step.answer_version is None else step.answer_version
         answer = self._connection(place).receive(step.key, version, wanted.answer_ms)
         elapsed_ms = (time.monotonic() - began) * 1000
@@ -344,6 +352,3 @@ def java_hash(text: str) -> int:
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
-
-
-

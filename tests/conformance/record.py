@@ -48,7 +48,9 @@ def write(recording: Recording) -> None:
         old.unlink()
     for module in sorted({name.partition(".")[0] for name in recording}):
         lines = [
-            f"{json.dumps(name)}: [\n" + ",\n".join(json.dumps(step, separators=(",", ":"), ensure_ascii=False) for step in steps) + "\n]"
+            f"{json.dumps(name)}: [\n"
+            + ",\n".join(json.dumps(step, separators=(",", ":"), ensure_ascii=False) for step in steps)
+            + "\n]"
             for name, steps in recording.items()
             if name.partition(".")[0] == module
         ]

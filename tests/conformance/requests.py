@@ -1,6 +1,6 @@
 """Requests as steps, in a few words each; what differs between versions of one API is settled here.
 
-Topics and groups given as `str` are names of the sequence; other values (`exact(...)`, saved ones) are sent as they are.
+Topics and groups given as `str` are names of the sequence; other values (`exact(...)`, saved ones) are sent as is.
 Every function takes the version first and passes what it does not know to `Step`.
 """
 
@@ -35,6 +35,9 @@ def consumer_subscription(*topics: str) -> bytes:
     """Return version 0 of the consumer protocol's subscription; coordinators parse it."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+SOME_PROTOCOLS = (("range", consumer_subscription("some-topic")),)
 
 
 def every(key: int) -> tuple[int, ...]:
@@ -73,7 +76,10 @@ def produce(version: int, topics: Any, *, acks: int = -1, timeout: int = 5000, *
         "acks": acks,
         "timeout": timeout,
         "topic_data": [
-            {"name": name(topic), "partition_data": [{"index": index, "records": records} for index, records in _pairs(partitions)]}
+            {
+                "name": name(topic),
+                "partition_data": [{"index": index, "records": records} for index, records in _pairs(partitions)],
+            }
             for topic, partitions in _rows(topics)
         ],
     }
@@ -85,8 +91,14 @@ def fetch(version: int, topics: Any, *, max_wait: int = 0, min_bytes: int = 1, *
     """Return a Fetch; partitions map to an offset, or to fields of the partition."""
     rows = []
     for topic, partitions in _rows(topics):
-        identity = {"topic_id": TopicId(topic) if isinstance(topic, str) else topic} if version >= 13 else {"topic": name(topic)}
-        rows.append({**identity, "partitions": [_fetch_partition(index, wanted) for index, wanted in _pairs(partitions)]})
+        identity = (
+            {"topic_id": TopicId(topic) if isinstance(topic, str) else topic}
+            if version >= 13
+            else {"topic": name(topic)}
+        )
+        rows.append(
+            {**identity, "partitions": [_fetch_partition(index, wanted) for index, wanted in _pairs(partitions)]}
+        )
     replica_id = more.pop("replica_id", None)
     body: dict[str, Any] = {"max_wait": max_wait, "min_bytes": min_bytes, "topics": rows, "forgotten_topics_data": []}
     for option in ("max_bytes", "isolation_level", "session_id", "session_epoch", "rack_id"):
@@ -145,7 +157,10 @@ def leader_epochs(version: int, topics: Any, **more: Any) -> Step:
 def delete_records(version: int, topics: Any, *, timeout: int = 5000, **more: Any) -> Step:
     """Return a DeleteRecords; partitions map to the offset to delete up to."""
     rows = [
-        {"name": name(topic), "partitions": [{"partition_index": index, "offset": offset} for index, offset in _pairs(partitions)]}
+        {
+            "name": name(topic),
+            "partitions": [{"partition_index": index, "offset": offset} for index, offset in _pairs(partitions)],
+        }
         for topic, partitions in _rows(topics)
     ]
     more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
@@ -194,7 +209,7 @@ def join(
     group: Any = "g",
     *,
     member: Any = "",
-    protocols: Any = (("range", consumer_subscription("some-topic")),),
+    protocols: Any = SOME_PROTOCOLS,
     protocol_type: str = "consumer",
     session: int = 30_000,
     rebalance: int = 30_000,
@@ -252,7 +267,9 @@ def leave(version: int, group: Any = "g", *, members: Sequence[Any] = (), **more
     pairs = [each if isinstance(each, tuple) else (each, None) for each in members]
     body: dict[str, Any] = {"group_id": name(group)}
     if version >= 3:
-        body["members"] = [{"member_id": member, "group_instance_id": instance, "reason": None} for member, instance in pairs]
+        body["members"] = [
+            {"member_id": member, "group_instance_id": instance, "reason": None} for member, instance in pairs
+        ]
     else:
         body["member_id"] = pairs[0][0]
     more.setdefault("to", coordinator(group))
@@ -265,7 +282,11 @@ def commit(version: int, group: Any, topics: Any, *, member: Any = "", generatio
         {
             "name": name(topic),
             "partitions": [
-                {"partition_index": index, "committed_metadata": "", **(wanted if isinstance(wanted, Mapping) else {"committed_offset": wanted})}
+                {
+                    "partition_index": index,
+                    "committed_metadata": "",
+                    **(wanted if isinstance(wanted, Mapping) else {"committed_offset": wanted}),
+                }
                 for index, wanted in _pairs(partitions)
             ],
         }
@@ -320,13 +341,16 @@ def delete_groups(version: int, *groups: Any, **more: Any) -> Step:
 def delete_offsets(group: Any, topics: Any, **more: Any) -> Step:
     """Return an OffsetDelete."""
     rows = [
-        {"name": name(topic), "partitions": [{"partition_index": index} for index in indexes]} for topic, indexes in _rows(topics)
+        {"name": name(topic), "partitions": [{"partition_index": index} for index in indexes]}
+        for topic, indexes in _rows(topics)
     ]
     more.setdefault("to", coordinator(group))
     return Step(key=OFFSET_DELETE, version=0, body={"group_id": name(group), "topics": rows}, **more)
 
 
-def new_topic(topic: Any, partitions: int = 1, factor: int = 1, *, assignments: Any = None, configs: Any = ()) -> dict[str, Any]:
+def new_topic(
+    topic: Any, partitions: int = 1, factor: int = 1, *, assignments: Any = None, configs: Any = ()
+) -> dict[str, Any]:
     """Return a row of CreateTopics; `configs` is a mapping or a list of pairs."""
     if assignments is not None:
         partitions, factor = -1, -1
@@ -334,14 +358,20 @@ def new_topic(topic: Any, partitions: int = 1, factor: int = 1, *, assignments: 
         "name": name(topic),
         "num_partitions": partitions,
         "replication_factor": factor,
-        "assignments": [{"partition_index": index, "broker_ids": list(ids)} for index, ids in _pairs(assignments or [])],
+        "assignments": [
+            {"partition_index": index, "broker_ids": list(ids)} for index, ids in _pairs(assignments or [])
+        ],
         "configs": [{"name": key, "value": value} for key, value in _pairs(configs)],
     }
 
 
 def create_topics(version: int, *rows: Any, timeout: int = 10_000, validate_only: bool = False, **more: Any) -> Step:
     """Return a CreateTopics."""
-    body = {"topics": [row if isinstance(row, Mapping) else new_topic(row) for row in rows], "timeout": timeout, "validate_only": validate_only}
+    body = {
+        "topics": [row if isinstance(row, Mapping) else new_topic(row) for row in rows],
+        "timeout": timeout,
+        "validate_only": validate_only,
+    }
     return Step(key=CREATE_TOPICS, version=version, body=body, **more)
 
 
@@ -352,7 +382,11 @@ def delete_topics(version: int, *topics: Any, timeout: int = 10_000, **more: Any
         body["topics"] = [
             topic
             if isinstance(topic, Mapping)
-            else ({"name": None, "topic_id": topic} if isinstance(topic, TopicId) else {"name": name(topic), "topic_id": None})
+            else (
+                {"name": None, "topic_id": topic}
+                if isinstance(topic, TopicId)
+                else {"name": name(topic), "topic_id": None}
+            )
             for topic in topics
         ]
     else:
@@ -360,7 +394,9 @@ def delete_topics(version: int, *topics: Any, timeout: int = 10_000, **more: Any
     return Step(key=DELETE_TOPICS, version=version, body=body, **more)
 
 
-def create_partitions(version: int, *rows: Any, timeout: int = 10_000, validate_only: bool = False, **more: Any) -> Step:
+def create_partitions(
+    version: int, *rows: Any, timeout: int = 10_000, validate_only: bool = False, **more: Any
+) -> Step:
     """Return a CreatePartitions; rows are (topic, count) or (topic, count, assignments)."""
     topics = [
         {
@@ -377,10 +413,16 @@ def create_partitions(version: int, *rows: Any, timeout: int = 10_000, validate_
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 
 
-def describe_configs(version: int, *resources: Any, synonyms: bool = False, documentation: bool = False, **more: Any) -> Step:
+def describe_configs(
+    version: int, *resources: Any, synonyms: bool = False, documentation: bool = False, **more: Any
+) -> Step:
     """Return a DescribeConfigs; resources are (type, name, keys or None)."""
     rows = [
-        {"resource_type": kind, "resource_name": name(resource), "configuration_keys": None if keys is None else list(keys)}
+        {
+            "resource_type": kind,
+            "resource_name": name(resource),
+            "configuration_keys": None if keys is None else list(keys),
+        }
         for kind, resource, keys in resources
     ]
     body = {"resources": rows, "include_synonyms": synonyms, "include_documentation": documentation}
@@ -409,7 +451,9 @@ def change_configs(version: int, *resources: Any, validate_only: bool = False, *
         {
             "resource_type": kind,
             "resource_name": name(resource),
-            "configs": [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes],
+            "configs": [
+                {"name": key, "config_operation": operation, "value": value} for key, operation, value in changes
+            ],
         }
         for kind, resource, changes in resources
     ]

@@ -128,7 +128,7 @@ class Step:
     takes the answer. `waits_ms` records whether the answer took about that long. `settle` maps a path to a value and
     repeats the request until the answer has it: for what is allowed to become visible with a delay.
     `quiet` steps are sent and not recorded. `own_rows` drops the topics and groups of other sequences from a listing.
-    `answer_version` is the version of the answer if it is not the request's. `raw` replaces the whole frame behind its length.
+    `answer_version` is the version of the answer if it is not the request's. `raw` is sent instead of a frame.
     """
 
     key: int

@@ -88,4 +88,3 @@ def described(value: Any) -> Any:
         case str() if len(value) > 80 and len(set(value)) == 1:
             return f"{value[0]}*{len(value)}"
     return value
-

@@ -1,6 +1,5 @@
 """What the pipeline's tests share: one Spark session, and brokers to read from."""
 
-import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,20 +35,10 @@ def bootstrap() -> Iterator[str]:
     if elsewhere:
         yield elsewhere
         return
-    cluster = _cluster_module().start_cluster(brokers=3)
-    try:
-        yield cluster.bootstrap
-    finally:
-        cluster.stop()
+    from tests.cluster import cluster
 
-
-def _cluster_module():
-    for name in ("tests.cluster", "cluster"):
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-    return pytest.skip("there is no tests/cluster.py to start brokers with")
+    with cluster(brokers=3) as running:
+        yield running.bootstrap
 
 
 @dataclass(frozen=True)

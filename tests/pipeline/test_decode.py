@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
+from tests.pipeline.batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 from syncline.pipeline import decode as decoding
 from syncline.pipeline.decode import Decoded, DecodeError
 

@@ -57,7 +57,9 @@ def contents(log: PartitionLog) -> list[tuple[int, bytes]]:
     return found
 
 
-def read(log: PartitionLog, offset: int, max_bytes: int = 2**31, upper: int = 2**62, at_least_one: bool = True) -> bytes:
+def read(
+    log: PartitionLog, offset: int, max_bytes: int = 2**31, upper: int = 2**62, at_least_one: bool = True
+) -> bytes:
     """Return what a read gets, from memory or not."""
     plan = log.read_plan(offset, max_bytes, upper, at_least_one)
     data = plan.read_resident()
@@ -66,9 +68,16 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 2**31, upper: int = 2*
     return bytes(data)
 
 
-def open_directory(disk: object, settings: LogSettings | Callable[[str], LogSettings], root: str = ROOT) -> LogDirectory:
+def open_directory(
+    disk: object, settings: LogSettings | Callable[[str], LogSettings], root: str = ROOT
+) -> LogDirectory:
     """Open the data directory of node 1."""
     by_topic = settings if callable(settings) else lambda _topic: settings
     return LogDirectory.open(
-        disk, root, node_id=1, cluster_id="cluster", directory_id="directory", settings=by_topic  # type: ignore[arg-type]
+        disk,
+        root,
+        node_id=1,
+        cluster_id="cluster",
+        directory_id="directory",
+        settings=by_topic,  # type: ignore[arg-type]
     )

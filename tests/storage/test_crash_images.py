@@ -124,7 +124,9 @@ def run(
 
 
 @pytest.mark.parametrize("tell", STORIES)
-def test_recovery_keeps_every_promise_on_every_image_when_only_synced_names_survive(tell: Callable[[Story], None]) -> None:
+def test_recovery_keeps_every_promise_on_every_image_when_only_synced_names_survive(
+    tell: Callable[[Story], None],
+) -> None:
     """R1-R3 hold on all images of the story under the strict directory model."""
     count, distinct = run(tell)
 

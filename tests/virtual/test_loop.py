@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from syncline.virtual.loop import DeadlockError, NotInVirtualTimeError, VirtualLoop, run
+from syncline.virtual.loop import DeadlockError, LivelockError, NotInVirtualTimeError, VirtualLoop, run
 from syncline.virtual.process import Process
 
 
@@ -61,6 +61,36 @@ def test_loop_raises_when_nothing_can_ever_happen_again() -> None:
 
     with pytest.raises(DeadlockError):
         run(loop.create_future(), loop)
+
+
+def test_loop_raises_when_callbacks_run_for_ever_in_one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting without waiting is an error, not a hang."""
+    monkeypatch.setattr("syncline.virtual.loop.CALLBACKS_PER_INSTANT_MAX", 1000)
+    loop = VirtualLoop()
+
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    task = loop.create_task(spin())
+    with pytest.raises(LivelockError):
+        loop.run_until_complete(task)
+    task._log_destroy_pending = False
+    loop.close()
+
+
+def test_time_out_of_nothing_takes_a_microsecond() -> None:
+    """Who waits with a time-out of 0 until a deadline has passed gets there."""
+    loop = VirtualLoop()
+
+    async def until(deadline: float) -> None:
+        never = loop.create_future()
+        while loop.time() <= deadline:
+            await asyncio.wait([never], timeout=max(0, deadline - loop.time()))
+
+    run(until(2.0), loop)
+
+    assert loop.now_ns == 2 * 10**9 + 1000
 
 
 def test_executor_is_refused() -> None:

@@ -90,6 +90,8 @@ class FollowerPartition:
 
     __slots__ = (
         "_backoff_ms",
+        "_backoff_ms_max",
+        "_first_backoff_ms",
         "_ready_at_ms",
         "fetch_offset",
         "lag_records",
@@ -99,8 +101,15 @@ class FollowerPartition:
         "phase",
     )
 
-    def __init__(self, backoff_ms: int) -> None:
-        self._backoff_ms = backoff_ms
+    def __init__(self, backoff_ms: int, first_backoff_ms: int | None = None) -> None:
+        """Follow nobody yet. Each pause is twice the one before, from `first_backoff_ms` up to `backoff_ms`.
+
+        A leader that has not yet heard of its appointment refuses for some milliseconds, and nobody should
+        wait a second for that. Without `first_backoff_ms` all pauses are equal.
+        """
+        self._backoff_ms_max = backoff_ms
+        self._first_backoff_ms = backoff_ms if first_backoff_ms is None else min(first_backoff_ms, backoff_ms)
+        self._backoff_ms = self._first_backoff_ms
         self._ready_at_ms = _READY_AT_ONCE
         self.leader_epoch = LeaderEpoch(NONE)
         self.fetch_offset = Offset(0)
@@ -155,6 +164,7 @@ class FollowerPartition:
         self.log_start = log_start
         self.lag_records = UNKNOWN_LAG
         self._ready_at_ms = _READY_AT_ONCE
+        self._backoff_ms = self._first_backoff_ms
         self._fetch_from(log_end, latest_epoch)
         if latest_epoch == NONE and high_watermark < log_end:
             numbers = (("log_end", log_end), ("high_watermark", high_watermark), ("leader_epoch", leader_epoch))
@@ -167,6 +177,7 @@ class FollowerPartition:
         """Take note of an answer whose records, possibly none, are in the log."""
         self.log_start = log_start
         self.lag_records = max(0, leader_high_watermark - log_end)
+        self._backoff_ms = self._first_backoff_ms
         self._fetch_from(log_end, latest_epoch)
 
     def diverged(
@@ -231,6 +242,7 @@ class FollowerPartition:
         if self.phase is FollowerPhase.ASKING:
             self.phase = FollowerPhase.FETCHING
         self._ready_at_ms = now_ms + self._backoff_ms
+        self._backoff_ms = min(2 * self._backoff_ms, self._backoff_ms_max)
 
     def fail(self, reason: str) -> FollowerEffects:
         """Stop until metadata brings a newer epoch."""

@@ -3,8 +3,8 @@
 Leaders go round the active brokers from a random start, so that many small
 topics spread as well as one large one; the followers of each round are shifted
 by one more place, so that two brokers do not share all their partitions.
-Brokers of different racks alternate in the list that is walked, so that
-neighbours, and therefore replicas, stand in different racks where they can.
+Brokers of different racks alternate in the list that is walked, and a broker
+of a rack that the partition is not in yet goes before one of a rack that it is.
 Fenced brokers are used only when there are too few others, and never first.
 
 Source: Kafka's StripedReplicaPlacer (its aims) and AdminUtils (the shift).
@@ -43,6 +43,7 @@ def place(
         )
     if not active:
         raise RequestError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix} All brokers are currently fenced.")
+    racks = {record.broker_id: record.rack for record in brokers.values() if record.rack is not None}
     start = below(len(active))
     shift = below(len(active))
     placed = []
@@ -50,7 +51,7 @@ def place(
     for index in range(first_partition, first_partition + partitions):
         if index and index % len(active) == 0:
             shift += 1
-        replicas = _walk(active, (start + index) % len(active), shift, replication_factor)
+        replicas = _walk(active, racks, (start + index) % len(active), shift)[:replication_factor]
         missing = replication_factor - len(replicas)
         if missing > 0:
             replicas += tuple(spare[(start + index + each) % len(spare)] for each in range(missing))
@@ -58,14 +59,20 @@ def place(
     return tuple(placed)
 
 
-def _walk(ring: list[BrokerId], leader_index: int, shift: int, count: int) -> Replicas:
-    """Return the leader and up to `count` - 1 others, beginning `shift` places after it."""
+def _walk(ring: list[BrokerId], racks: Mapping[BrokerId, str], leader_index: int, shift: int) -> Replicas:
+    """Return the whole ring as one partition prefers it: the leader, then from `shift` places after it on."""
     size = len(ring)
-    replicas = [ring[leader_index]]
-    for step in range(min(count, size) - 1):
-        distance = 1 + (shift + step) % (size - 1)
-        replicas.append(ring[(leader_index + distance) % size])
-    return tuple(replicas)
+    order = [ring[leader_index]]
+    order.extend(ring[(leader_index + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
+    if len(set(racks.values())) > 1:
+        # Racks in turn; the sort is stable, so each rack keeps the order of the ring.
+        turns: dict[str, int] = {}
+        turn_of: dict[BrokerId, int] = {}
+        for broker in order:
+            rack = racks.get(broker, "")
+            turn_of[broker] = turns[rack] = turns.get(rack, -1) + 1
+        order.sort(key=turn_of.__getitem__)
+    return tuple(order)
 
 
 def _alternating_racks(records: Iterable[BrokerRecord]) -> list[BrokerId]:

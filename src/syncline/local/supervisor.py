@@ -286,10 +286,14 @@ def exited(pid: int) -> bool:
 
 
 def preload() -> None:
-    """Import what brokers need, once, before they are forked."""
+    """Import what brokers need, once, before they are forked; the schemas of what is said first, too."""
     import sqlite3  # noqa: F401
 
     import syncline.local.broker_process  # noqa: F401
+    from syncline.wire.api import ApiKey
+    from syncline.wire.codec import preload as preload_schemas
+
+    preload_schemas(((ApiKey.BROKER_REGISTRATION, 4), (ApiKey.BROKER_HEARTBEAT, 1), (ApiKey.CREATE_TOPICS, 7)))
 
 
 def last_lines(file: Path, count: int = 5) -> str:

@@ -99,6 +99,11 @@ class PartitionRecord(NamedTuple):
         """Whether some broker leads; an offline partition has none."""
         return self.leader != NONE
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is missing from the ISR; those that a reassignment is just adding are not missed."""
+        return len(self.replicas) - len(self.adding) > len(self.isr)
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:

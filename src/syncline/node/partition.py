@@ -12,7 +12,7 @@ Offsets count records; `log_end` and `high_watermark` are exclusive.
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from syncline.core.fetch_watch import PartitionWatchers
@@ -40,6 +40,9 @@ from syncline.storage.log import PartitionLog
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
+
+# The first pause of a follower that its leader refused; it doubles up to `replica.fetch.backoff.ms`.
+FIRST_BACKOFF_MS: Final = 5
 
 
 class Waiter(Protocol):
@@ -190,7 +193,7 @@ class Partition:
         if self.leader is not None:
             self.resign()
         if self.follower is None:
-            self.follower = FollowerPartition(self._broker.config.replica_fetch_backoff_ms)
+            self.follower = FollowerPartition(self._broker.config.replica_fetch_backoff_ms, FIRST_BACKOFF_MS)
             self._broker.probe("follow", self.key, record.leader_epoch, self.log.log_end)
         return is_new_term
 
@@ -318,6 +321,7 @@ class Partition:
 
     def truncated(self) -> None:
         """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
+        self.watchers.role_changed()
         self._broker.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
 
     # Reading for the group coordinator.

@@ -6,11 +6,6 @@ down as the recovery point, and it moves only when everything below it, all
 older segments, their names and the epoch history included, has been synced.
 Recovery (`recovery.py`) rests on exactly that promise.
 
-So the epoch checkpoint need not be written when an epoch begins: as long as the
-batches that show the epoch lie above the recovery point they are scanned after
-a crash, and the file is made durable before the recovery point passes them. An
-epoch without a batch is dropped when a log is loaded anyway.
-
 Failure: a full disk refuses and leaves the log as it was; any other error of a
 write or a sync makes the log final (`LogOfflineError`), since nobody knows what
 the file holds then.
@@ -22,7 +17,6 @@ the last segment is the only one that grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, NoReturn
@@ -35,7 +29,6 @@ from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
 from syncline.storage import producer_snapshot, recovery, times
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
-from syncline.storage.checkpoints import encode_epochs
 from syncline.storage.disk import BrokenFileError, Disk
 from syncline.storage.errors import (
     CorruptRecordsError,
@@ -46,22 +39,16 @@ from syncline.storage.errors import (
     is_full,
     is_out_of_descriptors,
 )
+from syncline.storage.flusher import Flusher
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
-from syncline.storage.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from syncline.storage.retention import SegmentDeleted, Situation, reason_to_delete
+from syncline.storage.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
 
 # Written this much, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
-# Finished segments whose file stays open and whose index stays in memory; the least recently read goes first.
-WARM_SEGMENTS_MAX: Final = 4
 
 
 class FollowerAppend(NamedTuple):
@@ -79,15 +66,6 @@ class Readable(NamedTuple):
 
     size_bytes: int
     is_on_older_segment: bool
-
-
-class SegmentDeleted(NamedTuple):
-    """One segment that retention removed, and why."""
-
-    base_offset: Offset
-    end_offset: Offset
-    size_bytes: int
-    reason: str
 
 
 class PartitionLog:
@@ -112,7 +90,6 @@ class PartitionLog:
         self.directory = directory
         self.log_start = recovered.log_start
         self.log_end = recovered.log_end
-        self.recovery_point = recovered.recovery_point
         self.epochs = recovered.epochs
         self.producers = recovered.producers
         # Set by the node whenever it moves; retention stops here.
@@ -121,19 +98,22 @@ class PartitionLog:
         self.on_offline: Callable[[PartitionLog, OSError], None] | None = None
         self._disk = disk
         self._on_recovery_point_lowered = on_recovery_point_lowered
-        self._segments = recovered.segments or [self._new_segment(recovered.log_end)]
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._active = self._segments[-1]
-        self._warm: list[Segment] = []
+        self._segments = SegmentList(
+            disk,
+            directory,
+            recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
+        )
+        self._flusher = Flusher(
+            disk,
+            directory,
+            self._segments,
+            self.epochs,
+            recovered.recovery_point,
+            is_new=is_new,
+            on_failure=self._fail_later,
+        )
         self._failure: OSError | None = None
         self._is_closed = False
-        # Raised by truncation: what background work reports of older contents is ignored.
-        self._generation = 0
-        self._is_flushing = False
-        # The partition directory's own name, and names in it, that a power cut could still take.
-        self._is_directory_new = is_new
-        self._has_new_names = is_new
-        self._are_epochs_unsaved = bool(len(self.epochs))
         self._written_since_recycle = 0
         # (path, when it may be removed) of files that retention has renamed.
         self._graveyard: deque[tuple[str, int]] = deque()
@@ -147,9 +127,14 @@ class PartitionLog:
         return self._failure is not None
 
     @property
+    def recovery_point(self) -> Offset:
+        """Everything below was flushed."""
+        return self._flusher.recovery_point
+
+    @property
     def size_bytes(self) -> int:
         """All batches that are still there, also those below the log start in a kept segment."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
@@ -159,7 +144,7 @@ class PartitionLog:
     @property
     def first_base_offset(self) -> Offset:
         """Where the oldest segment begins, at or below the log start."""
-        return Offset(self._segments[0].base_offset)
+        return self._segments.first.base_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -193,7 +178,7 @@ class PartitionLog:
         if not batches:
             return FollowerAppend(self.log_end, self.log_end, 0, 0, -1)
         first_offset = batches[0][1].base_offset
-        if first_offset > self.log_end == self._segments[0].base_offset and not self.size_bytes:
+        if first_offset > self.log_end == self._segments.first.base_offset and not self.size_bytes:
             # An empty log takes up where its leader's log begins now.
             self.restart_at(Offset(first_offset))
         size_bytes = 0
@@ -253,12 +238,12 @@ class PartitionLog:
 
     def _active_for(self, size_bytes: int, header: BatchHeader) -> Segment:
         """Return the segment for a batch, a new one if the active one has had enough."""
-        segment, settings = self._active, self.settings
+        segment, settings = self._segments.active, self.settings
         if segment.is_full_for(
             size_bytes, header, settings.segment_bytes, settings.segment_ms
         ) or segment.has_full_index(settings.segment_index_bytes):
             self.roll()
-        return self._active
+        return self._segments.active
 
     def _write(self, segment: Segment, data: Buffer) -> None:
         """Append to a segment's file; nothing is remembered if that fails (KAFKA-6683)."""
@@ -266,7 +251,8 @@ class PartitionLog:
             file = segment.open_file
             if file is None:
                 file = segment.file
-                self._has_new_names = self._has_new_names or not segment.size_bytes
+                if not segment.size_bytes:
+                    self._flusher.note_name()
             file.append((data,))
         except OSError as error:
             self._refuse(error, "append to")
@@ -276,7 +262,7 @@ class PartitionLog:
         segment.note(header, position)
         self.log_end = segment.end_offset
         if self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset)):
-            self._are_epochs_unsaved = True
+            self._flusher.note_epochs()
         if header.producer_id >= 0:
             self.producers.record(header)
 
@@ -284,17 +270,17 @@ class PartitionLog:
         self._written_since_recycle += size_bytes
         if self._written_since_recycle >= RECYCLE_BYTES:
             self._written_since_recycle = 0
-            file = self._active.open_file
+            file = self._segments.active.open_file
             if self.keep_cached_bytes is not None and file is not None:
                 file.recycle(self.keep_cached_bytes)
-        if self.log_end - self.recovery_point >= self.settings.flush_messages and not self._is_flushing:
+        if self.log_end - self.recovery_point >= self.settings.flush_messages and not self._flusher.is_running:
             self.flush_later(_ignore)
 
     def assign_leader_epoch(self, leader_epoch: LeaderEpoch) -> bool:
         """Note that this broker leads in `leader_epoch` from the log end on; return whether that was news."""
         self._check_usable()
         is_news = self.epochs.assign(leader_epoch, self.log_end)
-        self._are_epochs_unsaved = self._are_epochs_unsaved or is_news
+        self._flusher.note_epochs(is_news)
         return is_news
 
     # Reading
@@ -316,13 +302,13 @@ class PartitionLog:
             )
         if offset >= upper:
             return EMPTY
-        segment = self._segment_of(offset)
+        segment = self._segments.of(offset)
         wanted = Wanted(offset, upper, max_bytes, at_least_one)
         place = segment.find_in_tail(wanted)
         if place is not None:
             return Slice(segment.file, *place) if place[1] else EMPTY
-        if segment is not self._active:
-            self._warm_up(segment)
+        if segment is not self._segments.active:
+            self._segments.keep_warm(segment)
         return self._plan_from_index(segment, wanted)
 
     def _plan_from_index(self, segment: Segment, wanted: Wanted) -> Slice | Search:
@@ -350,25 +336,12 @@ class PartitionLog:
             segment.path(INDEX_SUFFIX),
         )
 
-    def _segment_of(self, offset: Offset) -> Segment:
-        if offset >= self._active.base_offset:
-            return self._active
-        return self._segments[max(0, bisect_right(self._bases, offset) - 1)]
-
-    def _warm_up(self, segment: Segment) -> None:
-        """Count a finished segment as just read; let go of the one that was not read for longest."""
-        if segment in self._warm:
-            self._warm.remove(segment)
-        self._warm.append(segment)
-        if len(self._warm) > WARM_SEGMENTS_MAX:
-            self._warm.pop(0).release()
-
     def readable(self, offset: Offset, upper_bound: Offset) -> Readable:
         """Return how much lies between two offsets; exact among the newest batches, else a little less than there is."""
         upper = min(upper_bound, self.log_end)
         if offset >= upper or offset < self.log_start:
             return Readable(0, is_on_older_segment=False)
-        segment = self._segment_of(offset)
+        segment = self._segments.of(offset)
         wanted = Wanted(offset, upper, 2**62, at_least_one=True)
         place = segment.find_in_tail(wanted)
         if place is not None:
@@ -391,16 +364,12 @@ class PartitionLog:
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """Return the first record with the largest timestamp; may wait for the disk."""
-        return times.latest(self._places(self._max_timestamp_ms))
+        return times.latest(self._places(self._segments.max_timestamp_ms))
 
     def offset_of_max_timestamp_later(self, done: Callable[[TimestampedOffset | None | Exception], None]) -> None:
         """Find the first record with the largest timestamp in a worker."""
-        places = self._places(self._max_timestamp_ms)
+        places = self._places(self._segments.max_timestamp_ms)
         self._disk.run_later(lambda: times.latest(places), done)
-
-    @property
-    def _max_timestamp_ms(self) -> int:
-        return max(segment.max_timestamp_ms for segment in self._segments)
 
     def _places(self, timestamp_ms: int) -> list[times.Place]:
         """Return what a look-up by time needs of each segment, as plain values that a worker may keep."""
@@ -413,158 +382,43 @@ class PartitionLog:
 
     # Segments and durability
 
-    def roll(self) -> None:
+    def roll(self, *, is_snapshot_synced: bool = False) -> None:
         """Begin a new segment; an empty one is not rolled. The old one is synced in the background."""
         self._check_usable()
-        old = self._active
+        old = self._segments.active
         if not old.size_bytes:
             return
         try:
-            if self._has_new_names:
-                # The new segment's name may reach the disk before the old one's: the log would seem to begin late.
-                self._disk.sync_directory(self.directory)
-                self._has_new_names = False
-            self._disk.replace_file(
-                self._snapshot_path(self.log_end), producer_snapshot.encode(self.producers), sync=False
-            )
+            # The new segment's name may reach the disk before the old one's: the log would seem to begin late.
+            self._flusher.save_names()
+            self._save_snapshot(sync=is_snapshot_synced)
         except OSError as error:
             self._refuse(error, "roll")
         old.finish()
         old.drop_tail()
-        self._add_segment(self._new_segment(self.log_end))
-        self._warm_up(old)
-        self._sync_later(old)
+        self._segments.add(self.log_end, self.settings.index_interval_bytes)
+        self._segments.keep_warm(old)
+        self._flusher.finish_later(old, self._snapshot_path(self.log_end))
 
-    def _new_segment(self, base_offset: Offset) -> Segment:
-        return Segment(self._disk, self.directory, base_offset, self.settings.index_interval_bytes)
-
-    def _add_segment(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self._active = segment
+    def _save_snapshot(self, *, sync: bool) -> None:
+        self._disk.replace_file(self._snapshot_path(self.log_end), producer_snapshot.encode(self.producers), sync=sync)
 
     def _snapshot_path(self, offset: Offset) -> str:
         return f"{self.directory}/{recovery.snapshot_name(offset)}"
 
-    def _sync_later(self, segment: Segment) -> None:
-        """Make a finished segment and its indexes safe behind the loop's back."""
-        file, disk, generation = segment.file, self._disk, segment.generation
-        assert segment.index is not None, "a segment that was just finished has its index in memory"
-        assert segment.times is not None, "a segment that was just finished has its index in memory"
-        indexes = (
-            (segment.path(INDEX_SUFFIX), segment.index.encode()),
-            (segment.path(TIME_INDEX_SUFFIX), segment.times.encode()),
-        )
-
-        def work() -> None:
-            file.sync()
-            for path, data in indexes:
-                disk.replace_file(path, data, sync=True)
-
-        def done(error: Exception | None) -> None:
-            if self._is_closed:
-                return
-            if segment not in self._segments:
-                self._remove_files([path for path, _ in indexes])
-            elif segment.generation != generation:
-                # It was cut meanwhile: these indexes describe too much. A crash before
-                # this line is harmless, as a cut segment is scanned.
-                segment.forget_saved_indexes()
-            elif error is not None:
-                self._fail_later(error, "sync")
-            else:
-                segment.is_index_saved = segment.is_synced = True
-                self._advance_recovery_point()
-
-        disk.run_later(work, done)
-
-    def _remove_files(self, paths: list[str]) -> None:
-        for path in paths:
-            if self._disk.exists(path):
-                self._disk.remove(path)
-
-    def _advance_recovery_point(self) -> None:
-        """Move the recovery point to the first segment that is not safe yet (M51: none may be skipped)."""
-        reached = self._active.base_offset
-        for segment in self._segments[:-1]:
-            if not segment.is_synced:
-                reached = segment.base_offset
-                break
-        if reached > self.recovery_point:
-            try:
-                self._save_epochs()
-            except OSError as error:
-                self._fail_later(error, "checkpoint")
-                return
-            self.recovery_point = reached
-
     def flush(self) -> None:
         """Return when everything appended so far is safe from a power cut."""
         self._check_usable()
-        if self.recovery_point >= self.log_end and not self._are_epochs_unsaved:
-            return
-        try:
-            for segment in self._unsynced():
-                segment.file.sync()
-                if segment is not self._active:
-                    if segment.index is not None:
-                        segment.save_indexes(sync=True)
-                    segment.is_synced = True
-            self._sync_names()
-            self._save_epochs()
-        except OSError as error:
-            self._fail(error, "flush")
-        self.recovery_point = self.log_end
+        if self._flusher.needs_flush(self.log_end):
+            try:
+                self._flusher.flush(self.log_end)
+            except OSError as error:
+                self._fail(error, "flush")
 
     def flush_later(self, done: Callable[[Exception | None], None]) -> None:
-        """Do the waiting part of a flush in a worker; the recovery point moves when that is over."""
+        """Flush behind the loop's back; the recovery point moves, and `done` is called, when that is over."""
         self._check_usable()
-        log_end, generation = self.log_end, self._generation
-        segments = self._unsynced()
-        files = [segment.file for segment in segments]
-        self._is_flushing = True
-
-        def work() -> None:
-            for file in files:
-                file.sync()
-
-        def finished(error: Exception | None) -> None:
-            self._is_flushing = False
-            if error is None and not self.is_offline and not self._is_closed and generation == self._generation:
-                try:
-                    self._sync_names()
-                    self._save_epochs()
-                    self.recovery_point = max(self.recovery_point, log_end)
-                except OSError as failure:
-                    error = failure
-            if error is not None and not self._is_closed:
-                self._fail_later(error, "flush")
-            done(error)
-
-        self._disk.run_later(work, finished)
-
-    def _unsynced(self) -> list[Segment]:
-        """Return the segments that hold something above the recovery point, oldest first."""
-        return [
-            segment
-            for segment in self._segments
-            if segment.size_bytes and not segment.is_synced and segment.end_offset > self.recovery_point
-        ]
-
-    def _sync_names(self) -> None:
-        if self._has_new_names:
-            self._disk.sync_directory(self.directory)
-            self._has_new_names = False
-        if self._is_directory_new:
-            self._disk.sync_directory(self.directory.rpartition("/")[0] or "/")
-            self._is_directory_new = False
-
-    def _save_epochs(self) -> None:
-        """Make the epoch history durable, if it changed."""
-        if self._are_epochs_unsaved:
-            path = f"{self.directory}/{recovery.EPOCHS_FILE}"
-            self._disk.replace_file(path, encode_epochs(self.epochs.entries), sync=True)
-            self._are_epochs_unsaved = False
+        self._flusher.flush_later(self.log_end, done)
 
     # Cutting
 
@@ -575,9 +429,9 @@ class PartitionLog:
         """
         self._check_usable()
         if offset >= self.log_end:
-            self._are_epochs_unsaved |= self.epochs.truncate_from_end(self.log_end)
+            self._flusher.note_epochs(self.epochs.truncate_from_end(self.log_end))
             return self.log_end
-        if offset < self._segments[0].base_offset:
+        if offset < self._segments.first.base_offset:
             self.restart_at(offset)
             return self.log_end
         try:
@@ -587,18 +441,21 @@ class PartitionLog:
         return self.log_end
 
     def _truncate(self, offset: Offset) -> None:
-        self._generation += 1
-        segment = self._segment_of(offset)
+        self._flusher.forget_pending()
+        segment = self._segments.of(offset)
         segment.need_indexes()
         position, end_offset = self._cut_place(segment, offset)
         # Lowered first: a crash in the middle must not find flushed what is being cut.
         self._lower_recovery_point(end_offset)
-        self._drop_segments_above(offset)
+        if self._segments.active is not segment:
+            while self._segments.active is not segment:
+                # Newest first, so that what is left is always a whole log.
+                self._segments.destroy(self._segments.take_last())
+            self._disk.sync_directory(self.directory)
         segment.cut(position, end_offset)
         self.log_end = end_offset
-        self._are_epochs_unsaved |= self.epochs.truncate_from_end(end_offset)
+        self._flusher.note_epochs(self.epochs.truncate_from_end(end_offset))
         self.log_start = min(self.log_start, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self._restore_producers(end_offset)
 
@@ -617,39 +474,8 @@ class PartitionLog:
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         if offset < self.recovery_point:
-            self.recovery_point = offset
+            self._flusher.recovery_point = offset
             self._on_recovery_point_lowered()
-
-    def _drop_segments_above(self, offset: Offset) -> None:
-        """Remove the segments that begin above `offset`, newest first, so that what is left is always a whole log."""
-        has_dropped = False
-        while len(self._segments) > 1 and self._segments[-1].base_offset > offset:
-            self._remove_segment(self._segments.pop())
-            self._bases.pop()
-            has_dropped = True
-        self._active = self._segments[-1]
-        if self._active in self._warm:
-            self._warm.remove(self._active)
-        if has_dropped:
-            self._disk.sync_directory(self.directory)
-
-    def _remove_segment(self, segment: Segment) -> None:
-        """Close, rename, delete: a name that ends in `.deleted` is never loaded."""
-        segment.release()
-        if segment in self._warm:
-            self._warm.remove(segment)
-        for path in self._bury(segment):
-            self._disk.remove(path)
-
-    def _bury(self, segment: Segment) -> list[str]:
-        """Give the files of a closed segment their `.deleted` names and return these."""
-        buried = []
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
-            path = segment.path(suffix)
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                buried.append(path + DELETED_SUFFIX)
-        return buried
 
     def _restore_producers(self, log_end: Offset) -> None:
         """Bring producer state to what the log below `log_end` says (S16)."""
@@ -679,23 +505,24 @@ class PartitionLog:
     def restart_at(self, offset: Offset) -> None:
         """Drop the whole log; it is empty and goes on at `offset` (truncate fully and start at)."""
         self._check_usable()
-        self._generation += 1
+        self._flusher.forget_pending()
         try:
-            self._lower_recovery_point(self._segments[0].base_offset)
-            while self._segments:
-                self._remove_segment(self._segments.pop())
-            self._remove_files([f"{self.directory}/{name}" for name in self._snapshots()])
+            # To nothing at all: in the middle of this, no segment may be left to say where the log was.
+            self._lower_recovery_point(Offset(0))
+            while len(self._segments):
+                self._segments.destroy(self._segments.take_last())
+            for name in self._snapshots():
+                self._disk.remove(f"{self.directory}/{name}")
             self._disk.sync_directory(self.directory)
-            self._bases.clear()
-            self._add_segment(self._new_segment(offset))
-            self._create_active()
         except OSError as error:
-            if not self._segments:
-                self._bases.clear()
-                self._add_segment(self._new_segment(offset))
             self._fail(error, "restart")
-        self.log_start = self.log_end = self.high_watermark = self.recovery_point = offset
-        self._are_epochs_unsaved |= self.epochs.clear()
+        finally:
+            if not len(self._segments):
+                self._segments.add(offset, self.settings.index_interval_bytes)
+        self._create_active()
+        self.log_start = self.log_end = self.high_watermark = offset
+        self._flusher.recovery_point = offset
+        self._flusher.note_epochs(self.epochs.clear())
         self.producers.clear()
 
     def _snapshots(self) -> list[str]:
@@ -703,8 +530,11 @@ class PartitionLog:
 
     def _create_active(self) -> None:
         """Make the file of an empty segment whose name is the only memory of the log end."""
-        assert self._active.file.size_bytes == 0, "a new segment is empty"
-        self._disk.sync_directory(self.directory)
+        try:
+            assert self._segments.active.file.size_bytes == 0, "a new segment is empty"
+            self._disk.sync_directory(self.directory)
+        except OSError as error:
+            self._fail(error, "restart")
 
     def raise_log_start(self, offset: Offset) -> bool:
         """Make `offset` the first that may be read; files go later. Return whether that was news.
@@ -721,7 +551,7 @@ class PartitionLog:
         if offset <= self.log_start:
             return False
         self.log_start = offset
-        self._are_epochs_unsaved |= self.epochs.truncate_from_start(offset)
+        self._flusher.note_epochs(self.epochs.truncate_from_start(offset))
         return True
 
     # Retention
@@ -733,62 +563,46 @@ class PartitionLog:
         """
         self._check_usable()
         deleted: list[SegmentDeleted] = []
-        try:
-            excess_bytes = self.size_bytes - self.settings.retention_bytes
-            while (reason := self._reason_to_delete(self._segments[0], now_ms, excess_bytes)) is not None:
-                segment = self._segments[0]
-                if segment is self._active:
-                    self.roll()
-                    self._create_active()
-                    self._mark_empty_log_safe()
-                excess_bytes -= segment.size_bytes
-                deleted.append(
-                    SegmentDeleted(Offset(segment.base_offset), segment.end_offset, segment.size_bytes, reason)
-                )
-                self._delete_first(now_ms)
-            self.sweep(now_ms)
-        except OSError as error:
-            self._fail(error, "delete from")
+        excess_bytes = self.size_bytes - self.settings.retention_bytes
+        while True:
+            segment = self._segments.first
+            is_active = segment is self._segments.active
+            situation = Situation(now_ms, self.high_watermark, self.log_start, excess_bytes)
+            reason = reason_to_delete(segment, situation, self.settings, is_active=is_active)
+            if reason is None:
+                break
+            if is_active:
+                # What producers sent before can be learned from nowhere else once these records are gone.
+                self.roll(is_snapshot_synced=True)
+                self._create_active()
+            excess_bytes -= segment.size_bytes
+            deleted.append(SegmentDeleted(segment.base_offset, segment.end_offset, segment.size_bytes, reason))
+            self._delete_first(now_ms)
+        self.sweep(now_ms)
         return tuple(deleted)
 
-    def _reason_to_delete(self, segment: Segment, now_ms: int, excess_bytes: int) -> str | None:
-        if not segment.size_bytes or segment.end_offset > self.high_watermark:
-            return None
-        settings = self.settings
-        if segment is not self._active and segment.end_offset <= self.log_start:
-            return f"log start offset {self.log_start} breach"
-        if not settings.is_delete_policy:
-            return None
-        age_ms = now_ms - segment.max_timestamp_ms
-        if settings.retention_ms >= 0 and segment.max_timestamp_ms >= 0 and age_ms > settings.retention_ms:
-            return f"retention time {settings.retention_ms}ms breach"
-        if settings.retention_bytes >= 0 and excess_bytes - segment.size_bytes >= 0:
-            return f"retention size {settings.retention_bytes} breach"
-        return None
-
-    def _mark_empty_log_safe(self) -> None:
-        """Nothing is left to flush once only the new, empty segment remains; its name is safe already."""
-        self._save_epochs()
-
     def _delete_first(self, now_ms: int) -> None:
-        segment = self._segments.pop(0)
-        self._bases.pop(0)
-        if segment in self._warm:
-            self._warm.remove(segment)
-        segment.release()
-        self.log_start = Offset(max(self.log_start, self._segments[0].base_offset))
-        self.recovery_point = Offset(max(self.recovery_point, self._segments[0].base_offset))
-        self._are_epochs_unsaved |= self.epochs.truncate_from_start(self.log_start)
-        due_ms = now_ms + self.settings.file_delete_delay_ms
-        self._graveyard.extend((path, due_ms) for path in self._bury(segment))
-        # One by one and oldest first: no crash may leave an older segment without the next.
-        self._disk.sync_directory(self.directory)
+        segment = self._segments.take_first()
+        begins_at = self._segments.first.base_offset
+        self.log_start = max(self.log_start, begins_at)
+        try:
+            self._flusher.note_epochs(self.epochs.truncate_from_start(self.log_start))
+            due_ms = now_ms + self.settings.file_delete_delay_ms
+            self._graveyard.extend((path, due_ms) for path in self._segments.bury(segment))
+            # One by one and oldest first: no crash may leave an older segment without the next.
+            self._disk.sync_directory(self.directory)
+        except OSError as error:
+            self._fail(error, "delete from")
+        self._flusher.recovery_point = max(self.recovery_point, begins_at)
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose time has come."""
         while self._graveyard and self._graveyard[0][1] <= now_ms:
             path, _ = self._graveyard.popleft()
-            self._disk.remove(path)
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                self._fail(error, "delete from")
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent too long; return how many."""
@@ -803,32 +617,29 @@ class PartitionLog:
         self._check_usable()
         self.flush()
         try:
-            active = self._active
+            active = self._segments.active
             if active.size_bytes and active.index is not None and len(active.index):
                 active.finish()
                 active.save_indexes(sync=True)
             if self.log_end:
-                self._disk.replace_file(
-                    self._snapshot_path(self.log_end), producer_snapshot.encode(self.producers), sync=False
-                )
+                self._save_snapshot(sync=False)
         except OSError as error:
             self._fail(error, "close")
         self.close()
 
     def close(self) -> None:
         """Give all descriptors back, nothing more."""
-        self._is_closed = True
-        for segment in self._segments:
-            segment.release()
-        self._warm.clear()
+        self._is_closed = self._flusher.is_closed = True
+        self._segments.release()
 
     def check_invariants(self) -> None:
         """Assert what must hold between any two calls."""
         assert self.log_start <= self.log_end, f"{self!r} begins behind its end"
         assert self.recovery_point <= self.log_end, f"{self!r} has flushed up to {self.recovery_point}"
-        assert self._active.end_offset == self.log_end, f"{self!r} ends elsewhere than {self._active!r}"
-        assert [segment.base_offset for segment in self._segments] == self._bases, f"{self!r}: bases are out of step"
-        recovery.check_contiguous(self._segments)
+        assert self._segments.active.end_offset == self.log_end, (
+            f"{self!r} ends elsewhere than {self._segments.active!r}"
+        )
+        self._segments.check_invariants()
         self.epochs.check_invariants()
         self.producers.check_invariants()
 

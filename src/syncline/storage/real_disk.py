@@ -212,7 +212,9 @@ class RealFile:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             self._is_broken = True
-            raise BrokenFileError(error.errno, f"cannot cut off a failed append: {error.strerror}", self.path) from error
+            raise BrokenFileError(
+                error.errno, f"cannot cut off a failed append: {error.strerror}", self.path
+            ) from error
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return bytes that are in memory, else None."""

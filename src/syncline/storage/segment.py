@@ -84,9 +84,9 @@ class Segment:
         self.is_index_saved = False
         # Raised whenever bytes are cut off, so that background work for the old contents can tell.
         self.generation = 0
-        self._max_timestamp_offset = base_offset
+        self._max_timestamp_offset: int = base_offset
         self._bytes_since_index = 0
-        self.tail_floor = base_offset
+        self.tail_floor: int = base_offset
         self.tail_ends = array("q")
         self.tail_positions = array("q")
 
@@ -110,7 +110,7 @@ class Segment:
         return self._file
 
     def is_full_for(self, added_bytes: int, header: BatchHeader, segment_bytes: int, segment_ms: int) -> bool:
-        """Return whether a batch with `header` belongs into the next segment (8.6); sizes first: it is the usual cause."""
+        """Return whether a batch with `header` belongs into the next segment (8.6)."""
         if not self.size_bytes:
             return False
         if self.size_bytes > segment_bytes - added_bytes or header.last_offset - self.base_offset > 2**31 - 1:
@@ -153,7 +153,7 @@ class Segment:
 
     def _shorten_tail(self) -> None:
         half = TAIL_BATCHES_MAX // 2
-        self.tail_floor = Offset(self.tail_ends[half - 1])
+        self.tail_floor = self.tail_ends[half - 1]
         del self.tail_ends[:half], self.tail_positions[:half]
 
     def drop_tail(self) -> None:
@@ -270,7 +270,7 @@ class Segment:
         self.tail_floor = self.end_offset = self.base_offset
         if position:
             # Exclusive end of what lies before the entry: its batch may begin behind a gap, so this is a bound only.
-            self.tail_floor = Offset(reader.header_at(position).base_offset)
+            self.tail_floor = reader.header_at(position).base_offset
         while position < end:
             header = reader.header_at(position)
             if header.base_offset < self.end_offset:

@@ -4,9 +4,10 @@ There is no selector: whatever comes from outside (bytes, disk answers) comes
 from the simulated world as a handle of this loop. So a run is a sequence of
 callbacks that depends on nothing but the seed, and idle time costs nothing.
 
-Time is an integer count of nanoseconds. A positive delay lasts at least a
-microsecond and each wake-up moves the clock: with floats, a client that sleeps
-`deadline - now` may sleep for ever, since adding 1e-17 s changes nothing.
+Time is an integer count of nanoseconds. A timer lasts at least a microsecond
+and each wake-up moves the clock: with floats, a client that sleeps
+`deadline - now` may sleep for ever, since adding 1e-17 s changes nothing. A
+million callbacks in one instant are a livelock, and an error.
 Ties are broken by a sequence number. Scheduling is first in, first out, or
 *shuffled*: a stream of its own then permutes, at each turn, the processes and
 the task steps within each process. Plain callbacks of a process keep their
@@ -37,10 +38,15 @@ DELAY_NS_MIN: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 # Cancelled timers stay in the heap until they are due, or until they are this many and more than half of it.
 CANCELLED_TIMERS_MAX: Final = 1_000
+CALLBACKS_PER_INSTANT_MAX: Final = 1_000_000
 
 
 class DeadlockError(Exception):
     """Nothing is runnable and no timer is set: the simulated world has come to a standstill."""
+
+
+class LivelockError(Exception):
+    """Callbacks run for ever without the clock moving: somebody waits without waiting."""
 
 
 class NotInVirtualTimeError(RuntimeError):
@@ -91,6 +97,9 @@ class VirtualHandle(asyncio.TimerHandle):
         self.when_ns = when_ns
         self.in_heap = False
         self.process = context.get(current_process)
+
+    def __repr__(self) -> str:
+        return f"<{getattr(self._callback, '__qualname__', self._callback)} of {self.process}>"
 
     def __hash__(self) -> int:
         return self.when_ns
@@ -171,6 +180,7 @@ class VirtualLoop(BaseEventLoop):
         self._ready: list[VirtualHandle] = []
         self._world_tasks: list[asyncio.Task[Any]] = []
         self.callbacks_run = 0
+        self._livelock_at = CALLBACKS_PER_INSTANT_MAX
 
     # Time and handles
 
@@ -214,15 +224,14 @@ class VirtualLoop(BaseEventLoop):
     def call_at_ns(
         self, when_ns: int, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> VirtualHandle:
-        """Run `callback` at `when_ns`, or soon if that is not in the future."""
+        """Run `callback` at `when_ns`, or a microsecond from now if that is not in the future.
+
+        Real timers take time, too: a client that waits with a time-out of 0 until a deadline has
+        *passed* would do so for ever at the very instant of the deadline.
+        """
         if context is None:
             context = copy_context()
-        now_ns = self.now_ns
-        if when_ns <= now_ns:
-            handle = VirtualHandle(callback, args, self, context, now_ns)
-            self._ready.append(handle)
-            return handle
-        when_ns = max(when_ns, now_ns + DELAY_NS_MIN)
+        when_ns = max(when_ns, self.now_ns + DELAY_NS_MIN)
         handle = VirtualHandle(callback, args, self, context, when_ns)
         handle.in_heap = True
         self._sequence += 1
@@ -266,6 +275,8 @@ class VirtualLoop(BaseEventLoop):
         if self._scheduling is not None and len(batch) > 1:
             batch = self._shuffled(batch, self._scheduling)
         self.callbacks_run += len(batch)
+        if self.callbacks_run > self._livelock_at:
+            raise LivelockError(f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self.time()} s, now {batch[:3]}")
         for handle in batch:
             if handle._cancelled:  # noqa: SLF001
                 continue
@@ -294,6 +305,7 @@ class VirtualLoop(BaseEventLoop):
                 return
             raise DeadlockError("nothing is runnable and no timer is set")
         now_ns = self.now_ns = timers[0][0]
+        self._livelock_at = self.callbacks_run + CALLBACKS_PER_INSTANT_MAX
         while timers and timers[0][0] == now_ns:
             handle = heapq.heappop(timers)[2]
             if handle._cancelled:  # noqa: SLF001

@@ -22,6 +22,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Final
 
 from syncline.virtual.clock import world_wall_ns
@@ -54,13 +55,12 @@ class OutsideWorldError(RuntimeError):
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     if not _armed or event not in REFUSED_EVENTS:
         return
-    frame = sys._getframe(1)  # noqa: SLF001 - who asks decides
-    for _ in range(3):
-        if frame is None:
-            break
+    # Any depth: what a module reads while it is being imported is part of loading it.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who asks decides
+    while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(MAY_OPEN):
             return
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     raise OutsideWorldError(f"{event}{args!r} during a simulated run")
 
 

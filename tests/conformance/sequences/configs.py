@@ -23,16 +23,33 @@ from tests.conformance.steps import Action, BrokerNumber, broker, exact, sequenc
 
 ME, OTHER = BrokerNumber(0, as_text=True), BrokerNumber(1, as_text=True)
 SOME_BROKER_CONFIGS = (
-    "auto.create.topics.enable", "broker.session.timeout.ms", "default.replication.factor", "group.max.session.timeout.ms",
-    "group.min.session.timeout.ms", "log.retention.ms", "log.retention.hours", "log.segment.bytes", "log.cleanup.policy",
-    "message.max.bytes", "min.insync.replicas", "num.partitions", "offset.metadata.max.bytes", "offsets.retention.minutes",
-    "unclean.leader.election.enable", "producer.id.expiration.ms", "log.message.timestamp.type", "log.message.timestamp.after.max.ms",
-    "replica.fetch.max.bytes", "replica.fetch.wait.max.ms", "max.connections", "fetch.max.bytes",
-)  # fmt: skip
+    "auto.create.topics.enable",
+    "broker.session.timeout.ms",
+    "default.replication.factor",
+    "group.max.session.timeout.ms",
+    "group.min.session.timeout.ms",
+    "log.retention.ms",
+    "log.retention.hours",
+    "log.segment.bytes",
+    "log.cleanup.policy",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "num.partitions",
+    "offset.metadata.max.bytes",
+    "offsets.retention.minutes",
+    "unclean.leader.election.enable",
+    "producer.id.expiration.ms",
+    "log.message.timestamp.type",
+    "log.message.timestamp.after.max.ms",
+    "replica.fetch.max.bytes",
+    "replica.fetch.wait.max.ms",
+    "max.connections",
+    "fetch.max.bytes",
+)
 
 
-def _topic_configs(*keys: str, version: int = 4, **settle: Any) -> Action:
-    return describe_configs(version, (TOPIC_RESOURCE, "t", keys or None), **settle)
+def _topic_configs(*keys: str) -> Action:
+    return describe_configs(4, (TOPIC_RESOURCE, "t", keys))
 
 
 def _shows(key: str, value: str | None) -> Action:
@@ -94,7 +111,9 @@ def own_synonyms(version: int) -> list[Action]:
     return [
         change_configs(1, (TOPIC_RESOURCE, "t", [("segment.bytes", SET, "2000000"), ("retention.ms", SET, "5")])),
         _shows("segment.bytes", "2000000"),
-        describe_configs(version, (TOPIC_RESOURCE, "t", ["segment.bytes", "retention.ms", "max.message.bytes"]), synonyms=True),
+        describe_configs(
+            version, (TOPIC_RESOURCE, "t", ["segment.bytes", "retention.ms", "max.message.bytes"]), synonyms=True
+        ),
     ]
 
 
@@ -159,7 +178,10 @@ def incremental_refused(version: int) -> list[Action]:
         [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
         [("retention.ms", SET, "77"), ("segment.bytes", SET, "1")],
     ]
-    return [*(change_configs(version, (TOPIC_RESOURCE, "t", each)) for each in changes), _topic_configs("retention.ms", "segment.bytes")]
+    return [
+        *(change_configs(version, (TOPIC_RESOURCE, "t", each)) for each in changes),
+        _topic_configs("retention.ms", "segment.bytes"),
+    ]
 
 
 @sequence(*edges(INCREMENTAL_ALTER_CONFIGS), t=topic((0,)), u=topic((0,)))
@@ -206,7 +228,9 @@ def brokers_refused(version: int) -> list[Action]:
         change_configs(version, (BROKER_RESOURCE, OTHER, [("leader.replication.throttled.rate", SET, "1000")])),
         change_configs(version, (BROKER_RESOURCE, exact("abc"), [("leader.replication.throttled.rate", SET, "1000")])),
         change_configs(version, (BROKER_RESOURCE, ME, [("min.insync.replicas", SET, "1")])),
-        change_configs(version, (BROKER_RESOURCE, ME, [("leader.replication.throttled.rate", SET, "1000")]), validate_only=True),
+        change_configs(
+            version, (BROKER_RESOURCE, ME, [("leader.replication.throttled.rate", SET, "1000")]), validate_only=True
+        ),
     ]
 
 
@@ -274,6 +298,8 @@ def replacing_refused(version: int) -> list[Action]:
 def at_every_broker(version: int) -> list[Action]:
     """Each broker describes itself."""
     return [
-        describe_configs(version, (BROKER_RESOURCE, BrokerNumber(rank, as_text=True), ["num.partitions"]), to=broker(rank))
+        describe_configs(
+            version, (BROKER_RESOURCE, BrokerNumber(rank, as_text=True), ["num.partitions"]), to=broker(rank)
+        )
         for rank in range(3)
     ]

@@ -1,7 +1,16 @@
 """DeleteRecords: bounds, what is left, who refuses."""
 
 from tests.conformance.batches import batch
-from tests.conformance.requests import DELETE_RECORDS, delete_records, edges, every, fetch, find_coordinator, list_offsets, produce
+from tests.conformance.requests import (
+    DELETE_RECORDS,
+    delete_records,
+    edges,
+    every,
+    fetch,
+    find_coordinator,
+    list_offsets,
+    produce,
+)
 from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
 
 

@@ -45,7 +45,11 @@ def empty_partition(version: int) -> list[Action]:
 @sequence(4, 11, 17, t=topic((0,)))
 def read_committed(version: int) -> list[Action]:
     """Isolation 1 adds the list of aborted transactions."""
-    return [*_fill(), fetch(version, {"t": {0: 0}}, isolation_level=1), fetch(version, {"t": {0: 3}}, isolation_level=1)]
+    return [
+        *_fill(),
+        fetch(version, {"t": {0: 0}}, isolation_level=1),
+        fetch(version, {"t": {0: 3}}, isolation_level=1),
+    ]
 
 
 @sequence(4, 12, t=topic((0,)))
@@ -105,7 +109,11 @@ def request_limits(version: int) -> list[Action]:
 @sequence(12, t=topic((0,)))
 def negative_limits(version: int) -> list[Action]:
     """Negative limits are an error of the partition."""
-    return [*_fill(), fetch(version, {"t": {0: _at(0, partition_max_bytes=-1)}}), fetch(version, {"t": {0: 0}}, max_bytes=-1)]
+    return [
+        *_fill(),
+        fetch(version, {"t": {0: _at(0, partition_max_bytes=-1)}}),
+        fetch(version, {"t": {0: 0}}, max_bytes=-1),
+    ]
 
 
 @sequence(12, t=topic((0,), (0,), (0,)))
@@ -225,7 +233,10 @@ def foreign_replicas(version: int) -> list[Action]:
 @sequence(12, t=topic((0,)))
 def foreign_replica_epochs(version: int) -> list[Action]:
     """The epoch of a replica that is not assigned is looked at first."""
-    return [*_fill(), *(fetch(version, {"t": {0: _at(0, current_leader_epoch=epoch)}}, replica_id=7) for epoch in (0, 1))]
+    return [
+        *_fill(),
+        *(fetch(version, {"t": {0: _at(0, current_leader_epoch=epoch)}}, replica_id=7) for epoch in (0, 1)),
+    ]
 
 
 @sequence(4, 12, t=topic((0,)))
@@ -272,7 +283,11 @@ def by_zero_id(version: int) -> list[Action]:
 @sequence(12, t=topic((0,), (1,)))
 def leaders_differ(version: int) -> list[Action]:
     """One request with partitions of several leaders, at one of them."""
-    return [*_fill(), *_fill(1, "x"), fetch(version, {"t": {0: 0, 1: 0}}, to=broker(0), max_wait=WAIT_MS, waits_ms=WAIT_MS)]
+    return [
+        *_fill(),
+        *_fill(1, "x"),
+        fetch(version, {"t": {0: 0, 1: 0}}, to=broker(0), max_wait=WAIT_MS, waits_ms=WAIT_MS),
+    ]
 
 
 @sequence(17, t=topic((0,)))

@@ -124,7 +124,12 @@ def forgetting(version: int) -> list[Action]:
 @sequence(12, t=topic((0,)))
 def forgotten_and_listed(version: int) -> list[Action]:
     """A partition that is listed and forgotten in one request is forgotten."""
-    return [_full(version, {"t": {0: 0}}), _write(0), _next(version, 1, {"t": {0: 0}}, forget={"t": [0]}), _next(version, 2)]
+    return [
+        _full(version, {"t": {0: 0}}),
+        _write(0),
+        _next(version, 1, {"t": {0: 0}}, forget={"t": [0]}),
+        _next(version, 2),
+    ]
 
 
 @sequence(12, 17, t=topic((0,), (0,)))

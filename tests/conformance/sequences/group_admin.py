@@ -14,7 +14,15 @@ from tests.conformance.requests import (
     leave,
     list_groups,
 )
-from tests.conformance.sequences.groups import FIRST, GENERATION, M1, SECOND, enter, second_joins, stable_alone, stable_pair
+from tests.conformance.sequences.groups import (
+    GENERATION,
+    M1,
+    SECOND,
+    enter,
+    second_joins,
+    stable_alone,
+    stable_pair,
+)
 from tests.conformance.steps import Action, exact, other_than_coordinator, sequence, topic
 
 
@@ -36,30 +44,39 @@ def listing_by_state(version: int) -> list[Action]:
     """States are filtered in any case; unknown ones match nothing."""
     return [
         *stable_alone(),
-        *(list_groups(version, states=states) for states in (["Stable"], ["stable"], ["Empty"], ["nonsense"], ["Empty", "STABLE"])),
+        *(
+            list_groups(version, states=states)
+            for states in (["Stable"], ["stable"], ["Empty"], ["nonsense"], ["Empty", "STABLE"])
+        ),
     ]
 
 
 @sequence(5)
 def listing_by_type(version: int) -> list[Action]:
     """So are types."""
-    return [*stable_alone(), *(list_groups(version, types=types) for types in (["classic"], ["Classic"], ["consumer"], ["nonsense"]))]
+    return [
+        *stable_alone(),
+        *(list_groups(version, types=types) for types in (["classic"], ["Classic"], ["consumer"], ["nonsense"])),
+    ]
 
 
 @sequence(*every(DESCRIBE_GROUPS))
 def describing(version: int) -> list[Action]:
-    """Before the first sync, stable, rebalancing, empty."""
+    """Unknown, stable, rebalancing."""
     return [
         describe_groups(version, "g"),
-        *enter(5, "m1", protocols=FIRST),
-        describe_groups(version, "g"),
-        leave(4, members=[M1]),
         *stable_pair(),
         describe_groups(version, "g"),
         *enter(5, "m3", protocols=SECOND, hold=True, connection="three"),
         heartbeat(3, member=M1, generation=GENERATION, settle={"error_code": 27}),
         describe_groups(version, "g"),
     ]
+
+
+@sequence(0, 5)
+def describing_empty(version: int) -> list[Action]:
+    """A group that everybody left."""
+    return [*stable_alone(), describe_groups(version, "g"), leave(4, members=[M1]), describe_groups(version, "g")]
 
 
 @sequence(5)

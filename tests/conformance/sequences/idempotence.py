@@ -25,7 +25,11 @@ def _send(sequence_number: int, *values: str, epoch: int = 0, pid: Any = PID, ve
 @sequence(*every(INIT_PRODUCER_ID))
 def new_ids(version: int) -> list[Action]:
     """Every request gets a new id with epoch 0, whatever the timeout."""
-    return [init_producer_id(version), init_producer_id(version), *(init_producer_id(version, timeout=each) for each in (0, -1, 900_001))]
+    return [
+        init_producer_id(version),
+        init_producer_id(version),
+        *(init_producer_id(version, timeout=each) for each in (0, -1, 900_001)),
+    ]
 
 
 @sequence(3, 5)
@@ -73,7 +77,13 @@ def five_remembered(_: int) -> list[Action]:
 @sequence(3, 9, 11, t=topic((0,)))
 def gap(version: int) -> list[Action]:
     """A sequence that skips is 45; the right one goes on."""
-    return [_begin(), _send(0, version=version), _send(2, version=version), _send(7, version=version), _send(1, version=version)]
+    return [
+        _begin(),
+        _send(0, version=version),
+        _send(2, version=version),
+        _send(7, version=version),
+        _send(1, version=version),
+    ]
 
 
 @sequence(9, t=topic((0,)))

@@ -43,7 +43,14 @@ def wrong_places(version: int) -> list[Action]:
 @sequence(4, t=topic((0, 1)))
 def replica_ids(version: int) -> list[Action]:
     """No replica id changes the answer, not even a debugger's."""
-    return [_filled(), *(leader_epochs(version, {"t": {0: 0}}, replica_id=each, to=to) for each in (-1, -2, 7) for to in (leader("t"), follower("t")))]
+    return [
+        _filled(),
+        *(
+            leader_epochs(version, {"t": {0: 0}}, replica_id=each, to=to)
+            for each in (-1, -2, 7)
+            for to in (leader("t"), follower("t"))
+        ),
+    ]
 
 
 @sequence(*VERSIONS, t=topic((0,)))

@@ -6,7 +6,9 @@ from tests.conformance.steps import Action, broker, exact, follower, leader, seq
 
 
 def _dated(*deltas: int, codec: int = 0) -> Action:
-    return produce(7, {"t": {0: batch(*(Record(b"v", b"k", timestamp_delta=delta) for delta in deltas), codec=codec)}}, quiet=True)
+    return produce(
+        7, {"t": {0: batch(*(Record(b"v", b"k", timestamp_delta=delta) for delta in deltas), codec=codec)}}, quiet=True
+    )
 
 
 def _filled() -> list[Action]:
@@ -28,13 +30,19 @@ def empty_partition(version: int) -> list[Action]:
 @sequence(1, 4, 9, t=topic((0,)))
 def by_time(version: int) -> list[Action]:
     """The first record in offset order that is not older."""
-    return [*_filled(), *(list_offsets(version, {"t": {0: T0 + delta}}) for delta in (-5, 0, 5, 10, 20, 25, 45, 50, 51, 100, 101))]
+    return [
+        *_filled(),
+        *(list_offsets(version, {"t": {0: T0 + delta}}) for delta in (-5, 0, 5, 10, 20, 25, 45, 50, 51, 100, 101)),
+    ]
 
 
 @sequence(9, t=topic((0,)))
 def by_time_compressed(version: int) -> list[Action]:
     """Also inside compressed batches."""
-    return [_dated(0, 10, 20, codec=GZIP), *(list_offsets(version, {"t": {0: T0 + delta}}) for delta in (5, 10, 20, 21))]
+    return [
+        _dated(0, 10, 20, codec=GZIP),
+        *(list_offsets(version, {"t": {0: T0 + delta}}) for delta in (5, 10, 20, 21)),
+    ]
 
 
 @sequence(9, t=topic((0,)))
@@ -54,7 +62,10 @@ def epochs(version: int) -> list[Action]:
     """A newer epoch is 75, an older one 74; before the question who leads."""
     return [
         *_filled(),
-        *(list_offsets(version, {"t": {0: {"timestamp": -1, "current_leader_epoch": epoch}}}) for epoch in (0, 1, -1, -2)),
+        *(
+            list_offsets(version, {"t": {0: {"timestamp": -1, "current_leader_epoch": epoch}}})
+            for epoch in (0, 1, -1, -2)
+        ),
         *(
             list_offsets(version, {"t": {0: {"timestamp": -1, "current_leader_epoch": epoch}}}, to=follower("t"))
             for epoch in (0, 1)
@@ -76,7 +87,10 @@ def unknown_places(version: int) -> list[Action]:
 @sequence(1, 4, 9, t=topic((0, 1)))
 def not_leader(version: int) -> list[Action]:
     """Followers, and brokers without a replica, answer 6."""
-    return [list_offsets(version, {"t": {0: -1}}, to=follower("t")), list_offsets(version, {"t": {0: -1}}, to=broker(2))]
+    return [
+        list_offsets(version, {"t": {0: -1}}, to=follower("t")),
+        list_offsets(version, {"t": {0: -1}}, to=broker(2)),
+    ]
 
 
 @sequence(*edges(LIST_OFFSETS), t=topic((0, 1)))
@@ -93,7 +107,11 @@ def replica_ids(version: int) -> list[Action]:
 @sequence(*edges(LIST_OFFSETS), t=topic((0,)))
 def duplicates(version: int) -> list[Action]:
     """A partition asked twice is answered once with 42."""
-    return [*_filled(), list_offsets(version, {"t": [(0, -1), (0, -2)]}), list_offsets(version, [("t", {0: -1}), ("t", {0: -1})])]
+    return [
+        *_filled(),
+        list_offsets(version, {"t": [(0, -1), (0, -2)]}),
+        list_offsets(version, [("t", {0: -1}), ("t", {0: -1})]),
+    ]
 
 
 @sequence(2, 9, t=topic((0,)))

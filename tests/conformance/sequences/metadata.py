@@ -114,7 +114,12 @@ def authorized_operations(version: int) -> list[Action]:
     """Operations are bit fields when asked for, and the smallest number when not."""
     return [
         metadata(version, ["t"]),
-        metadata(version, ["t"], include_topic_authorized_operations=True, include_cluster_authorized_operations=version <= 10),
+        metadata(
+            version,
+            ["t"],
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=version <= 10,
+        ),
     ]
 
 

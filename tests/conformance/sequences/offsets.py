@@ -18,7 +18,17 @@ from tests.conformance.requests import (
     sync,
 )
 from tests.conformance.sequences.groups import FIRST, GENERATION, M1, M2, SECOND, enter, second_joins, stable_alone
-from tests.conformance.steps import Action, Name, Saved, Step, coordinator, exact, other_than_coordinator, sequence, topic
+from tests.conformance.steps import (
+    Action,
+    Name,
+    Saved,
+    Step,
+    coordinator,
+    exact,
+    other_than_coordinator,
+    sequence,
+    topic,
+)
 
 
 def _offset(offset: int, **fields: Any) -> dict[str, Any]:
@@ -104,7 +114,11 @@ def unknown_places(version: int) -> list[Action]:
 @sequence(*edges(OFFSET_COMMIT), t=topic((0,)))
 def odd_offsets(version: int) -> list[Action]:
     """Offsets are not judged."""
-    return [step for offset in (-1, -5, 0, 10**15) for step in (commit(version, "g", {"t": {0: offset}}), fetch_offsets(5, "g", {"t": [0]}))]
+    return [
+        step
+        for offset in (-1, -5, 0, 10**15)
+        for step in (commit(version, "g", {"t": {0: offset}}), fetch_offsets(5, "g", {"t": [0]}))
+    ]
 
 
 @sequence(6, 9, t=topic((0,)))

@@ -33,13 +33,20 @@ def bad_counts(version: int) -> list[Action]:
 @sequence(*edges(CREATE_PARTITIONS), t=topic((0,)))
 def unknown_topics(version: int) -> list[Action]:
     """Unknown topics are 3."""
-    return [create_partitions(version, ("nope", 2)), create_partitions(version, (exact(""), 2)), create_partitions(version, (exact("a b"), 2))]
+    return [
+        create_partitions(version, ("nope", 2)),
+        create_partitions(version, (exact(""), 2)),
+        create_partitions(version, (exact("a b"), 2)),
+    ]
 
 
 @sequence(*edges(CREATE_PARTITIONS), t=topic((0,)), u=topic((0,)))
 def duplicates(version: int) -> list[Action]:
     """A topic twice is one refusal, others are served."""
-    return [create_partitions(version, ("t", 2), ("t", 3), ("u", 2)), metadata(9, ["u"], settle={"topics.0.partitions.1.error_code": 0})]
+    return [
+        create_partitions(version, ("t", 2), ("t", 3), ("u", 2)),
+        metadata(9, ["u"], settle={"topics.0.partitions.1.error_code": 0}),
+    ]
 
 
 @sequence(*edges(CREATE_PARTITIONS), t=topic((0, 1)))

@@ -82,7 +82,9 @@ def wrong_deltas(version: int) -> list[Action]:
 @sequence(9, t=topic((0,)))
 def wrong_deltas_compressed(version: int) -> list[Action]:
     """Compressed batches are looked into."""
-    return _each(version, batch(Record(b"a", offset_delta=0), Record(b"b", offset_delta=2), last_offset_delta=1, codec=GZIP))
+    return _each(
+        version, batch(Record(b"a", offset_delta=0), Record(b"b", offset_delta=2), last_offset_delta=1, codec=GZIP)
+    )
 
 
 @sequence(7, 11, t=topic((0,)))
@@ -108,7 +110,10 @@ def undecodable(version: int) -> list[Action]:
     """Bodies that no codec can read."""
     garbage = b"\x07" * 40
     return [
-        produce(version, {"t": {0: Batch(codec=codec, body=garbage, count=1, last_offset_delta=0, max_timestamp=1_700_000_000_000)}})
+        produce(
+            version,
+            {"t": {0: Batch(codec=codec, body=garbage, count=1, last_offset_delta=0, max_timestamp=1_700_000_000_000)}},
+        )
         for codec in (GZIP, SNAPPY, LZ4, ZSTD)
     ]
 
@@ -116,14 +121,25 @@ def undecodable(version: int) -> list[Action]:
 @sequence(*edges(PRODUCE), t=topic((0,)))
 def rewritten_fields(version: int) -> list[Action]:
     """The leader epoch is overwritten; unused attribute bits stay."""
-    return _each(version, batch("a", leader_epoch=7), batch("b", attributes=0x80), batch("c", attributes=0x100), batch("d", attributes=0x40))
+    return _each(
+        version,
+        batch("a", leader_epoch=7),
+        batch("b", attributes=0x80),
+        batch("c", attributes=0x100),
+        batch("d", attributes=0x40),
+    )
 
 
 @sequence(9, t=topic((0,)))
 def wrong_max_timestamp(version: int) -> list[Action]:
     """The largest timestamp of a batch is corrected."""
     return [
-        *_each(version, batch("a", max_timestamp=-1), batch("b", max_timestamp=1_700_000_000_500), batch("c", max_timestamp=5)),
+        *_each(
+            version,
+            batch("a", max_timestamp=-1),
+            batch("b", max_timestamp=1_700_000_000_500),
+            batch("c", max_timestamp=5),
+        ),
         list_offsets(7, {"t": {0: -3}}),
     ]
 
@@ -140,7 +156,9 @@ def future_timestamps(version: int) -> list[Action]:
     return [
         produce(version, {"t": {0: batch("a", base_timestamp=Now(61 * 60 * 1000))}}),
         produce(version, {"t": {0: batch("a", base_timestamp=Now(59 * 60 * 1000))}}),
-        produce(version, {"t": {0: batch("a", Record(b"b", b"k", timestamp_delta=2 * HOUR_MS), "c", base_timestamp=Now())}}),
+        produce(
+            version, {"t": {0: batch("a", Record(b"b", b"k", timestamp_delta=2 * HOUR_MS), "c", base_timestamp=Now())}}
+        ),
     ]
 
 

@@ -219,5 +219,8 @@ def transactional_batch_without_id(version: int) -> list[Action]:
     """The transactional bit without a transactional id is 53."""
     return [
         produce(version, {"t": {0: batch("a", attributes=0x10)}}),
-        produce(version, {"t": {0: batch("a", attributes=0x10, producer_id=9_000_000_001, producer_epoch=0, base_sequence=0)}}),
+        produce(
+            version,
+            {"t": {0: batch("a", attributes=0x10, producer_id=9_000_000_001, producer_epoch=0, base_sequence=0)}},
+        ),
     ]

@@ -60,7 +60,10 @@ def follower_restarts(version: int) -> list[Action]:
 @sequence(5, 9)
 def restart_with_other_protocols(version: int) -> list[Action]:
     """With other metadata a restart is a rebalance."""
-    return [*_alone(version), join(version, instance="i1", protocols=THIRD, save={"new": "member_id", **SAVE_GENERATION})]
+    return [
+        *_alone(version),
+        join(version, instance="i1", protocols=THIRD, save={"new": "member_id", **SAVE_GENERATION}),
+    ]
 
 
 @sequence(5, t=topic((0,)))

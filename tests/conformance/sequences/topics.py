@@ -22,7 +22,9 @@ UNKNOWN_ID = "33333333-3333-3333-3333-333333333333"
 
 
 def _visible(*names: str) -> list[Action]:
-    return [metadata(9, [each], settle={"topics.0.error_code": 0, "topics.0.partitions.0.error_code": 0}) for each in names]
+    return [
+        metadata(9, [each], settle={"topics.0.error_code": 0, "topics.0.partitions.0.error_code": 0}) for each in names
+    ]
 
 
 def _gone(*names: str) -> list[Action]:
@@ -111,7 +113,12 @@ def duplicates(version: int) -> list[Action]:
 @sequence(*edges(CREATE_TOPICS))
 def partly(version: int) -> list[Action]:
     """Each topic for itself."""
-    return [create_topics(version, new_topic("a", 0), new_topic("b"), new_topic("c", 1, 9), new_topic("d", configs={"no.such": "1"})), *_visible("b")]
+    return [
+        create_topics(
+            version, new_topic("a", 0), new_topic("b"), new_topic("c", 1, 9), new_topic("d", configs={"no.such": "1"})
+        ),
+        *_visible("b"),
+    ]
 
 
 @sequence(*edges(CREATE_TOPICS))
@@ -176,7 +183,9 @@ def bad_configs(version: int) -> list[Action]:
 def odd_configs(version: int) -> list[Action]:
     """Values are trimmed, booleans come in any case, the last of two wins, empty lists and repeated items pass."""
     return [
-        create_topics(version, new_topic("a", configs={"retention.ms": " 1000 ", "unclean.leader.election.enable": "TRUE"})),
+        create_topics(
+            version, new_topic("a", configs={"retention.ms": " 1000 ", "unclean.leader.election.enable": "TRUE"})
+        ),
         create_topics(version, new_topic("b", configs=[("retention.ms", "1"), ("retention.ms", "2")])),
         create_topics(version, new_topic("c", configs={"cleanup.policy": ""})),
         create_topics(version, new_topic("d", configs={"cleanup.policy": "delete,delete"})),
@@ -275,6 +284,8 @@ def produce_to_deleted(version: int) -> list[Action]:
     """A deleted topic is unknown to writers and readers."""
     return [
         delete_topics(6, "t"),
-        produce(version, {"t": {0: batch("a")}}, to=leader("t"), settle={"responses.0.partition_responses.0.error_code": 3}),
+        produce(
+            version, {"t": {0: batch("a")}}, to=leader("t"), settle={"responses.0.partition_responses.0.error_code": 3}
+        ),
         fetch(12, {"t": {0: 0}}, to=leader("t")),
     ]

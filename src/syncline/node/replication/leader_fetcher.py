@@ -234,7 +234,7 @@ class LeaderFetcher:
 
     def _lost(self) -> None:
         self._peer = None
-        self._fetcher.disconnected(self._broker.clock.mono_ms() - self._broker.config.replica_fetch_backoff_ms)
+        self._fetcher.disconnected(self._broker.clock.mono_ms())
         self.go()
 
     def _drop_connection(self) -> None:

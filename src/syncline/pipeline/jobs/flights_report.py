@@ -34,9 +34,9 @@ _JOURNAL_COLUMNS: Final = "partition int, offset long, value binary"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the job found: whether all checks hold, where the report is, and ten lines for a terminal."""
+    """What the job found: whether all checks hold (`is_complete`), where the report is, and ten lines for a terminal."""
 
-    passed: bool
+    is_complete: bool
     report: Path
     facts: Facts
     lines: tuple[str, ...]
@@ -71,8 +71,8 @@ def run(
     report = Path(out_path)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(render(facts), encoding="utf-8")
-    passed = all(check.holds for check in facts.checks)
-    return Summary(passed, report, facts, summary_lines(facts, report))
+    is_complete = all(check.holds for check in facts.checks)
+    return Summary(is_complete, report, facts, summary_lines(facts, report))
 
 
 def gather(

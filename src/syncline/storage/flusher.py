@@ -1,0 +1,189 @@
+"""What of a log is safe from a power cut, and how it gets so.
+
+One hard idea: the recovery point is a promise about everything below it: the
+bytes of all segments, the names of their files, and the epoch history. It moves
+only when all of that has been synced, in order, so a flush of the newest
+segment never vouches for an older one that is still in the cache (M51).
+
+So the epoch checkpoint need not be written when an epoch begins: as long as the
+batches that show the epoch lie above the recovery point they are scanned after
+a crash, and the file is made durable before the recovery point passes them. An
+epoch without a batch is dropped when a log is loaded anyway.
+
+Background work syncs files only. What it reports counts if nothing was cut off
+meanwhile (`forget_pending`): the bytes it synced may not be those there now.
+A failed sync is final, since a second one may succeed without the pages (M48).
+
+Units: offsets, exclusive. Invariant: `recovery_point` is at most the log end.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+from syncline.core.leader_epochs import EpochCache
+from syncline.model.ids import Offset
+from syncline.storage.checkpoints import encode_epochs
+from syncline.storage.disk import Disk
+from syncline.storage.recovery import EPOCHS_FILE
+from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from syncline.storage.segment_list import SegmentList
+
+
+class Flusher:
+    """The durable side of one log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: SegmentList,
+        epochs: EpochCache,
+        recovery_point: Offset,
+        *,
+        is_new: bool,
+        on_failure: Callable[[Exception, str], None],
+    ) -> None:
+        self.recovery_point = recovery_point
+        self.is_running = False
+        self.is_closed = False
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._epochs = epochs
+        self._on_failure = on_failure
+        self._generation = 0
+        # The partition directory's own name, and names in it, that a power cut could still take.
+        self._is_directory_new = is_new
+        self._has_new_names = is_new
+        self._are_epochs_unsaved = bool(len(epochs))
+
+    def note_name(self) -> None:
+        """Take into account that a segment file was made."""
+        self._has_new_names = True
+
+    def note_epochs(self, is_changed: bool = True) -> None:
+        """Take into account that the epoch history changed, if it did."""
+        self._are_epochs_unsaved = self._are_epochs_unsaved or is_changed
+
+    def needs_flush(self, log_end: Offset) -> bool:
+        """Return whether anything below `log_end` could still be lost."""
+        return self.recovery_point < log_end or self._are_epochs_unsaved
+
+    def flush(self, log_end: Offset) -> None:
+        """Return when everything below `log_end` is safe. Raises OSError."""
+        for segment in self._unsynced():
+            segment.file.sync()
+            if segment is not self._segments.active:
+                if segment.index is not None:
+                    segment.save_indexes(sync=True)
+                segment.is_synced = True
+        self.save_names()
+        self.save_epochs()
+        self.recovery_point = log_end
+
+    def flush_later(self, log_end: Offset, done: Callable[[Exception | None], None]) -> None:
+        """Do the waiting part of a flush in a worker; the recovery point moves when that is over."""
+        files = [segment.file for segment in self._unsynced()]
+        generation = self._generation
+        self.is_running = True
+
+        def work() -> None:
+            for file in files:
+                file.sync()
+
+        def finished(error: Exception | None) -> None:
+            self.is_running = False
+            if not self.is_closed:
+                error = error or self._reach(log_end, generation)
+                if error is not None:
+                    self._on_failure(error, "flush")
+            done(error)
+
+        self._disk.run_later(work, finished)
+
+    def _reach(self, offset: Offset, generation: int) -> OSError | None:
+        """Move the recovery point to `offset`, below which all bytes are synced; return what prevented it."""
+        if generation != self._generation or offset <= self.recovery_point:
+            return None
+        try:
+            self.save_names()
+            self.save_epochs()
+        except OSError as error:
+            return error
+        self.recovery_point = offset
+        return None
+
+    def _unsynced(self) -> list[Segment]:
+        """Return the segments that hold something above the recovery point, oldest first."""
+        return [
+            segment
+            for segment in self._segments
+            if segment.size_bytes and not segment.is_synced and segment.end_offset > self.recovery_point
+        ]
+
+    def save_names(self) -> None:
+        """Make the names in the partition directory, and its own, safe. Raises OSError."""
+        if self._has_new_names:
+            self._disk.sync_directory(self._directory)
+            self._has_new_names = False
+        if self._is_directory_new:
+            self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+            self._is_directory_new = False
+
+    def save_epochs(self) -> None:
+        """Make the epoch history safe, if it changed. Raises OSError."""
+        if self._are_epochs_unsaved:
+            self._disk.replace_file(f"{self._directory}/{EPOCHS_FILE}", encode_epochs(self._epochs.entries), sync=True)
+            self._are_epochs_unsaved = False
+
+    def finish_later(self, segment: Segment, snapshot_path: str) -> None:
+        """Make a finished segment, its indexes and the producer snapshot at its end safe in a worker."""
+        file, disk, generation = segment.file, self._disk, segment.generation
+        assert segment.index is not None, "a segment that was just finished has its index in memory"
+        assert segment.times is not None, "a segment that was just finished has its index in memory"
+        indexes = (
+            (segment.path(INDEX_SUFFIX), segment.index.encode()),
+            (segment.path(TIME_INDEX_SUFFIX), segment.times.encode()),
+        )
+
+        def work() -> None:
+            file.sync()
+            with contextlib.suppress(FileNotFoundError):  # A truncation may have removed it meanwhile.
+                snapshot = disk.open(snapshot_path)
+                snapshot.sync()
+                snapshot.close()
+            for path, data in indexes:
+                disk.replace_file(path, data, sync=True)
+
+        def done(error: Exception | None) -> None:
+            if self.is_closed:
+                return
+            if segment not in self._segments:
+                for path, _ in indexes:
+                    with contextlib.suppress(FileNotFoundError):
+                        disk.remove(path)
+            elif segment.generation != generation:
+                # It was cut meanwhile: these indexes describe too much. A crash before
+                # this line is harmless, as a cut segment is scanned.
+                segment.forget_saved_indexes()
+            elif error is not None:
+                self._on_failure(error, "sync")
+            else:
+                segment.is_index_saved = segment.is_synced = True
+                self._advance()
+
+        disk.run_later(work, done)
+
+    def _advance(self) -> None:
+        """Move the recovery point to the first segment that is not safe yet."""
+        reached = self._segments.active.base_offset
+        for segment in self._segments.finished:
+            if not segment.is_synced:
+                reached = segment.base_offset
+                break
+        if error := self._reach(Offset(reached), self._generation):
+            self._on_failure(error, "checkpoint")
+
+    def forget_pending(self) -> None:
+        """Ignore what background work reports of the log as it was until now."""
+        self._generation += 1

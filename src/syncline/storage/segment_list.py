@@ -1,0 +1,146 @@
+"""The segments of one log, in order, and which of the finished ones stay at hand.
+
+One hard idea: descriptors and indexes in memory are dear when there are
+thousands of segments, so a finished segment gives both back unless it was among
+the last few that were read. The last segment, the only one that grows, keeps them.
+
+A segment's files go in three steps: closed, renamed, removed. A name that ends
+in `.deleted` is never loaded, so a crash between the steps leaves no half segment.
+
+Invariants: segments follow each other without a gap; there is always one.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from syncline.model.ids import Offset
+from syncline.storage.disk import Disk
+from syncline.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+
+# Finished segments whose file stays open and whose index stays in memory; the least recently read goes first.
+WARM_SEGMENTS_MAX: Final = 4
+
+
+class SegmentList:
+    """All segments of a log; `active` is the last."""
+
+    def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
+        assert segments, "a log has at least the segment that it will write next"
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._warm: list[Segment] = []
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def finished(self) -> list[Segment]:
+        """All but the active one, oldest first."""
+        return self._segments[:-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """All that the log files hold."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest record time, -1 when no record has one."""
+        return max(segment.max_timestamp_ms for segment in self._segments)
+
+    def of(self, offset: Offset) -> Segment:
+        """Return the segment that holds `offset`, or would."""
+        if offset >= self.active.base_offset:
+            return self.active
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1)]
+
+    def add(self, base_offset: Offset, index_interval_bytes: int) -> Segment:
+        """Make a new active segment."""
+        segment = Segment(self._disk, self._directory, base_offset, index_interval_bytes)
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        return segment
+
+    def keep_warm(self, segment: Segment) -> None:
+        """Count a finished segment as just read; let go of the one that was not read for longest."""
+        self._cool(segment)
+        self._warm.append(segment)
+        if len(self._warm) > WARM_SEGMENTS_MAX:
+            self._warm.pop(0).release()
+
+    def _cool(self, segment: Segment) -> None:
+        if segment in self._warm:
+            self._warm.remove(segment)
+
+    def take_first(self) -> Segment:
+        """Take the oldest segment out of the list and close it."""
+        assert len(self._segments) > 1, "the active segment is not taken out at the front"
+        segment = self._segments.pop(0)
+        self._bases.pop(0)
+        self._close(segment)
+        return segment
+
+    def take_last(self) -> Segment:
+        """Take the newest segment out of the list and close it; the one before it grows again."""
+        segment = self._segments.pop()
+        self._bases.pop()
+        self._close(segment)
+        if self._segments:
+            self.active = self._segments[-1]
+            self._cool(self.active)
+        return segment
+
+    def _close(self, segment: Segment) -> None:
+        self._cool(segment)
+        segment.release()
+
+    def bury(self, segment: Segment) -> list[str]:
+        """Give the files of a closed segment their `.deleted` names and return these."""
+        buried = []
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
+            path = segment.path(suffix)
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                buried.append(path + DELETED_SUFFIX)
+        return buried
+
+    def destroy(self, segment: Segment) -> None:
+        """Remove the files of a closed segment at once."""
+        for path in self.bury(segment):
+            self._disk.remove(path)
+
+    def release(self) -> None:
+        """Close all files."""
+        for segment in self._segments:
+            segment.release()
+        self._warm.clear()
+
+    def check_invariants(self) -> None:
+        """Assert that each segment begins where the one before ends."""
+        assert [segment.base_offset for segment in self._segments] == self._bases, "base offsets are out of step"
+        for older, newer in pairwise(self._segments):
+            assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"

@@ -1,0 +1,1 @@
+"""Real clients, unmodified, against three real broker processes."""

@@ -1,0 +1,56 @@
+"""Ranges are divided and limited without losing or doubling an offset."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.model.ids import TopicPartition
+from syncline.pipeline.ranges import OffsetRange, divide, limit
+
+_places = st.integers(0, 5).map(lambda number: TopicPartition("flights", number))
+_ranges = st.dictionaries(_places, st.tuples(st.integers(0, 50), st.integers(0, 5_000)), max_size=5).map(
+    lambda found: [OffsetRange(place, start, start + size) for place, (start, size) in sorted(found.items())]
+)
+
+
+@given(whole=_ranges, partitions_min=st.none() | st.integers(1, 40), records_max=st.none() | st.integers(1, 900))
+def test_divide_covers_every_offset_once(
+    whole: list[OffsetRange], partitions_min: int | None, records_max: int | None
+) -> None:
+    """The pieces of a range follow each other without gap or overlap, and none is empty or too large."""
+    pieces = divide(whole, partitions_min=partitions_min, records_max=records_max)
+
+    covered = [(piece.place, offset) for piece in pieces for offset in range(piece.start, piece.end)]
+    assert covered == [(item.place, offset) for item in whole for offset in range(item.start, item.end)]
+    assert all(0 < piece.record_count <= (records_max or 10**9) for piece in pieces)
+
+
+def test_divide_makes_at_least_about_as_many_pieces_as_wanted() -> None:
+    """A large partition is cut more often than a small one."""
+    large, small = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+    pieces = divide([OffsetRange(large, 0, 900), OffsetRange(small, 0, 100)], partitions_min=10, records_max=None)
+
+    assert [piece.place for piece in pieces] == [large] * 9 + [small]
+
+
+@given(backlogs=st.dictionaries(_places, st.integers(0, 10_000), min_size=1), records_max=st.integers(1, 5_000))
+def test_limit_moves_every_partition_with_a_backlog_but_all_together_no_further_than_allowed(
+    backlogs: dict[TopicPartition, int], records_max: int
+) -> None:
+    """Shares follow the backlogs; a small partition gets at least one record, so none starves."""
+    starts = dict.fromkeys(backlogs, 100)
+    ends = {place: 100 + backlog for place, backlog in backlogs.items()}
+
+    limited = limit(starts, ends, records_max)
+
+    steps = {place: limited[place] - 100 for place in backlogs}
+    assert all(0 <= steps[place] <= backlogs[place] for place in backlogs)
+    assert all(steps[place] > 0 for place in backlogs if backlogs[place])
+    assert sum(steps.values()) <= records_max + len(backlogs)
+
+
+def test_limit_leaves_a_small_backlog_alone() -> None:
+    """What fits is read whole."""
+    place = TopicPartition("flights", 0)
+
+    assert limit({place: 5}, {place: 9}, 4) == {place: 9}

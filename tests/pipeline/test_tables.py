@@ -1,0 +1,224 @@
+"""Journal tables: hand-written journals become the states, lags and faults that they tell of."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from syncline.model.events import Election, Event, Fault, FollowerProgress, IsrChange, UnknownEvent, to_json
+from tests.pipeline import journal_story as told
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+_WHERE = {"topic": "t", "partition": 0}
+
+
+@pytest.fixture
+def events_of(spark):
+    """Return a function that makes the events table from events, as the journal topic would hold them."""
+    from syncline.pipeline import tables
+
+    def make(events: Sequence[Event], *, noise: Sequence[bytes] = ()):
+        values = [to_json(event) for event in events] + list(noise)
+        rows = [(0, offset, bytearray(value)) for offset, value in enumerate(values)]
+        return tables.journal(spark.createDataFrame(rows, "partition int, offset long, value binary"))
+
+    return make
+
+
+def _rows(frame) -> list[dict]:
+    return frame.toArrow().to_pylist()
+
+
+def _at(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def _election(ts_ms: int, before: int, after: int, epoch: int, isr: tuple[int, ...]) -> Election:
+    reason = "created" if before < 0 else "leader_gone"
+    return Election(
+        ts_ms=ts_ms, broker=9, **_WHERE, leader_before=before, leader_after=after, leader_epoch=epoch, isr=isr, reason=reason
+    )
+
+
+def _change(ts_ms: int, epoch: int, before: tuple[int, ...], after: tuple[int, ...], **more) -> IsrChange:
+    return IsrChange(
+        **{
+            "ts_ms": ts_ms,
+            "broker": 1,
+            **_WHERE,
+            "leader_epoch": epoch,
+            "partition_epoch": ts_ms,
+            "change": "shrink" if len(after) < len(before) else "expand",
+            "outcome": "committed",
+            "before": before,
+            "after": after,
+            "rule": "time",
+            "evidence": {"replica": 2, "behind_ms": 3_100},
+            **more,
+        }
+    )
+
+
+def _sample(ts_ms: int, leader: int, follower: int, *, epoch: int = 0, in_sync: bool = True, **more) -> FollowerProgress:
+    values = {"log_end": 100, "follower_log_end": 90, "high_watermark": 90, "lag_records": 10, "lag_ms": 20, **more}
+    return FollowerProgress(
+        ts_ms=ts_ms, broker=leader, **_WHERE, leader_epoch=epoch, follower=follower, in_sync=in_sync, **values
+    )
+
+
+def _timeline(events) -> list[tuple]:
+    from syncline.pipeline import tables
+
+    rows = _rows(tables.isr_timeline(events).orderBy("replica", "started_at"))
+    zero = _at(0)
+
+    def ms(at: datetime | None) -> int | None:
+        return None if at is None else round((at - zero).total_seconds() * 1000)
+
+    return [(r["replica"], ms(r["started_at"]), ms(r["ended_at"]), r["in_isr"], r["is_leader"], r["rule"]) for r in rows]
+
+
+def test_journal_keeps_events_and_drops_what_is_none(events_of) -> None:
+    """Broken values vanish; events of a newer type keep their envelope; evidence stays JSON text."""
+    newer = UnknownEvent(type="throttle_sample", version=2, ts_ms=7, broker=1, rest={"rate": 5})
+    events = events_of([_change(5, 0, (1, 2), (1,)), newer], noise=[b"", b"nonsense", b"{}", b'{"type": "fault"}'])
+
+    rows = sorted(_rows(events), key=lambda row: row["ts_ms"])
+
+    assert [(row["type"], row["at"]) for row in rows] == [("isr_change", _at(5)), ("throttle_sample", _at(7))]
+    assert rows[0]["after"] == [1]
+    assert rows[0]["evidence"] == '{"replica":2,"behind_ms":3100}'
+
+
+def test_isr_timeline_follows_a_follower_out_and_back(events_of) -> None:
+    """One interval ends where the next begins, each with the rule that began it; the last one is open."""
+    events = events_of(
+        [
+            _election(0, -1, 1, 0, (1, 2)),
+            _change(1_000, 0, (1, 2), (1,)),
+            _change(5_000, 0, (1,), (1, 2), rule="caught_up"),
+            _sample(9_000, 1, 2),
+        ]
+    )
+
+    assert _timeline(events) == [
+        (1, 0, None, True, True, "created"),
+        (2, 0, 1_000, True, False, "created"),
+        (2, 1_000, 5_000, False, False, "time"),
+        (2, 5_000, None, True, False, "caught_up"),
+    ]
+
+
+def test_isr_timeline_measures_open_intervals_to_the_end_of_the_journal(events_of) -> None:
+    """What still holds has lasted until the newest event, whatever that was about."""
+    from syncline.pipeline import tables
+
+    fault = Fault(ts_ms=4_000, broker=-1, kind="kill", target="broker-2", phase="begin")
+    rows = _rows(tables.isr_timeline(events_of([_election(1_000, -1, 1, 0, (1,)), fault])))
+
+    assert [(row["duration_ms"], row["ended_at"]) for row in rows] == [(3_000, None)]
+
+
+def test_isr_timeline_changes_leaders_at_an_election(events_of) -> None:
+    """The dead leader is out of the ISR from the election on, and the new one leads."""
+    events = events_of([_election(0, -1, 1, 0, (1, 2, 3)), _election(2_000, 1, 3, 1, (2, 3))])
+
+    assert _timeline(events) == [
+        (1, 0, 2_000, True, True, "created"),
+        (1, 2_000, None, False, False, "leader_gone"),
+        (2, 0, 2_000, True, False, "created"),
+        (2, 2_000, None, True, False, "leader_gone"),
+        (3, 0, 2_000, True, False, "created"),
+        (3, 2_000, None, True, True, "leader_gone"),
+    ]
+
+
+def test_isr_timeline_begins_with_samples_when_the_journal_is_younger_than_the_partition(events_of) -> None:
+    """Without an election the first samples show who leads and who is in sync; later ones change nothing."""
+    events = events_of(
+        [
+            _sample(1_000, 2, 1, epoch=7),
+            _sample(1_100, 2, 3, epoch=7, in_sync=False),
+            _sample(2_000, 2, 1, epoch=7),
+            _change(4_000, 7, (1, 2), (1, 2, 3), rule="caught_up"),
+            _sample(5_000, 2, 3, epoch=7),
+        ]
+    )
+
+    assert _timeline(events) == [
+        (1, 1_000, None, True, False, "first samples"),
+        (2, 1_000, None, True, True, "first samples"),
+        (3, 1_000, 4_000, False, False, "first samples"),
+        (3, 4_000, None, True, False, "caught_up"),
+    ]
+
+
+def test_isr_timeline_ignores_refused_and_repeated_changes(events_of) -> None:
+    """A refused proposal changed nothing, and neither does an event that was appended twice."""
+    shrink = _change(1_000, 0, (1, 2), (1,))
+    refused = _change(500, 0, (1, 2), (1,), outcome="refused")
+    events = events_of([_election(0, -1, 1, 0, (1, 2)), refused, shrink, shrink])
+
+    assert [row[:4] for row in _timeline(events)] == [(1, 0, None, True), (2, 0, 1_000, True), (2, 1_000, None, False)]
+
+
+def test_follower_lag_is_a_row_for_each_sample(events_of) -> None:
+    """Numbers that the writer did not know are null; repeated samples count once."""
+    from syncline.pipeline import tables
+
+    known = _sample(1_000, 1, 2, lag_bytes=2_100, interval_ms=500)
+    events = events_of([known, known, _sample(1_000, 1, 3, lag_ms=-1, in_sync=False)])
+
+    rows = _rows(tables.follower_lag(events).orderBy("follower"))
+
+    assert [(r["follower"], r["leader"], r["lag_records"], r["lag_ms"], r["lag_bytes"], r["in_sync"]) for r in rows] == [
+        (2, 1, 10, 20, 2_100, True),
+        (3, 1, 10, None, None, False),
+    ]
+
+
+def test_faults_are_paired_by_kind_and_target(events_of) -> None:
+    """A fault begins and ends; one without an end lasts."""
+    from syncline.pipeline import tables
+
+    def mark(ts_ms: int, kind: str, target: str, phase: str) -> Fault:
+        return Fault(ts_ms=ts_ms, broker=-1, kind=kind, target=target, phase=phase)
+
+    events = events_of(
+        [
+            mark(1, "kill", "broker-1", "begin"),
+            mark(2, "pause", "broker-2", "begin"),
+            mark(3, "kill", "broker-1", "end"),
+            mark(9, "kill", "broker-1", "begin"),
+        ]
+    )
+
+    rows = _rows(tables.faults(events).orderBy("started_at"))
+
+    assert [(r["kind"], r["target"], r["started_at"], r["ended_at"]) for r in rows] == [
+        ("kill", "broker-1", _at(1), _at(3)),
+        ("pause", "broker-2", _at(2), None),
+        ("kill", "broker-1", _at(9), None),
+    ]
+
+
+def test_tables_tell_the_whole_story(events_of) -> None:
+    """On the long journal: every outage of the two faults, its length, and the two changes of leaders."""
+    from syncline.pipeline import tables
+
+    events = events_of(told.story())
+
+    out = _rows(tables.isr_timeline(events).where("not in_isr").orderBy("partition", "replica"))
+    changes = _rows(tables.elections(events).orderBy("partition"))
+
+    assert [(row["partition"], row["replica"]) for row in out if row["replica"] == told.KILLED] == [
+        (partition, told.KILLED) for partition in range(told.PARTITIONS)
+    ]
+    led_by_paused = {change["partition"] for change in changes if change["leader_after"] == told.PAUSED} | {
+        partition for partition in range(told.PARTITIONS) if told.first_leader(partition) == told.PAUSED
+    }
+    assert {row["partition"] for row in out if row["replica"] == told.PAUSED} == set(range(6)) - led_by_paused
+    assert {row["duration_ms"] for row in out if row["replica"] == told.KILLED} == {16_000}
+    assert {row["duration_ms"] for row in out if row["replica"] == told.PAUSED} == {10_000}
+    assert [(change["partition"], change["leader_before"]) for change in changes] == [(1, 2), (4, 2)]

@@ -1,0 +1,1 @@
+"""Real broker processes under kill, pause, bad input and full disks: what was acknowledged is still there."""

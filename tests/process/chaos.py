@@ -1,0 +1,105 @@
+"""Chaos: SIGKILL a random broker every few seconds under acks=all load, then look at everything.
+
+`python -m tests.process.chaos [--seconds N] [--seed N]`: two minutes unless told
+otherwise. The run itself is not repeatable, its choices are: the seed is printed.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import LocalCluster, start_cluster
+from tests.process import disks, processes
+from tests.process.load import Load, await_full_isr, check_history, create_topic, read_all
+
+TOPIC = "chaos"
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    kills: int
+    acknowledged: int
+    longest_gap_s: float
+    full_isr_s: float
+    identical_bytes: int
+    took_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills, {self.acknowledged} records acknowledged and read back once in order; "
+            f"longest time without an acknowledgement in a partition {self.longest_gap_s:.2f} s; ISR full "
+            f"{self.full_isr_s:.2f} s after the load; three identical logs of {self.identical_bytes} bytes"
+        )
+
+
+def run(
+    cluster: LocalCluster,
+    *,
+    seconds: float,
+    seed: int,
+    min_isr: int = 2,
+    pause_s: tuple[float, float] = (1.5, 5.0),
+    rate_per_s: float = 2_000.0,
+) -> Outcome:
+    """Kill random brokers of a running cluster for so long; assert that nothing acknowledged is lost."""
+    rng = random.Random(seed)
+    began_s = time.monotonic()
+    create_topic(cluster.bootstrap, TOPIC, PARTITIONS, config={"min.insync.replicas": str(min_isr)})
+    kills = 0
+    with Load(cluster.bootstrap, TOPIC, PARTITIONS, rate_per_s=rate_per_s) as load:
+        load.wait_for_more(200)
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            victim = rng.choice(sorted(cluster.pids))
+            try:
+                cluster.kill(victim)
+            except ProcessLookupError:
+                pass  # Its successor has not been announced yet.
+            else:
+                kills += 1
+            time.sleep(min(left_s, rng.uniform(*pause_s)))
+        load.wait_for_more(100)
+        load.stop()
+        full_isr_s = await_full_isr(cluster.bootstrap, [TOPIC])
+    assert load.count >= sum(load.sent) * 0.3, "too little was acknowledged to prove anything"
+    check_history(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
+    identical = disks.check_identical(cluster.directory, TOPIC, PARTITIONS)
+    return Outcome(kills, load.count, load.longest_gap_s, full_isr_s, identical, time.monotonic() - began_s)
+
+
+def main() -> int:
+    """Run chaos by itself; the exit code says whether everything held."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--min-isr", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="keep the data directory")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 31)
+    directory = Path(tempfile.mkdtemp(prefix="syncline-chaos-"))
+    print(f"chaos for {arguments.seconds:.0f} s, seed {seed}, in {directory}", flush=True)
+    cluster = start_cluster(3, directory=directory)
+    try:
+        outcome = run(cluster, seconds=arguments.seconds, seed=seed, min_isr=arguments.min_isr)
+    except AssertionError as error:
+        print(f"FAILED (python -m tests.process.chaos --seed {seed}): {error}\nthe data is kept in {directory}", flush=True)
+        return 1
+    finally:
+        cluster.stop()
+    processes.await_none(directory)
+    print(outcome, flush=True)
+    if not arguments.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Who still runs, and who holds the controller lease: seen from outside the cluster."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import psutil
+
+
+def of_directory(data: Path) -> list[psutil.Process]:
+    """Return the processes that have a file of this data directory open: the brokers and their supervisor."""
+    prefix = str(data)
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != psutil.Process().pid and any(file.path.startswith(prefix) for file in process.open_files()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def await_none(data: Path, within_s: float = 15.0) -> None:
+    """Return once no process uses the data directory any more."""
+    deadline_s = time.monotonic() + within_s
+    while left := of_directory(data):
+        assert time.monotonic() < deadline_s, f"processes are left: {[(each.pid, each.status()) for each in left]}"
+        time.sleep(0.05)
+
+
+def lease(data: Path) -> tuple[int, int]:
+    """Return (broker id, lease epoch) of whoever holds the controller lease as the store says."""
+    connection = sqlite3.connect(f"file:{data / 'cluster.db'}?mode=ro", uri=True, timeout=10)
+    try:
+        broker_id, epoch = connection.execute("SELECT broker_id, epoch FROM lease").fetchone()
+    finally:
+        connection.close()
+    return int(broker_id), int(epoch)
+
+
+def await_new_lease(data: Path, old_epoch: int, within_s: float) -> tuple[int, int]:
+    """Return the first lease after `old_epoch`."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        broker_id, epoch = lease(data)
+        if epoch > old_epoch:
+            return broker_id, epoch
+        assert time.monotonic() < deadline_s, f"nobody took over lease {old_epoch} within {within_s} s"
+        time.sleep(0.005)
