@@ -26,7 +26,9 @@ BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
 BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
 LONG_NUMBER = re.compile(r"-?\b\d{13,18}\b|-?\b9223\d{15}\b")
 # Java's own words: what went wrong is compared, not how it is told.
-JAVA_TEXT = re.compile(r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library")
+JAVA_TEXT = re.compile(
+    r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
+)
 BROKER_RESOURCE, LOGGER_RESOURCE = 4, 8
 NEAR_NOW_MS = 12 * 3600 * 1000
 KEYS_OF_ROWS = (
@@ -136,7 +138,7 @@ class Normaliser:
         return f"broker {self.ranks[value]}" if value in self.ranks else value
 
     def _coordinator(self, name: str, value: int, owner: Tree) -> str:
-    X
+        """Return a coordinator by the order in which it was met: which broker it is, is chance."""
         rank = self.ranks[value] if name == "node_id" else self.ports[owner["host"], value]
         return f"{name} of {self.symbol('coordinator', rank)}"
 

@@ -10,9 +10,7 @@ from syncline.core.placement import place
 from tests.core.controller_world import broker
 
 
-@given(
-    count=st.integers(1, 7), partitions=st.integers(1, 60), factor=st.integers(1, 7), seed=st.integers(0, 1_000)
-)
+@given(count=st.integers(1, 7), partitions=st.integers(1, 60), factor=st.integers(1, 7), seed=st.integers(0, 1_000))
 def test_replicas_are_distinct_and_leaders_balanced(count: int, partitions: int, factor: int, seed: int) -> None:
     """No broker twice in a partition; the most and the least loaded leader differ by one at most."""
     factor = min(factor, count)
@@ -40,8 +38,6 @@ def test_replicas_stand_in_different_racks(start: int) -> None:
     brokers = {each: broker(each, rack="a" if each <= 2 else "b") for each in (1, 2, 3, 4)}
     rack = {each: record.rack for each, record in brokers.items()}
 
-    placed = place(
-        brokers, partitions=4, replication_factor=2, below=lambda bound: start if bound > start else 0
-    )
+    placed = place(brokers, partitions=4, replication_factor=2, below=lambda bound: start if bound > start else 0)
 
     assert all(rack[first] != rack[second] for first, second in placed)

@@ -22,7 +22,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
             name="tests",
             master="local[2]",
             profile="test",
-            extra={"spark.sql.warehouse.dir": str(scratch), "spark.local.dir": str(scratch)},
+            extra={
+                "spark.sql.warehouse.dir": str(scratch),
+                "spark.local.dir": str(scratch),
+                # Tables of ten rows are planned longer than they are computed; planning once is quicker.
+                "spark.sql.adaptive.enabled": "false",
+            },
         )
         yield session
         session.stop()

@@ -6,7 +6,7 @@ ground truth of every table and picture below is in this file.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, IsrChange
 
@@ -36,9 +36,10 @@ def first_leader(partition: int) -> int:
     return BROKERS[partition % 3]
 
 
-def story() -> list[Event]:
-    """Return the whole journal in order of time."""
-    return sorted(_events(), key=lambda event: event.ts_ms)
+def story(topic: str = "flights") -> list[Event]:
+    """Return the whole journal in order of time, told of a topic of any name."""
+    told = [replace(event, topic=topic) if hasattr(event, "topic") else event for event in _events()]
+    return sorted(told, key=lambda event: event.ts_ms)
 
 
 def _events() -> Iterator[Event]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 from syncline.pipeline import decode as decoding
 from syncline.pipeline.decode import Decoded, DecodeError
+from tests.pipeline.batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 
 EVERYTHING = tuple(decoding.COLUMNS)
 END = 2**62

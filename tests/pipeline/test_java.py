@@ -29,7 +29,7 @@ def test_java_is_fit_by_version(version: tuple[int, ...], fit: bool) -> None:
 def _fake_java(directory: Path, version: str) -> Path:
     executable = directory / "bin" / "java"
     executable.parent.mkdir(parents=True)
-    executable.write_text(f"#!/bin/sh\n[ \"$1\" = -version ] && echo 'openjdk version \"{version}\"' >&2 || echo \"$@\"\n")
+    executable.write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 || echo "$@"\n')
     executable.chmod(0o755)
     return executable
 

@@ -174,7 +174,8 @@ def test_heat_map_leaves_out_hours_that_are_almost_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "written"), [(0, "0"), (950, "950"), (1_000, "1k"), (1_240, "1.2k"), (34_400, "34k"), (2_500_000, "2.5M")]
+    ("number", "written"),
+    [(0, "0"), (950, "950"), (1_000, "1k"), (1_240, "1.2k"), (34_400, "34k"), (2_500_000, "2.5M")],
 )
 def test_short_numbers_fit_a_cell(number: float, written: str) -> None:
     """At most four characters."""

@@ -60,7 +60,7 @@ def test_source_returns_the_columns_of_a_given_schema(broker, load) -> None:
 
 
 def test_source_reads_every_record_once_when_ranges_are_split(broker, load) -> None:
-    """minPartitions and maxRecordsPerPartition change the tasks, never the rows."""
+    """MinPartitions and maxRecordsPerPartition change the tasks, never the rows."""
     topic = broker.topic(partitions=2)
     broker.produce(topic, _numbered(500) + _numbered(20, partition=1), **{"batch.size": 2000})
 
@@ -141,8 +141,10 @@ def test_source_fails_on_lost_records_unless_told_to_go_on(broker, load) -> None
     assert _offsets(load(subscribe=topic, startingOffsets=start, failOnDataLoss="false"), topic) == {0: [6, 7, 8, 9]}
 
 
-def test_stream_reads_all_that_is_there_in_limited_batches_and_goes_on_later(broker, spark, bootstrap, tmp_path) -> None:
-    """availableNow honours maxOffsetsPerTrigger; the next run starts where this one ended, new partitions included."""
+def test_stream_reads_all_that_is_there_in_limited_batches_and_goes_on_later(
+    broker, spark, bootstrap, tmp_path
+) -> None:
+    """AvailableNow honours maxOffsetsPerTrigger; the next run starts where this one ended, new partitions included."""
     topic = broker.topic(partitions=2)
     broker.produce(topic, _numbered(250) + _numbered(50, partition=1), **{"batch.size": 1000})
     frame = (

@@ -37,7 +37,14 @@ def _at(ms: int) -> datetime:
 def _election(ts_ms: int, before: int, after: int, epoch: int, isr: tuple[int, ...]) -> Election:
     reason = "created" if before < 0 else "leader_gone"
     return Election(
-        ts_ms=ts_ms, broker=9, **_WHERE, leader_before=before, leader_after=after, leader_epoch=epoch, isr=isr, reason=reason
+        ts_ms=ts_ms,
+        broker=9,
+        **_WHERE,
+        leader_before=before,
+        leader_after=after,
+        leader_epoch=epoch,
+        isr=isr,
+        reason=reason,
     )
 
 
@@ -60,7 +67,9 @@ def _change(ts_ms: int, epoch: int, before: tuple[int, ...], after: tuple[int, .
     )
 
 
-def _sample(ts_ms: int, leader: int, follower: int, *, epoch: int = 0, in_sync: bool = True, **more) -> FollowerProgress:
+def _sample(
+    ts_ms: int, leader: int, follower: int, *, epoch: int = 0, in_sync: bool = True, **more
+) -> FollowerProgress:
     values = {"log_end": 100, "follower_log_end": 90, "high_watermark": 90, "lag_records": 10, "lag_ms": 20, **more}
     return FollowerProgress(
         ts_ms=ts_ms, broker=leader, **_WHERE, leader_epoch=epoch, follower=follower, in_sync=in_sync, **values
@@ -76,7 +85,9 @@ def _timeline(events) -> list[tuple]:
     def ms(at: datetime | None) -> int | None:
         return None if at is None else round((at - zero).total_seconds() * 1000)
 
-    return [(r["replica"], ms(r["started_at"]), ms(r["ended_at"]), r["in_isr"], r["is_leader"], r["rule"]) for r in rows]
+    return [
+        (r["replica"], ms(r["started_at"]), ms(r["ended_at"]), r["in_isr"], r["is_leader"], r["rule"]) for r in rows
+    ]
 
 
 def test_journal_keeps_events_and_drops_what_is_none(events_of) -> None:
@@ -172,7 +183,9 @@ def test_follower_lag_is_a_row_for_each_sample(events_of) -> None:
 
     rows = _rows(tables.follower_lag(events).orderBy("follower"))
 
-    assert [(r["follower"], r["leader"], r["lag_records"], r["lag_ms"], r["lag_bytes"], r["in_sync"]) for r in rows] == [
+    assert [
+        (r["follower"], r["leader"], r["lag_records"], r["lag_ms"], r["lag_bytes"], r["in_sync"]) for r in rows
+    ] == [
         (2, 1, 10, 20, 2_100, True),
         (3, 1, 10, None, None, False),
     ]

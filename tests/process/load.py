@@ -95,6 +95,7 @@ class Load:
         self._in_flight = 0
         self._began_s = time.monotonic()
         self._fatal: str | None = None
+        self._is_abandoned = False
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -120,8 +121,14 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            # The test has failed: what is still on its way does not matter any more.
+            self._is_abandoned = True
+            self._stop.set()
+            self._thread.join(10)
 
     @property
     def count(self) -> int:
@@ -169,7 +176,9 @@ class Load:
             self._producer.poll(0)
             due_s = max(due_s + batch / self._rate_per_s, time.monotonic() - 0.1)
             self._producer.poll(max(0.0, due_s - time.monotonic()))
-        self._producer.flush(60)
+        while len(self._producer) and not self._is_abandoned:
+            self._producer.poll(0.1)
+        self._producer.purge()
 
     def _send(self, partition: int) -> None:
         number = self.sent[partition]

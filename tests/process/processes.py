@@ -1,10 +1,18 @@
 """Who still runs, and who holds the controller lease: seen from outside the cluster."""
 
+import contextlib
+import os
+import signal
+import socket
 import sqlite3
 import time
 from pathlib import Path
 
 import psutil
+
+from syncline.coordination.sqlite import _load
+from syncline.model.metadata import MetadataImage
+from tests.cluster import LocalCluster
 
 
 def of_directory(data: Path) -> list[psutil.Process]:
@@ -47,3 +55,36 @@ def await_new_lease(data: Path, old_epoch: int, within_s: float) -> tuple[int, i
             return broker_id, epoch
         assert time.monotonic() < deadline_s, f"nobody took over lease {old_epoch} within {within_s} s"
         time.sleep(0.005)
+
+
+def stored_metadata(data: Path) -> MetadataImage:
+    """Return the cluster's metadata as the store on the disk has it."""
+    connection = sqlite3.connect(f"file:{data / 'cluster.db'}?mode=ro", uri=True, timeout=10)
+    try:
+        return _load(connection)
+    finally:
+        connection.close()
+
+
+def kill_everything(cluster: LocalCluster) -> None:
+    """SIGKILL the supervisor and all brokers, as close together as it gets; return when they are gone."""
+    running = cluster.running
+    for pid in (running.supervisor_pid, *running.broker_pids.values()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cluster.process.wait(10)
+    await_none(cluster.directory, 10)
+
+
+def free_port_range(count: int) -> int:
+    """Return the first of `count` consecutive ports that nobody uses now; outside the range the system hands out."""
+    for first in range(20_000 + os.getpid() % 8_000, 30_000, count):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    listener = stack.enter_context(socket.socket())
+                    listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no free ports")

@@ -10,6 +10,9 @@ Work given to `run_later` waits until `pump`, so that a test decides when the
 background catches up.
 """
 
+# What the methods of the port do is said there.
+# ruff: noqa: D102
+
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence

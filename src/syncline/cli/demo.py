@@ -62,7 +62,12 @@ def demo(
         run.produce_and_consume()
         _say(began_s, "reading topic and journal with Spark")
         summary = flights_report.run(
-            cluster.bootstrap, run.topic, JOURNAL_TOPIC, output, expected_rows=run.produced
+            cluster.bootstrap,
+            run.topic,
+            JOURNAL_TOPIC,
+            output,
+            expected_rows=run.produced,
+            progress=lambda text: _say(began_s, text),
         )
     _say(began_s, "the cluster is stopped")
     print()
@@ -210,7 +215,8 @@ class DemoRun:
         self._fault("kill", victim, "begin", f"SIGKILL of the leader of {self.topic}-0")
         os.kill(self._pid(victim), signal.SIGKILL)
         self._say(f"killed broker {victim}, the leader of {self.topic}-0, with SIGKILL; its supervisor starts it again")
-        self._wait_until(lambda: victim in self._isr_of(0), 20)
+        self._wait_until(lambda: 0 < len(self._isr_of(0)) and victim not in self._isr_of(0), 20)
+        self._wait_until(lambda: victim in self._isr_of(0), 30)
         self._fault("kill", victim, "end", "back in the in-sync set")
         self._say(f"broker {victim} is back in the in-sync set")
 

@@ -106,6 +106,7 @@ class SqliteCoordination:
         if epoch == self._held_epoch or self._closed or self._candidate is None:
             self._sighting = None
             return
+        self._drop_lease(self._held_epoch)
         if epoch != self._waiting_on:
             self._wait_for(epoch)
         seen = _Sighting(epoch, self._renewed_ns(epoch), now_ms)

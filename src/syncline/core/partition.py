@@ -216,10 +216,18 @@ class LeaderPartition:
 
     def tick(self, now_ms: int) -> Effects:
         """Judge the followers, and the watermark's progress; due every half lag window."""
-        effects = self._propose_leaving(now_ms)
+        effects = self._propose_leaving(now_ms) or self._propose_waiting(now_ms)
         # A follower outside the ISR stops holding the mark by the passing of time alone.
         effects += self.advance_high_watermark(now_ms)
         return effects + self._stall.tick(self.high_watermark, self.log_end, now_ms, self._explain_stall)
+
+    def brokers_changed(self, now_ms: int) -> Effects:
+        """Take note that other brokers came, went or were unfenced.
+
+        A follower that may no longer join stops holding the watermark back; one that may by now is proposed,
+        as it need not fetch again for that: a quiet partition is looked at only when something moves.
+        """
+        return self._propose_waiting(now_ms) + self.advance_high_watermark(now_ms)
 
     def metadata_changed(
         self,
@@ -251,7 +259,7 @@ class LeaderPartition:
         effects: Effects = NOTHING
         if set(before) != set(self._committed):
             effects = (IsrCommitted(before, self._committed, IsrChange.METADATA, partition_epoch, evidence),)
-        return effects + self.advance_high_watermark(now_ms)
+        return effects + self._propose_waiting(now_ms) + self.advance_high_watermark(now_ms)
 
     def alter_partition_answered(self, proposal: ProposeIsr, answer: IsrAnswer, now_ms: int) -> Effects:
         """Take the controller's answer to `proposal`; an answer to anything but the pending one is ignored."""
@@ -265,7 +273,7 @@ class LeaderPartition:
         self.partition_epoch = answer.partition_epoch
         self._commit(answer.isr)
         committed = IsrCommitted(before, self._committed, proposal.kind, answer.partition_epoch, proposal.evidence)
-        return (committed, *self.advance_high_watermark(now_ms))
+        return (committed, *self._propose_waiting(now_ms), *self.advance_high_watermark(now_ms))
 
     def advance_high_watermark(self, now_ms: int) -> Effects:
         """Move the watermark as far as the replicas that hold it allow."""
@@ -339,6 +347,13 @@ class LeaderPartition:
         proposal = self._propose(IsrChange.EXPAND, (*self._committed, follower.broker_id), evidence)
         self._count(proposal.broker_ids)
         return (proposal,)
+
+    def _propose_waiting(self, now_ms: int) -> Effects:
+        """Propose the first follower that has proved enough to join, but could not be proposed when it did."""
+        for follower in self._followers:
+            if not follower.counts and (proposal := self._propose_joining(follower, now_ms)):
+                return proposal
+        return NOTHING
 
     def _propose_leaving(self, now_ms: int) -> Effects:
         """Propose to remove the members that the lag policy gives up."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -47,8 +47,15 @@ class ConfigError(ValueError):
     """A configuration is unknown or its value unusable; the text is Kafka's and names both."""
 
 
+class Problem(NamedTuple):
+    """What is wrong with a value, or with one item of it."""
+
+    value: Value
+    text: str
+
+
 # Returns what is wrong with a parsed value, None if nothing is.
-Check = Callable[[Value], str | None]
+Check = Callable[[Value], Problem | None]
 
 _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER: Final = re.compile(r"[+-]?\d+\Z")
@@ -82,7 +89,8 @@ class ConfigDefinition:
         value = self._parse_type(text.strip())
         problem = None if self.check is None else self.check(value)
         if problem is not None:
-            raise ConfigError(f"Invalid value {_in_message(value)} for configuration {self.name}: {problem}")
+            shown = _in_message(problem.value)
+            raise ConfigError(f"Invalid value {shown} for configuration {self.name}: {problem.text}")
         return value
 
     def default_value(self) -> Value:
@@ -139,12 +147,12 @@ def at_least(low: float) -> Check:
 def between(low: float, high: float) -> Check:
     """Return a check of two bounds, both allowed."""
 
-    def check(value: Value) -> str | None:
+    def check(value: Value) -> Problem | None:
         assert isinstance(value, (int, float)), "bounds are for numbers"
         if value < low:
-            return f"Value must be at least {low}"
+            return Problem(value, f"Value must be at least {low}")
         if value > high:
-            return f"Value must be no more than {high}"
+            return Problem(value, f"Value must be no more than {high}")
         return None
 
     return check
@@ -153,11 +161,11 @@ def between(low: float, high: float) -> Check:
 def between_or(low: int, high: int, other: int) -> Check:
     """Return a check of two bounds beside which one more value is allowed."""
 
-    def check(value: Value) -> str | None:
+    def check(value: Value) -> Problem | None:
         assert isinstance(value, int), "bounds are for numbers"
         if value == other or low <= value <= high:
             return None
-        return f"Value must be between {low} and {high} or equal to {other}"
+        return Problem(value, f"Value must be between {low} and {high} or equal to {other}")
 
     return check
 
@@ -165,11 +173,10 @@ def between_or(low: int, high: int, other: int) -> Check:
 def one_of(*allowed: str) -> Check:
     """Return a check that a string, or each item of a list, is one of `allowed`."""
 
-    def check(value: Value) -> str | None:
+    def check(value: Value) -> Problem | None:
         items = value if isinstance(value, tuple) else (value,)
-        if all(item in allowed for item in items):
-            return None
-        return f"String must be one of: {', '.join(allowed)}"
+        bad = next((item for item in items if item not in allowed), None)
+        return None if bad is None else Problem(bad, f"String must be one of: {', '.join(allowed)}")
 
     return check
 
@@ -177,17 +184,19 @@ def one_of(*allowed: str) -> Check:
 def throttled_replicas(name: str) -> Check:
     """Return the check of a list of throttled replicas: "*", or items `partition:broker`, empty ones included."""
 
-    def check(value: Value) -> str | None:
+    def check(value: Value) -> Problem | None:
         assert isinstance(value, tuple), "throttled replicas are a list"
         if "".join(value) == "*" or all(_THROTTLED.match(item) for item in value):
             return None
-        return f"{name} must be the literal '*' or a list of replicas in the following format: {_THROTTLED_FORM}"
+        return Problem(
+            value, f"{name} must be the literal '*' or a list of replicas in the following format: {_THROTTLED_FORM}"
+        )
 
     return check
 
 
 def _in_message(value: Value) -> str | None:
-    # Java prints a list of several items, or a refused list as a whole, in brackets.
+    # Java prints a list that is refused as a whole in brackets.
     if not isinstance(value, tuple):
         return show(value)
     return f"[{', '.join(value)}]"

@@ -265,8 +265,7 @@ class Broker:
         self.low_watermarks.brokers_changed()
         for partition in self.partitions.values():
             if partition.leader is not None:
-                # A follower that may no longer join stops holding the watermark back.
-                partition.perform(partition.leader.advance_high_watermark(now_ms))
+                partition.perform(partition.leader.brokers_changed(now_ms))
 
     def _apply_configs(self, delta: MetadataDelta) -> None:
         is_broker_changed = any(resource.kind == ResourceType.BROKER for resource in delta.configs)

@@ -18,6 +18,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Final
 
 OFFSET_ENTRY_BYTES: Final = 8
@@ -160,4 +161,4 @@ def _rises(column: "array[int]", at_least: int) -> bool:
     """Return whether a column begins at `at_least` or above and rises strictly."""
     if not column:
         return True
-    return column[0] >= at_least and all(low < high for low, high in zip(column, column[1:], strict=False))
+    return column[0] >= at_least and all(low < high for low, high in pairwise(column))

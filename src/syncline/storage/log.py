@@ -23,26 +23,24 @@ from typing import Final, NamedTuple, NoReturn
 from uuid import UUID
 
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
-from syncline.records.batch import BatchHeader, crc_matches, iterate
+from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
+from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
-from syncline.records.errors import DecodeError
-from syncline.storage import producer_snapshot, recovery, times
+from syncline.storage import incoming, producer_snapshot, times
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.disk import BrokenFileError, Disk
 from syncline.storage.errors import (
-    CorruptRecordsError,
     DiskFullError,
     LogOfflineError,
     StorageError,
-    UnexpectedOffsetError,
     is_full,
     is_out_of_descriptors,
 )
 from syncline.storage.flusher import Flusher
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
+from syncline.storage.recovery import Recovered
 from syncline.storage.retention import SegmentDeleted, Situation, reason_to_delete
-from syncline.storage.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from syncline.storage.segment import INDEX_SUFFIX, SNAPSHOT_SUFFIX, Segment, file_name
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
@@ -75,11 +73,11 @@ class PartitionLog:
         self,
         disk: Disk,
         directory: str,
+        *,
         topic_partition: TopicPartition,
         topic_id: UUID | None,
         settings: LogSettings,
-        recovered: recovery.Recovered,
-        *,
+        recovered: Recovered,
         high_watermark: Offset,
         is_new: bool,
         on_recovery_point_lowered: Callable[[], None],
@@ -174,67 +172,30 @@ class PartitionLog:
         """
         self._check_usable()
         view = memoryview(buffer)
-        batches = self._checked_batches(view)
+        batches = incoming.checked(view, self.log_end, self.topic_partition)
         if not batches:
-            return FollowerAppend(self.log_end, self.log_end, 0, 0, -1)
-        first_offset = batches[0][1].base_offset
-        if first_offset > self.log_end == self._segments.first.base_offset and not self.size_bytes:
+            return FollowerAppend(self.log_end, self.log_end, 0, 0, NONE)
+        first_offset = batches[0].header.base_offset
+        if first_offset > self.log_end == self.first_base_offset and not self.size_bytes:
             # An empty log takes up where its leader's log begins now.
             self.restart_at(Offset(first_offset))
         size_bytes = 0
-        max_timestamp_ms = -1
+        max_timestamp_ms = NONE
         at = 0
         while at < len(batches):
             start, header = batches[at]
             segment = self._active_for(header.size_bytes, header)
-            behind = self._fitting(segment, batches, at)
-            end = batches[behind][0] if behind < len(batches) else batches[-1][0] + batches[-1][1].size_bytes
+            behind = incoming.count_fitting(segment, self.settings.segment_bytes, batches, at)
+            end = batches[behind - 1].end
             position = segment.size_bytes
             self._write(segment, view[start:end])
-            for batch_start, batch_header in batches[at:behind]:
-                self._note(segment, batch_header, position + batch_start - start)
-                max_timestamp_ms = max(max_timestamp_ms, batch_header.max_timestamp)
+            for batch in batches[at:behind]:
+                self._note(segment, batch.header, position + batch.start - start)
+                max_timestamp_ms = max(max_timestamp_ms, batch.header.max_timestamp)
             size_bytes += end - start
             self._after_write(end - start)
             at = behind
         return FollowerAppend(first_offset, self.log_end, size_bytes, len(batches), max_timestamp_ms)
-
-    def _checked_batches(self, view: memoryview) -> list[tuple[int, BatchHeader]]:
-        """Return (start, header) of the sound batches of a leader's answer."""
-        batches: list[tuple[int, BatchHeader]] = []
-        expected = self.log_end
-        try:
-            for start, header in iterate(view, 0, len(view)):
-                if not crc_matches(view, start, header):
-                    raise CorruptRecordsError(
-                        f"{self.topic_partition}: the batch at offset {header.base_offset} arrived damaged"
-                    )
-                if header.base_offset < expected or header.last_offset_delta < 0:
-                    raise UnexpectedOffsetError(
-                        f"{self.topic_partition}: got offset {header.base_offset} where {expected} or more is due"
-                    )
-                expected = Offset(header.next_offset)
-                batches.append((start, header))
-        except DecodeError as error:
-            raise CorruptRecordsError(f"{self.topic_partition}: {error}") from None
-        return batches
-
-    def _fitting(self, segment: Segment, batches: list[tuple[int, BatchHeader]], first: int) -> int:
-        """Return the index behind the last batch that may share one write with the first."""
-        room = self.settings.segment_bytes - segment.size_bytes
-        last_start, last = batches[-1]
-        whole = last_start + last.size_bytes - batches[first][0]
-        if whole <= room and last.last_offset - segment.base_offset < 2**31:
-            return len(batches)
-        start = batches[first][0]
-        behind = first + 1
-        while behind < len(batches):
-            batch_start, header = batches[behind]
-            is_far = header.last_offset - segment.base_offset >= 2**31
-            if is_far or batch_start + header.size_bytes - start > room:
-                break
-            behind += 1
-        return behind
 
     def _active_for(self, size_bytes: int, header: BatchHeader) -> Segment:
         """Return the segment for a batch, a new one if the active one has had enough."""
@@ -337,7 +298,7 @@ class PartitionLog:
         )
 
     def readable(self, offset: Offset, upper_bound: Offset) -> Readable:
-        """Return how much lies between two offsets; exact among the newest batches, else a little less than there is."""
+        """Return how much lies between two offsets; exact among the newest batches, elsewhere a little less."""
         upper = min(upper_bound, self.log_end)
         if offset >= upper or offset < self.log_start:
             return Readable(0, is_on_older_segment=False)
@@ -356,7 +317,7 @@ class PartitionLog:
         return times.first_at_or_after(self._places(timestamp_ms), timestamp_ms, self.log_start)
 
     def offset_for_time_later(
-        self, timestamp_ms: int, done: Callable[[TimestampedOffset | None | Exception], None]
+        self, timestamp_ms: int, done: Callable[[TimestampedOffset | Exception | None], None]
     ) -> None:
         """Look `timestamp_ms` up in a worker."""
         places, log_start = self._places(timestamp_ms), self.log_start
@@ -366,7 +327,7 @@ class PartitionLog:
         """Return the first record with the largest timestamp; may wait for the disk."""
         return times.latest(self._places(self._segments.max_timestamp_ms))
 
-    def offset_of_max_timestamp_later(self, done: Callable[[TimestampedOffset | None | Exception], None]) -> None:
+    def offset_of_max_timestamp_later(self, done: Callable[[TimestampedOffset | Exception | None], None]) -> None:
         """Find the first record with the largest timestamp in a worker."""
         places = self._places(self._segments.max_timestamp_ms)
         self._disk.run_later(lambda: times.latest(places), done)
@@ -404,7 +365,7 @@ class PartitionLog:
         self._disk.replace_file(self._snapshot_path(self.log_end), producer_snapshot.encode(self.producers), sync=sync)
 
     def _snapshot_path(self, offset: Offset) -> str:
-        return f"{self.directory}/{recovery.snapshot_name(offset)}"
+        return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def flush(self) -> None:
         """Return when everything appended so far is safe from a power cut."""
@@ -457,7 +418,7 @@ class PartitionLog:
         self._flusher.note_epochs(self.epochs.truncate_from_end(end_offset))
         self.log_start = min(self.log_start, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        self._restore_producers(end_offset)
+        producer_snapshot.rewind(self._disk, self.directory, list(self._segments), self.producers, end_offset)
 
     def _cut_place(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
         """Return the position of the batch that holds `offset` or follows it, and the log end after cutting there."""
@@ -477,31 +438,6 @@ class PartitionLog:
             self._flusher.recovery_point = offset
             self._on_recovery_point_lowered()
 
-    def _restore_producers(self, log_end: Offset) -> None:
-        """Bring producer state to what the log below `log_end` says (S16)."""
-        has_removed = False
-        newest: Offset | None = None
-        for name in self._disk.list(self.directory):
-            if name.endswith(SNAPSHOT_SUFFIX):
-                offset = Offset(int(name[:20]))
-                if offset > log_end:
-                    self._disk.remove(f"{self.directory}/{name}")
-                    has_removed = True
-                else:
-                    newest = offset
-        if has_removed:
-            # Before other records get these offsets, no snapshot of the old ones may come back.
-            self._disk.sync_directory(self.directory)
-        if not self.producers.reaches(log_end):
-            return
-        loaded = None
-        if newest is not None:
-            loaded = producer_snapshot.decode(self._disk.read_file(self._snapshot_path(newest)))
-        self.producers.clear()
-        for producer_id, state in (loaded.entries if loaded else {}).items():
-            self.producers.restore(producer_id, state)
-        recovery.replay(self._segments, self.producers, newest if newest and loaded else Offset(0), frozenset())
-
     def restart_at(self, offset: Offset) -> None:
         """Drop the whole log; it is empty and goes on at `offset` (truncate fully and start at)."""
         self._check_usable()
@@ -511,8 +447,7 @@ class PartitionLog:
             self._lower_recovery_point(Offset(0))
             while len(self._segments):
                 self._segments.destroy(self._segments.take_last())
-            for name in self._snapshots():
-                self._disk.remove(f"{self.directory}/{name}")
+            producer_snapshot.remove_above(self._disk, self.directory, NONE)
             self._disk.sync_directory(self.directory)
         except OSError as error:
             self._fail(error, "restart")
@@ -524,9 +459,6 @@ class PartitionLog:
         self._flusher.recovery_point = offset
         self._flusher.note_epochs(self.epochs.clear())
         self.producers.clear()
-
-    def _snapshots(self) -> list[str]:
-        return [name for name in self._disk.list(self.directory) if name.endswith(SNAPSHOT_SUFFIX)]
 
     def _create_active(self) -> None:
         """Make the file of an empty segment whose name is the only memory of the log end."""

@@ -15,11 +15,16 @@ Source: observed Kafka files.
 """
 
 import struct
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from syncline.core.producer_state import SEQUENCE_MAX, ProducedBatch, ProducerState, ProducerTable
-from syncline.model.ids import NONE
+from syncline.model.ids import NONE, Offset
 from syncline.records.checksum import crc32c
+from syncline.storage.batch_walk import walk
+from syncline.storage.disk import Disk
+from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
@@ -69,7 +74,7 @@ def decode(data: bytes) -> ProducerTable | None:
     return table
 
 
-def _restore(
+def _restore(  # noqa: PLR0917 - the fields of an entry, in their order
     table: ProducerTable,
     producer_id: int,
     producer_epoch: int,
@@ -90,3 +95,46 @@ def _restore(
     if last_offset != NONE:
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX if last_sequence >= 0 else NONE
         state.batches.append(ProducedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp_ms))
+
+
+def replay(segments: Sequence[Segment], table: ProducerTable, offset: int, skipped: AbstractSet[Offset]) -> None:
+    """Record in `table` every batch at or above `offset`, but for the segments `skipped`; may wait for the disk."""
+    for segment in segments:
+        if segment.end_offset <= offset or not segment.size_bytes or segment.base_offset in skipped:
+            continue
+        start = segment.index.position_before(offset) if segment.index is not None else 0
+        for _, header in walk(segment.file, start, segment.size_bytes):
+            if header.base_offset >= offset:
+                table.record(header)
+
+
+def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
+    """Remove the snapshots of states above `offset`; return the offset of the newest that is left."""
+    newest: Offset | None = None
+    has_removed = False
+    for name in disk.list(directory):
+        if name.endswith(SNAPSHOT_SUFFIX):
+            if int(name[:20]) <= offset:
+                newest = Offset(int(name[:20]))
+            else:
+                disk.remove(f"{directory}/{name}")
+                has_removed = True
+    if has_removed:
+        # Before other records get these offsets, no snapshot of the old ones may come back.
+        disk.sync_directory(directory)
+    return newest
+
+
+def rewind(disk: Disk, directory: str, segments: Sequence[Segment], table: ProducerTable, log_end: Offset) -> None:
+    """Bring producer state to what the log says after it was cut at `log_end` (S16); may wait for the disk."""
+    newest = remove_above(disk, directory, log_end)
+    if not table.reaches(log_end):
+        return
+    table.clear()
+    if newest is not None:
+        loaded = decode(disk.read_file(f"{directory}/{file_name(newest, SNAPSHOT_SUFFIX)}"))
+        if loaded is None:
+            newest = None
+        else:
+            table.entries.update(loaded.entries)
+    replay(segments, table, newest or Offset(0), frozenset())

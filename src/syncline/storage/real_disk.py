@@ -12,6 +12,9 @@ Descriptors: one per open file. A worker that uses one holds it (`hold`), and
 opened again as another file would read a stranger's bytes.
 """
 
+# Paths are text, as in the port: making Path objects costs more than most of the calls.
+# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH112, PTH120, PTH208
+
 import contextlib
 import errno
 import fcntl

@@ -44,7 +44,6 @@ from syncline.storage.segment import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
-    file_name,
 )
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
@@ -301,7 +300,7 @@ class _Loading:
                 self.disk.remove(path)
             elif replay_from is None:
                 table, replay_from = loaded, offset
-        replay(self.segments, table, replay_from or Offset(0), self.without_producers)
+        producer_snapshot.replay(self.segments, table, replay_from or Offset(0), self.without_producers)
         return table
 
 
@@ -378,21 +377,3 @@ def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> b
             return True
         at = data.find(magic, at + 1)
     return False
-
-
-def replay(
-    segments: Sequence[Segment], table: ProducerTable, offset: int, without_producers: frozenset[Offset] | set[Offset]
-) -> None:
-    """Record in `table` every batch at or above `offset`; may wait for the disk."""
-    for segment in segments:
-        if segment.end_offset <= offset or not segment.size_bytes or segment.base_offset in without_producers:
-            continue
-        start = segment.index.position_before(offset) if segment.index is not None else 0
-        for _, header in walk(segment.file, start, segment.size_bytes):
-            if header.base_offset >= offset:
-                table.record(header)
-
-
-def snapshot_name(offset: Offset) -> str:
-    """Return the name of the producer snapshot of the state at `offset`."""
-    return file_name(offset, SNAPSHOT_SUFFIX)

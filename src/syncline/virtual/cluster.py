@@ -98,7 +98,7 @@ class VirtualCluster:
         self.settings = settings or ClusterSettings()
         self.trace = trace or Trace()
         scheduling = stream(seed, "scheduling") if self.settings.is_shuffled else None
-        self.loop = VirtualLoop(scheduling, on_wake=self.trace.wake)
+        self.loop = VirtualLoop(scheduling, on_wake=self._clock_moved)
         self.network = Network(self.loop, seed, self.trace, self.settings.network)
         self.store = ClusterStore(self.loop, stream(seed, "coordination"), self.trace)
         self.hosts: dict[int, Host] = {}
@@ -106,12 +106,16 @@ class VirtualCluster:
             rng = stream(seed, "host", broker_id)
             clock = VirtualClock(self.loop, offset_ms=rng.randint(-50, 50), drift_ppm=rng.randint(-200, 200))
             self.hosts[broker_id] = Host(broker_id, Medium(f"broker-{broker_id}", rng), clock)
-        self.ghost = Ghost(self.hosts, LOG_DIRECTORY, lambda: self.loop.now_ns)
+        self.ghost = Ghost(self.hosts, LOG_DIRECTORY, lambda: self.loop.now_ns, self.trace.record)
         self.store.on_commit = self.ghost.committed_metadata
         self.failures: list[str] = []
         self._all_processes: list[Process] = []
         self._graveyard: list[Node] = []
         self.is_ending = False
+
+    def _clock_moved(self, now_ns: int) -> None:
+        self.trace.wake(now_ns)
+        self.ghost.instant_is_over()
 
     @property
     def bootstrap(self) -> str:

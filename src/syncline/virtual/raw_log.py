@@ -58,14 +58,15 @@ class RawLog:
         self._medium = medium
         self._log_directory = log_directory
         self._key = key
-        self._place: tuple[Inode, int, int] | None = None
+        # The last batch that was read: its file, where it begins and ends, and what it was.
+        self._place: tuple[Inode, int, int, StoredBatch] | None = None
 
     def batches(self, from_offset: int = 0) -> Iterator[StoredBatch]:
         """Yield the batches that end beyond `from_offset`."""
         for file, position in self._start(from_offset):
-            for _, end, batch in parse(file.data, position):
+            for begin, end, batch in parse(file.data, position):
                 if batch.next_offset > from_offset:
-                    self._place = (file, end, batch.next_offset)
+                    self._place = (file, begin, end, batch)
                     yield batch
 
     def contents(self, to_offset: int) -> bytes:
@@ -81,10 +82,11 @@ class RawLog:
         """Return the files to read from, each with a position."""
         files = segments(self._medium, self._log_directory, self._key)
         place = self._place
-        if place is not None and place[2] == from_offset:
+        if place is not None and place[3].next_offset == from_offset:
             for number, (_, file) in enumerate(files):
-                if file is place[0] and len(file.data) >= place[1]:
-                    return [(file, place[1]), *((later, 0) for _, later in files[number + 1 :])]
+                # The log may have been cut and written anew since; then the batch is another one.
+                if file is place[0] and next(parse(file.data, place[1]), None) == place[1:]:
+                    return [(file, place[2]), *((later, 0) for _, later in files[number + 1 :])]
         # The name of a segment is its first offset; start in the last one that begins at or below.
         first = 0
         for number, (name, _) in enumerate(files):

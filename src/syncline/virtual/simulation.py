@@ -7,6 +7,7 @@ is stopped in good order.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -205,15 +206,20 @@ class Simulation:
             await asyncio.sleep(0.02)
 
     async def _make_topics(self) -> None:
+        cluster = self._cluster
         admin = AIOKafkaAdminClient(
-            bootstrap_servers=self._cluster.bootstrap, client_id="client-0", request_timeout_ms=10_000
+            bootstrap_servers=cluster.bootstrap, client_id="client-0", request_timeout_ms=10_000
         )
         await admin.start()
         topics = [
-            NewTopic(name, num_partitions=self._partitions, replication_factor=len(self._cluster.hosts))
+            NewTopic(name, num_partitions=self._partitions, replication_factor=len(cluster.hosts))
             for name in self._topics
         ]
-        await admin.create_topics(topics)
+        while not all(name in cluster.store.image.topics for name in self._topics):
+            # This client takes a controller that it does not know yet for None, and trips over it.
+            with contextlib.suppress(KafkaError, AttributeError):
+                await admin.create_topics(topics)
+            await asyncio.sleep(0.1)
         await admin.close()
 
     def _start_clients(self) -> None:

@@ -93,6 +93,7 @@ class ActiveController:
         lease: Lease,
         config: BrokerConfig,
         broker_id: BrokerId,
+        incarnation_id: UUID,
         on_event: Callable[[Event], None],
         on_deposed: Callable[[], None],
     ) -> None:
@@ -104,6 +105,7 @@ class ActiveController:
         self._rng = rng
         self._coordination = coordination
         self._broker_id = broker_id
+        self._incarnation_id = incarnation_id
         self._on_event = on_event
         self._on_deposed = on_deposed
         self._committed = lease.image
@@ -236,6 +238,10 @@ class ActiveController:
         self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
         if silent is not None and silent != self._broker_id:
             self._fence(silent, "silent while it held the controller lease")
+        own = self._committed.brokers.get(self._broker_id)
+        if own is not None and own.incarnation_id != self._incarnation_id.hex:
+            # This process has its data directory and its port: nobody need wait for its session to end.
+            self._fence(self._broker_id, "its process is gone: another one with its id is the controller")
         self._renewed_ms = self._balanced_ms = self._unclean_ms = self._ticked_ms = now_ms
         self._tick_s = max(0.01, min(0.5, self.config.broker_session_timeout_ms / 18_000))
         self._timer = self._loop.call_later(self._tick_s, self._tick)

@@ -319,6 +319,7 @@ class Channel:
             lease=lease,
             config=self._config,
             broker_id=self._identity.broker_id,
+            incarnation_id=self._identity.incarnation_id,
             on_event=self._on_event,
             on_deposed=self._deposed,
         )

@@ -55,6 +55,7 @@ class DeathWatch:
         looked = False
         while True:
             connected_at = self._loop.time()
+            line: _Line | None = None
             try:
                 _, line = await self._loop.create_connection(
                     lambda: _Line(self._loop.create_future()), self._host, self._port
@@ -65,7 +66,7 @@ class DeathWatch:
                 self._on_gone()
                 return
             except OSError:
-                line = None
+                pass
             if not looked:
                 looked = True
                 self._on_looked()

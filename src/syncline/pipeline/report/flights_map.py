@@ -21,6 +21,8 @@ _TOP: Final = 128.0
 _COLUMN_BAR: Final = 46.0
 _ROW_BAR: Final = 58.0
 _BETWEEN: Final = 26.0
+# As wide as the legend above it.
+_COLUMNS_MIN: Final = 17
 
 COUNT_STEPS: Final = (50, 200, 500, 1000, 2000, 3000)
 DELAY_STEPS: Final = (0, 5, 10, 15, 20, 30)
@@ -48,7 +50,7 @@ def draw(facts: Facts) -> str:
     hours = shown_hours(facts.cells)
     carriers = by_size(facts.cells)
     grid = {(cell.carrier, cell.hour): cell for cell in facts.cells}
-    width = len(hours) * _CELL[0]
+    width = max(len(hours), _COLUMNS_MIN) * _CELL[0]
     second = _LEFT + width + _ROW_BAR + _BETWEEN
     panels = (
         _Panel(_LEFT, "Flights scheduled", "flights in the year", _count, COUNT_STEPS, "count", short),

@@ -1,0 +1,70 @@
+"""Batches from a leader: checked as a whole before the first byte is written.
+
+One hard idea: a follower stores bytes as they come, so what it must refuse is
+refused here: a batch that was damaged on its way would be spread by this
+replica when it leads, and one that does not continue the log would fork it.
+
+Units: `start` is a position in the answer. Source: 8.4 of the replication rules.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from syncline.model.ids import Offset, TopicPartition
+from syncline.records.batch import BatchHeader, crc_matches, iterate
+from syncline.records.errors import DecodeError
+from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
+from syncline.storage.segment import Segment
+
+
+class Incoming(NamedTuple):
+    """One batch of a leader's answer."""
+
+    start: int
+    header: BatchHeader
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins."""
+        return self.start + self.header.size_bytes
+
+
+def checked(view: memoryview, log_end: Offset, topic_partition: TopicPartition) -> list[Incoming]:
+    """Return the whole batches of a leader's answer; a partial one at the end is left out.
+
+    Raises CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
+    """
+    batches: list[Incoming] = []
+    expected = log_end
+    try:
+        for start, header in iterate(view, 0, len(view)):
+            if not crc_matches(view, start, header):
+                raise CorruptRecordsError(
+                    f"{topic_partition}: the batch at {header.base_offset} arrived damaged"
+                )
+            if header.base_offset < expected or header.last_offset_delta < 0:
+                raise UnexpectedOffsetError(
+                    f"{topic_partition}: got offset {header.base_offset} where {expected} or more is due"
+                )
+            expected = Offset(header.next_offset)
+            batches.append(Incoming(start, header))
+    except DecodeError as error:
+        raise CorruptRecordsError(f"{topic_partition}: {error}") from None
+    return batches
+
+
+def count_fitting(segment: Segment, segment_bytes: int, batches: Sequence[Incoming], first: int) -> int:
+    """Return the index behind the last batch that may share one write with `batches[first]`, usually all."""
+    room = segment_bytes - segment.size_bytes
+    start = batches[first].start
+    if batches[-1].end - start <= room and not _is_far(segment, batches[-1]):
+        return len(batches)
+    behind = first + 1
+    while behind < len(batches) and batches[behind].end - start <= room and not _is_far(segment, batches[behind]):
+        behind += 1
+    return behind
+
+
+def _is_far(segment: Segment, batch: Incoming) -> bool:
+    """Return whether the batch's offset does not fit into the segment's indexes."""
+    return batch.header.last_offset - segment.base_offset >= 2**31

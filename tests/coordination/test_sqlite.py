@@ -1,0 +1,170 @@
+"""The SQLite store: the contract, and what only real files and processes show."""
+
+import os
+import queue
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from syncline.coordination.port import Coordination, LeaseLost
+from syncline.coordination.sqlite import BATCHES_MAX, SqliteCoordination
+from syncline.model.metadata import ProducerIdsAllocated
+from tests.coordination.contract import Campaigner, CoordinationContract, batch
+
+PATIENCE_S = 10.0
+
+
+class SqliteWorld:
+    """A directory, and a queue in place of the event loop."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.calls: queue.Queue[tuple[Callable[..., object], tuple[object, ...]]] = queue.Queue()
+        self.views: list[SqliteCoordination] = []
+
+    def open(self) -> SqliteCoordination:
+        view = SqliteCoordination(self.directory, lambda callback, *args: self.calls.put((callback, args)))
+        self.views.append(view)
+        return view
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            callback, args = self.calls.get(timeout=max(0.001, deadline - time.monotonic()))
+            callback(*args)
+
+    def die(self, view: Coordination) -> None:
+        view.close()
+
+
+@pytest.fixture(name="world")
+def sqlite_world(tmp_path: Path) -> Iterator[SqliteWorld]:
+    """A fresh store."""
+    world = SqliteWorld(tmp_path)
+    yield world
+    for view in world.views:
+        view.close()
+
+
+class TestSqlite(CoordinationContract):
+    """The contract, on SQLite."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[SqliteWorld]:
+        """A fresh store."""
+        world = SqliteWorld(tmp_path)
+        yield world
+        for view in world.views:
+            view.close()
+
+
+def test_long_history_is_compacted_by_the_next_holder(world: SqliteWorld) -> None:
+    """A new holder that finds many batches leaves a snapshot."""
+    first = Campaigner(world, 1).wins()
+    second = Campaigner(world, 2)
+    batches = [batch(version, ProducerIdsAllocated(version)) for version in range(1, BATCHES_MAX + 2)]
+    assert first.commit(*batches) is None
+    first.view.close()
+    second.wins()
+
+    with sqlite3.connect(world.directory / "cluster.db") as database:
+        assert database.execute("SELECT COUNT(*) FROM batches").fetchone() == (0,)
+        assert database.execute("SELECT version FROM snapshot").fetchone() == (BATCHES_MAX + 1,)
+    assert second.lease.image.version == BATCHES_MAX + 1
+
+
+def test_state_survives_the_end_of_all_brokers(world: SqliteWorld) -> None:
+    """Everybody stops; whoever starts next has the whole state and a higher epoch."""
+    first = Campaigner(world, 1).wins()
+    assert first.commit(batch(1, ProducerIdsAllocated(7))) is None
+    first.view.close()
+    again = Campaigner(world, 2).wins()
+
+    assert again.lease.lease_epoch == first.lease.lease_epoch + 1
+    assert again.lease.image.next_producer_id == 7
+
+
+HOLDER = """
+import queue, sys
+from syncline.coordination.port import Batch, Holder
+from syncline.coordination.sqlite import SqliteCoordination
+calls = queue.Queue()
+view = SqliteCoordination(sys.argv[1], lambda callback, *args: calls.put((callback, args)))
+view.campaign(Holder(9, "host", 9, 0), lambda lease: print("won", lease.lease_epoch, flush=True))
+def run():
+    callback, args = calls.get()
+    callback(*args)
+run()
+for line in sys.stdin:
+    view.commit([Batch(int(line), '[["producer-ids",%d]]' % int(line))], 1, lambda e: print(type(e).__name__, flush=True))
+    run()
+"""
+
+
+@pytest.fixture(name="holder")
+def holder_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lease of the store in `tmp_path`, and commits a version per line of input."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "won 1\n"
+    yield process
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
+
+
+def tell(process: subprocess.Popen[str], version: int) -> str:
+    """Let the other process commit a version, and return the type of what came of it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{version}\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.process
+def test_killed_holder_is_succeeded_at_once(world: SqliteWorld, holder: subprocess.Popen[str]) -> None:
+    """SIGKILL drops the lock: the next campaigner wins without anybody's patience, with all that was committed."""
+    second = Campaigner(world, 2)
+    assert tell(holder, 1) == "NoneType"
+    holder.kill()
+    second.wins()
+
+    assert second.lease.lease_epoch == 2
+    assert second.lease.image.version == 1
+    assert second.lease.silent is None
+
+
+@pytest.mark.process
+def test_stopped_holder_keeps_its_lock_but_not_the_lease(world: SqliteWorld, holder: subprocess.Popen[str]) -> None:
+    """A stopped process is deposed by patience; woken up, its commit is refused, and it has harmed nothing."""
+    second = Campaigner(world, 2)
+    third = Campaigner(world, 3)
+    holder.send_signal(signal.SIGSTOP)
+    second.view.observe(0, 1_000)
+    second.view.observe(1_001, 1_000)
+    second.wins()
+    assert second.commit(batch(1, ProducerIdsAllocated(5))) is None
+    holder.send_signal(signal.SIGCONT)
+    refused = tell(holder, 1)
+    third.view.observe(0, 1_000)
+    second.view.close()
+    third.wins()
+
+    assert second.lease.silent == 9
+    assert refused == LeaseLost.__name__
+    assert third.lease.image.next_producer_id == 5

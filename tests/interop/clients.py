@@ -1,0 +1,42 @@
+"""The clients that are tried, and what each of them has no call for.
+
+A call that a library does not have is no test at all; a skipped test always
+means that the library could not be had on this machine.
+"""
+
+from tests.interop.toolchains import Client, go, java, javascript, python
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            "confluent-kafka",
+            lambda: python("confluent_agent"),
+            {"delete_group_offsets": "no such call", "log_dirs": "no such call"},
+        ),
+        Client("kafka-python", lambda: python("kafka_python_agent")),
+        Client(
+            "aiokafka",
+            lambda: python("aiokafka_agent"),
+            {
+                "alter_configs": "only the older request",
+                "delete_group": "no such call",
+                "delete_group_offsets": "no such call",
+                "log_dirs": "no such call",
+            },
+        ),
+        Client(
+            "kafkajs",
+            javascript,
+            {
+                "alter_configs": "only the older request",
+                "delete_group_offsets": "no such call",
+                "log_dirs": "no such call",
+                "null headers": "a header without a value cannot be said",
+                "scattered repeated headers": "headers are a map",
+            },
+        ),
+        Client("franz-go", go),
+        Client("java", java),
+    )
+}

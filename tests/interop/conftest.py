@@ -1,0 +1,121 @@
+"""One cluster for all clients, and one agent process for each client."""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import LocalCluster
+from tests.interop.agent import Agent
+from tests.interop.clients import CLIENTS
+from tests.interop.toolchains import Client, MissingError
+
+HERE = __package__
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this directory."""
+    for item in items:
+        if item.nodeid.startswith("tests/interop/"):
+            item.add_marker(pytest.mark.interop)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try every client, but for those that have no call for what the test needs."""
+    if "client" not in metafunc.fixturenames:
+        return
+    needed = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
+    names = [name for name, client in CLIENTS.items() if not needed & client.cannot.keys()]
+    metafunc.parametrize("client", names, indirect=True, scope="session")
+
+
+class Pool:
+    """The agents that are running: one that is kept for each client, and those of single tests."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.kept: dict[str, Agent] = {}
+
+    def start(self, client: Client) -> Agent:
+        """Start an agent; skip the test if the client cannot be had here."""
+        try:
+            launch = client.ready()
+        except MissingError as error:
+            pytest.skip(f"{client.name}: {error}")
+        return Agent(launch.command, self.bootstrap, launch.environment)
+
+    def of(self, client: Client) -> Agent:
+        """Return the client's agent, started when it is first needed or when the last one died."""
+        kept = self.kept.get(client.name)
+        if kept is None or kept.process.poll() is not None:
+            self.kept[client.name] = self.start(client)
+        return self.kept[client.name]
+
+
+@pytest.fixture(scope="session")
+def pool(three_brokers: LocalCluster) -> Iterator[Pool]:
+    """Return the agents; those that must be built are built while others are tried."""
+    for client in CLIENTS.values():
+        threading.Thread(target=_prepare, args=[client], daemon=True).start()
+    running = Pool(three_brokers.bootstrap)
+    yield running
+    for agent in running.kept.values():
+        agent.kill()
+
+
+def _prepare(client: Client) -> None:
+    try:
+        client.ready()
+    except MissingError:
+        return  # told where the client is needed
+
+
+@pytest.fixture(scope="session")
+def client(request: pytest.FixtureRequest) -> Client:
+    """Return the client on trial."""
+    return CLIENTS[request.param]
+
+
+@pytest.fixture
+def agent(client: Client, pool: Pool) -> Agent:
+    """Return the agent of the client on trial."""
+    return pool.of(client)
+
+
+@pytest.fixture
+def second_agent(client: Client, pool: Pool) -> Iterator[Agent]:
+    """Return a second process of the same client, which a test may kill."""
+    agent = pool.start(client)
+    yield agent
+    agent.kill()
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Return a name that no other test uses, for a topic or a group."""
+    words = request.node.originalname.removeprefix("test_").replace("_", "-")[:60]
+    return f"{words}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def admin(three_brokers: LocalCluster) -> AdminClient:
+    """Return a client that looks at the cluster from outside of the trial."""
+    return AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+
+
+@pytest.fixture(scope="session")
+def make_topic(admin: AdminClient) -> Callable[..., str]:
+    """Return a function that creates a topic with three replicas."""
+
+    def make(topic: str, partitions: int = 1, **configs: str) -> str:
+        # The records say that they are an hour old, and no test wants them to go.
+        settings = {"retention.ms": "-1", **configs}
+        admin.create_topics([NewTopic(topic, partitions, 3, config=settings)])[topic].result(10)
+        return topic
+
+    return make

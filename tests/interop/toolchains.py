@@ -1,0 +1,168 @@
+"""How each client's agent is built and started, from nothing but its language's own tools.
+
+What is fetched and built is kept below `.work/interop` under a name that
+depends on the sources, so a second run builds nothing. A missing tool is a
+reason to skip that client, never to pass.
+"""
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+KEPT = ROOT / ".work" / "interop"
+LIB_VARIABLE = "SYNCLINE_KAFKA_LIB"
+BUILD_TIMEOUT_S = 600
+# Small and quick to start: these programs live for seconds.
+JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+
+
+class MissingError(Exception):
+    """A client cannot be had on this machine; the text is the reason to skip its tests."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start an agent."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def python(module: str) -> Launch:
+    """Return how to start an agent in Python; its library comes with the development requirements."""
+    command = [sys.executable, "-m", f"tests.interop.agents.{module}"]
+    return Launch(command, {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"})
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MissingError(f"{name} is not installed")
+    return found
+
+
+def _run(command: Sequence[str], where: Path, **environment: str) -> None:
+    """Run a build step; what it says is the reason when it fails."""
+    done = subprocess.run(
+        command,
+        cwd=where,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise MissingError(f"{' '.join(command[:3])} failed: {(done.stdout + done.stderr)[-800:]}")
+
+
+def _kept(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
+    """Return the directory of a build of these sources, building it if there is none."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    directory = KEPT / f"{name}-{digest}"
+    if not directory.is_dir():
+        # Built beside its place and moved there whole, so that an interrupted build leaves nothing that looks done.
+        beside = KEPT / f"{name}-{digest}.{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        try:
+            build(beside)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        beside.replace(directory)
+    return directory
+
+
+def go() -> Launch:
+    """Return how to start franz-go."""
+    _tool("go")
+    here = HERE / "go"
+    built = _kept(
+        "go",
+        [here / "main.go", here / "go.mod", here / "go.sum"],
+        lambda to: _run(["go", "build", "-o", str(to / "agent"), "."], here, GOTOOLCHAIN="local", CGO_ENABLED="0"),
+    )
+    return Launch([str(built / "agent")])
+
+
+def javascript() -> Launch:
+    """Return how to start kafkajs."""
+    _tool("node")
+    _tool("npm")
+    here = HERE / "javascript"
+    files = [here / "package.json", here / "package-lock.json"]
+
+    def build(to: Path) -> None:
+        for file in files:
+            shutil.copy(file, to)
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], to)
+
+    built = _kept("javascript", files, build)
+    environment = {"NODE_PATH": str(built / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    return Launch(["node", str(here / "agent.js")], environment)
+
+
+def kafka_jars() -> str:
+    """Return the class path of Apache Kafka's clients and tools."""
+    named = os.environ.get(LIB_VARIABLE)
+    if named:
+        return f"{named}/*"
+    _tool("java")
+    _tool("mvn")
+    pom = HERE / "java" / "pom.xml"
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    built = _kept("jars", [pom], lambda to: _run([*command, f"-DoutputDirectory={to}"], HERE))
+    return f"{built}/*"
+
+
+def java() -> Launch:
+    """Return how to start the Java client."""
+    _tool("javac")
+    jars = kafka_jars()
+    source = HERE / "java" / "Agent.java"
+    built = _kept("java", [source], lambda to: _run(["javac", "-cp", jars, "-d", str(to), str(source)], HERE))
+    return Launch([*JAVA, "-cp", f"{built}{os.pathsep}{jars}", "Agent"])
+
+
+def kcat() -> str:
+    """Return kcat's path, installing Debian's package where that is possible."""
+    found = shutil.which("kcat") or shutil.which("kafkacat")
+    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        _run(["apt-get", "-q", "update"], HERE, **quiet)
+        _run(["apt-get", "-q", "install", "-y", "--no-install-recommends", "kcat"], HERE, **quiet)
+        found = shutil.which("kcat")
+    if found is None:
+        raise MissingError("kcat is not installed and cannot be")
+    return found
+
+
+@dataclass
+class Client:
+    """One client library: its name, how it is had, and what it cannot do (command -> why)."""
+
+    name: str
+    launch: Callable[[], Launch]
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def ready(self) -> Launch:
+        """Return how to start it, building it first if need be; raise MissingError when it cannot be had."""
+        with self._lock:
+            return _ready(self.launch)
+
+
+@functools.cache
+def _ready(launch: Callable[[], Launch]) -> Launch:
+    return launch()

@@ -1,0 +1,201 @@
+"""Configurations: tables, typed objects, and Kafka's words for what is wrong."""
+
+from dataclasses import fields
+
+import pytest
+
+from syncline.model.broker_config_table import BROKER_CONFIGS
+from syncline.model.config_types import ConfigError, UpdateMode, show
+from syncline.model.configs import BrokerConfig, TopicConfig, validate_topic_config
+from syncline.model.topic_config_table import TOPIC_CONFIGS
+
+
+def test_broker_fields_and_table_agree() -> None:
+    """Each typed field has a row of its name with its default."""
+    typed = {each.name: getattr(BrokerConfig(), each.name) for each in fields(BrokerConfig) if each.name != "static"}
+
+    assert typed == {name: BROKER_CONFIGS[name.replace("_", ".")].default_value() for name in typed}
+
+
+def test_topic_fields_and_table_agree() -> None:
+    """Each typed field has a row of its name with its default."""
+    typed = {each.name: getattr(TopicConfig(), each.name) for each in fields(TopicConfig)}
+
+    assert typed == {name: TOPIC_CONFIGS[name.replace("_", ".")].default_value() for name in typed}
+
+
+def test_there_are_kafkas_33_topic_configurations() -> None:
+    """Tools list exactly these; each has a sentence about it."""
+    shown = [definition for definition in TOPIC_CONFIGS.values() if not definition.hidden]
+
+    assert len(shown) == 33
+    assert all(definition.documentation for definition in shown)
+
+
+def test_dynamic_broker_configurations_are_kafkas() -> None:
+    """99 are listed as changeable at run time, as Kafka 4.3 does."""
+    dynamic = [d for d in BROKER_CONFIGS.values() if d.update_mode is not UpdateMode.READ_ONLY and not d.hidden]
+
+    assert len(dynamic) == 99
+
+
+def test_topic_without_overrides_follows_the_broker() -> None:
+    """Defaults are the broker's; the broker's names differ."""
+    broker = BrokerConfig.resolve({"log.retention.minutes": "2", "log.roll.hours": "3", "message.max.bytes": "77"})
+
+    topic = TopicConfig.resolve({}, broker)
+
+    assert (topic.retention_ms, topic.segment_ms, topic.max_message_bytes) == (120_000, 10_800_000, 77)
+
+
+def test_override_wins_over_the_broker() -> None:
+    """A topic's own value counts."""
+    topic = TopicConfig.resolve({"retention.ms": "5", "cleanup.policy": "compact,delete"}, BrokerConfig())
+
+    assert (topic.retention_ms, topic.cleanup_policy, topic.is_compacted) == (5, ("compact", "delete"), True)
+
+
+def test_layers_of_a_broker_in_their_order() -> None:
+    """A broker's own dynamic value, then everybody's, then the file's."""
+    config = BrokerConfig.resolve(
+        {"num.io.threads": "1", "message.max.bytes": "1", "log.retention.bytes": "1", "fetch.max.bytes": "5000"},
+        {"message.max.bytes": "2", "log.retention.bytes": "2", "unknown.to.us": "x"},
+        {"log.retention.bytes": "3"},
+    )
+
+    assert (config.fetch_max_bytes, config.message_max_bytes, config.log_retention_bytes) == (5_000, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("static", "message"),
+    [
+        ({"no.such.thing": "1"}, "Unknown broker config name: no.such.thing"),
+        (
+            {"fetch.max.bytes": "1023"},
+            "Invalid value 1023 for configuration fetch.max.bytes: Value must be at least 1024",
+        ),
+        ({"replica.fetch.wait.max.ms": "31000"}, "replica.socket.timeout.ms should always be at least"),
+        (
+            {"replica.fetch.wait.max.ms": "6000", "replica.lag.time.max.ms": "5000"},
+            "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms",
+        ),
+    ],
+)
+def test_start_with_a_bad_configuration_is_refused(static: dict[str, str], message: str) -> None:
+    """Unknown names, values out of range, and values that do not go together."""
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig.resolve(static)
+
+
+THROTTLE_FORM = (
+    "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format:"
+    " [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("bogus", "1", "Unknown topic config name: bogus"),
+        ("retention.ms", "abc", "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
+        ("retention.ms", "1_000", "Invalid value 1_000 for configuration retention.ms: Not a number of type LONG"),
+        ("retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        (
+            "retention.ms",
+            "9223372036854775808",
+            "Invalid value 9223372036854775808 for configuration retention.ms: Not a number of type LONG",
+        ),
+        ("segment.bytes", "13", "Invalid value 13 for configuration segment.bytes: Value must be at least 1048576"),
+        ("segment.bytes", "1.5", "Invalid value 1.5 for configuration segment.bytes: Not a number of type INT"),
+        (
+            "compression.gzip.level",
+            "10",
+            "Invalid value 10 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+        ),
+        (
+            "compression.lz4.level",
+            "18",
+            "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17",
+        ),
+        (
+            "cleanup.policy",
+            "delete,foo",
+            "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "min.cleanable.dirty.ratio",
+            "2",
+            "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+        ),
+        (
+            "preallocate",
+            "yes",
+            "Invalid value yes for configuration preallocate: Expected value to be either true or false",
+        ),
+        (
+            "leader.replication.throttled.replicas",
+            "0:101,*",
+            f"Invalid value [0:101, *] for configuration leader.replication.throttled.replicas: {THROTTLE_FORM}",
+        ),
+        (
+            "leader.replication.throttled.replicas",
+            "0:101:2",
+            f"Invalid value [0:101:2] for configuration leader.replication.throttled.replicas: {THROTTLE_FORM}",
+        ),
+    ],
+)
+def test_bad_values_are_refused_in_kafkas_words(name: str, value: str, message: str) -> None:
+    """The texts are those of Kafka 4.3."""
+    with pytest.raises(ConfigError) as refused:
+        validate_topic_config(name, value)
+
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", " 5 "),
+        ("retention.ms", "+5"),
+        ("preallocate", " True "),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,delete"),
+        ("cleanup.policy", " delete , compact "),
+        *(
+            ("leader.replication.throttled.replicas", value)
+            for value in ("0:0", "0:0,1:1", "*", " * ", "", " ", ",0:1", "0:1,", "0:1,,1:1", "99999999999:1")
+        ),
+    ],
+)
+def test_odd_values_that_kafka_accepts_are_accepted(name: str, value: str) -> None:
+    """Blanks, signs, capitals and empty items."""
+    validate_topic_config(name, value)
+
+
+@pytest.mark.parametrize(
+    "value", ["a:1", "0:", ":0", "**", "-1:0", "0:-1", "+1:0", "0 : 1", "0:0;1:1", "none", "[0:0]"]
+)
+def test_throttled_replicas_that_kafka_refuses_are_refused(value: str) -> None:
+    """Only digits, a colon, digits."""
+    with pytest.raises(ConfigError):
+        validate_topic_config("follower.replication.throttled.replicas", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (1e10, "1.0E10"),
+        (0.0001, "1.0E-4"),
+        (123456789.5, "1.234567895E8"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (True, "true"),
+        (("a", "b"), "a,b"),
+        ((), ""),
+        (None, None),
+    ],
+)
+def test_values_are_shown_as_java_does(value: object, text: str | None) -> None:
+    """DescribeConfigs gives Java's text of a value."""
+    assert show(value) == text

@@ -1,0 +1,172 @@
+"""Images, changes between them, and their written form."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.model.ids import TopicPartition
+from syncline.model.metadata import (
+    BrokerChanged,
+    BrokerRecord,
+    BrokerRemoved,
+    Change,
+    ClusterCreated,
+    ConfigResource,
+    ConfigsChanged,
+    ControllerChanged,
+    MetadataImage,
+    PartitionRecord,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+    Recovery,
+    ResourceType,
+    TopicCreated,
+    TopicDeleted,
+    difference,
+)
+from syncline.model.metadata_json import decode_changes, encode_changes
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+T_ID = UUID(int=7)
+
+
+def record(partition: int, **changes: object) -> PartitionRecord:
+    """Return a partition of two replicas, changed."""
+    return PartitionRecord(partition, 1, 0, 0, (1, 2), (1, 2))._replace(**changes)
+
+
+def start() -> MetadataImage:
+    """Return an image with a broker, two topics and two configurations."""
+    return MetadataImage().apply(
+        [
+            ClusterCreated("c"),
+            BrokerChanged(BrokerRecord(1, 2, "x", "h", 1, "h", 2)),
+            TopicCreated("t", T_ID, (record(0), record(1))),
+            TopicCreated("u", UUID(int=8), (record(0),)),
+            ConfigsChanged(TOPIC, {"a": "1", "b": "2"}),
+        ],
+        1,
+    )
+
+
+def test_applying_leaves_the_old_image_as_it_was() -> None:
+    """Images are values: what was, stays."""
+    old = start()
+    old.apply([PartitionsChanged(T_ID, (record(1, leader=2),)), ConfigsChanged(TOPIC, {"a": None})], 2)
+
+    assert old == start()
+
+
+def test_partitions_are_replaced_and_appended_by_number() -> None:
+    """A known number is changed, the next one is new."""
+    new = start().apply([PartitionsChanged(T_ID, (record(1, leader=2), record(2)))], 2)
+
+    assert new.topics["t"].partitions == (record(0), record(1, leader=2), record(2))
+
+
+def test_difference_names_what_changed_and_nothing_else() -> None:
+    """Changed partitions, configurations and brokers; the untouched topic is not looked at."""
+    old = start()
+    new = old.apply(
+        [
+            PartitionsChanged(T_ID, (record(1, leader=2),)),
+            ConfigsChanged(TOPIC, {"a": None}),
+            BrokerChanged(BrokerRecord(2, 3, "y", "h", 1, "h", 2)),
+        ],
+        2,
+    )
+    delta = difference(old, new)
+
+    assert delta.partitions == (TopicPartition("t", 1),)
+    assert (delta.configs, delta.brokers) == ((TOPIC,), (2,))
+    assert (delta.created_topics, delta.deleted_topics) == ((), ())
+    assert new.topics["u"] is old.topics["u"]
+
+
+def test_topic_deleted_and_created_again_is_both() -> None:
+    """The same name under another id is another topic."""
+    old = start()
+    new = old.apply([TopicDeleted(T_ID), TopicCreated("t", UUID(int=9), (record(0),))], 2)
+    delta = difference(old, new)
+
+    assert [topic.topic_id for topic in delta.deleted_topics] == [T_ID]
+    assert [topic.topic_id for topic in delta.created_topics] == [UUID(int=9)]
+    assert delta.partitions == (TopicPartition("t", 0),)
+
+
+def test_deleted_topic_takes_its_configurations_along() -> None:
+    """A later topic of that name does not inherit them."""
+    new = start().apply([TopicDeleted(T_ID)], 2)
+
+    assert new.topic_configs("t") == {}
+    assert new.topic_by_id(T_ID) is None
+
+
+def test_snapshot_leads_to_the_same_image() -> None:
+    """An image is what its own changes make of the empty one."""
+    image = start().apply([ControllerChanged(1, 4), ProducerIdsAllocated(3_000)], 9)
+    snapshot = decode_changes(encode_changes(image.as_changes()))
+
+    assert MetadataImage().apply(snapshot, 9) == image
+
+
+def test_unknown_change_is_refused() -> None:
+    """A batch of a newer version is not half understood."""
+    with pytest.raises(ValueError, match="newer version"):
+        decode_changes('[["levitate",1]]')
+
+
+brokers = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
+records = st.builds(
+    PartitionRecord,
+    partition=st.integers(0, 9_999),
+    leader=st.integers(-1, 99),
+    leader_epoch=st.integers(0, 2**31 - 1),
+    partition_epoch=st.integers(0, 2**31 - 1),
+    replicas=brokers,
+    isr=brokers,
+    elr=brokers,
+    last_known_elr=brokers,
+    adding=brokers,
+    removing=brokers,
+    recovery=st.sampled_from(Recovery),
+)
+partitions = st.lists(records, max_size=3).map(tuple)
+changes = st.one_of(
+    st.builds(ClusterCreated, st.text()),
+    st.builds(ControllerChanged, st.integers(0, 9), st.integers(0, 2**40)),
+    st.builds(
+        BrokerChanged,
+        st.builds(
+            BrokerRecord,
+            st.integers(0, 9),
+            st.integers(0, 2**60),
+            st.text(),
+            st.text(),
+            st.integers(0, 65_535),
+            st.text(),
+            st.integers(0, 65_535),
+            st.none() | st.text(),
+            st.booleans(),
+            st.booleans(),
+        ),
+    ),
+    st.builds(BrokerRemoved, st.integers(0, 9)),
+    st.builds(TopicCreated, st.text(), st.uuids(), partitions),
+    st.builds(PartitionsChanged, st.uuids(), partitions),
+    st.builds(TopicDeleted, st.uuids()),
+    st.builds(
+        ConfigsChanged,
+        st.builds(ConfigResource, st.sampled_from(ResourceType), st.text()),
+        st.dictionaries(st.text(), st.none() | st.text(), max_size=3),
+    ),
+    st.builds(ProducerIdsAllocated, st.integers(0, 2**60)),
+)
+
+
+@given(st.lists(changes, max_size=5).map(tuple))
+def test_written_form_gives_the_same_changes_back(batch: tuple[Change, ...]) -> None:
+    """Every change survives the way through JSON."""
+    assert decode_changes(encode_changes(batch)) == batch
