@@ -37,7 +37,7 @@ def create_many(peer: Peer) -> dict[str, float]:
 
 
 def failover(peer: Peer) -> float:
-    """Kill the leader's process under a trickle of acks=all records; return the longest time without an acknowledgement."""
+    """Kill the leader under a trickle of acks=all records; return the longest time without an acknowledgement."""
     factor = len(peer.pids)
     admin = AdminClient({"bootstrap.servers": peer.bootstrap})
     topic = NewTopic("failover", 1, factor, config={"min.insync.replicas": "2"})

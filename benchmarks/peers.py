@@ -158,7 +158,15 @@ def start_kafka(brokers: int = 3, port: int = 29092) -> Peer:
         with file.with_suffix(".log").open("wb") as output:
             processes.append(
                 subprocess.Popen(
-                    ["java", *options, f"-Dlog4j2.configurationFile={directory}/log4j2.yaml", "-cp", jars, "kafka.Kafka", file],
+                    [
+                        "java",
+                        *options,
+                        f"-Dlog4j2.configurationFile={directory}/log4j2.yaml",
+                        "-cp",
+                        jars,
+                        "kafka.Kafka",
+                        file,
+                    ],
                     stdout=output,
                     stderr=output,
                 )
@@ -190,7 +198,9 @@ def first_acknowledged_produce(bootstrap: str, factor: int) -> None:
     admin = AdminClient(eager)
     while True:
         try:
-            admin.create_topics([NewTopic("first", 1, factor)], operation_timeout=5, request_timeout=5)["first"].result()
+            admin.create_topics([NewTopic("first", 1, factor)], operation_timeout=5, request_timeout=5)[
+                "first"
+            ].result()
             break
         except KafkaException as error:
             if error.args[0].name() == "TOPIC_ALREADY_EXISTS":

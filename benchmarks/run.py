@@ -181,9 +181,10 @@ def report(results: dict[str, Figures]) -> str:
         "# Performance",
         "",
         "Written by `make bench`: both clusters on the same machine in one run, alternating, with the same client",
-        "(confluent-kafka). Only the ratios are claims; machines differ. \"must\" and \"aim\" are the project's goals.",
+        '(confluent-kafka). Only the ratios are claims; machines differ. "must" and "aim" are the project\'s goals.',
         "",
-        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Python {platform.python_version()}, Apache Kafka 4.3.0 (Java, 512 MB heap).",
+        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Python {platform.python_version()},",
+        "Apache Kafka 4.3.0 (Java, 512 MB heap).",
         "",
         "| | Syncline | Apache Kafka | ours / theirs | must | aim | |",
         "|---|---|---|---|---|---|---|",
@@ -197,7 +198,9 @@ def report(results: dict[str, Figures]) -> str:
         suffix = "x" if claim.is_ratio else f" {claim.unit}"
         verdict = "not compared"
         if value is not None:
-            verdict = "aim met" if claim.met(value, claim.aim) else "met" if claim.met(value, claim.must) else "**missed**"
+            verdict = (
+                "aim met" if claim.met(value, claim.aim) else "met" if claim.met(value, claim.must) else "**missed**"
+            )
         ratio = f"{mine / peer:.2f}x" if peer else ""
         theirs_text = f"{peer:.3g} {claim.unit}" if peer is not None else ""
         lines.append(
@@ -233,7 +236,9 @@ def machine() -> str:
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
         model = f"{len(names)} x {names[0]}" if names else ""
     memory = subprocess.run(["grep", "MemTotal", "/proc/meminfo"], capture_output=True, text=True, check=False).stdout
     gigabytes = int(memory.split()[1]) / 1e6 if memory else 0

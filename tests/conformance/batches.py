@@ -133,7 +133,7 @@ def encode(each: Batch) -> bytes:
         len(each.records) if each.count is None else each.count,
     )
     checksum = crc32c(header[CHECKSUM_END:] + payload) ^ int(each.bad_checksum)
-    whole = header[:17] + checksum.to_bytes(4) + header[CHECKSUM_END:] + payload + each.suffix
+    whole: bytes = header[:17] + checksum.to_bytes(4) + header[CHECKSUM_END:] + payload + each.suffix
     return whole[: len(whole) - each.cut_bytes]
 
 
@@ -233,7 +233,7 @@ def _lz4_frame(data: bytes) -> bytes:
 
 def _decode_records(data: bytes, count: int) -> list[Any]:
     reader = _Reader(data)
-    rows = []
+    rows: list[list[Any]] = []
     for _ in range(count):
         reader.varint()
         reader.position += 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster import start_cluster
 from tests.conformance.catalogue import collect
 from tests.conformance.divergences import Divergence
 from tests.conformance.player import Cluster
@@ -18,27 +19,17 @@ RUN_VARIABLE = "SYNCLINE_CONFORMANCE_RUN"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Return a fresh cluster that is prepared for every sequence."""
-    running = None
     named = os.environ.get(BOOTSTRAP_VARIABLE)
-    if named is None:
-        from tests.cluster import start_cluster
-
-        running = start_cluster(brokers=BROKER_COUNT, configs=CONFIGS)
-    bootstrap = parse_bootstrap(named) if named else addresses(running.bootstrap)
+    running = None if named else start_cluster(brokers=BROKER_COUNT, configs=CONFIGS)
+    bootstrap = named if running is None else running.bootstrap
+    assert bootstrap is not None, "either a cluster is named or one was started"
     try:
-        prepared = ready_cluster(bootstrap, collect(), run=os.environ.get(RUN_VARIABLE, "c"))
+        prepared = ready_cluster(parse_bootstrap(bootstrap), collect(), run=os.environ.get(RUN_VARIABLE, "c"))
         yield prepared
         prepared.close()
     finally:
         if running is not None:
             running.stop()
-
-
-def addresses(bootstrap: str | list[str] | list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return a cluster's addresses, however it names them."""
-    if isinstance(bootstrap, str):
-        return parse_bootstrap(bootstrap)
-    return [address for each in bootstrap for address in (parse_bootstrap(each) if isinstance(each, str) else [each])]
 
 
 @pytest.fixture(scope="session")

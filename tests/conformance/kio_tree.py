@@ -42,7 +42,8 @@ def decode_response(key: int, version: int, data: bytes) -> dict[str, Any]:
     entity, used = entity_reader(load_response_schema(key, version))(data, 0)
     if used != len(data):
         raise ValueError(f"{len(data) - used} bytes behind the answer")
-    return _plain(entity)
+    tree: dict[str, Any] = _plain(entity)
+    return tree
 
 
 def known_part(key: int, version: int, body: dict[str, Any]) -> dict[str, Any]:

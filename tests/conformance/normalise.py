@@ -25,6 +25,7 @@ UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
 BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
 LONG_NUMBER = re.compile(r"-?\b\d{13,18}\b|-?\b9223\d{15}\b")
+UNQUOTED_TEXT = "a text of Java's"
 # Java's own words: what went wrong is compared, not how it is told.
 JAVA_TEXT = re.compile(
     r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
@@ -157,7 +158,7 @@ class Normaliser:
     def _error_text(self, value: str) -> str:
         text = BROKER_IN_TEXT.sub(lambda found: found[1] + self._rank_text(found[2]), self._text(value))
         text = LONG_NUMBER.sub("TIME", BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text)))
-        return "a text of Java's" if JAVA_TEXT.search(text) else text
+        return UNQUOTED_TEXT if JAVA_TEXT.search(text) else text
 
     def _rank_text(self, number: str) -> str:
         return f"#{self.ranks[int(number)]}" if int(number) in self.ranks else number

@@ -147,7 +147,7 @@ class Cluster:
             return False
         rank = [node for node, _, _ in self.brokers].index(answer["node_id"])
         fetched = self.ask(rank, OFFSET_FETCH, 2, {"group_id": group, "topics": []})
-        return fetched["error_code"] == 0
+        return bool(fetched["error_code"] == 0)
 
     def coordinator_rank(self, group: str) -> int:
         """Return which broker coordinates a group."""

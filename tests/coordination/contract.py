@@ -51,13 +51,16 @@ class Campaigner:
 
     @property
     def lease(self) -> Lease:
+        """The lease won last."""
         return self.leases[-1]
 
     def wins(self) -> "Campaigner":
+        """Wait until the lease is won."""
         self.world.until(lambda: self.leases)
         return self
 
     def commit(self, *batches: Batch, lease_epoch: int | None = None) -> Exception | None:
+        """Commit under the lease, or another epoch, and return what went wrong."""
         outcome: list[Exception | None] = []
         epoch = self.lease.lease_epoch if lease_epoch is None else lease_epoch
         self.view.commit(batches, epoch, outcome.append)
@@ -66,6 +69,7 @@ class Campaigner:
 
 
 def batch(version: int, *changes: object) -> Batch:
+    """Return a batch of these changes."""
     return Batch(version, encode_changes(changes))
 
 
@@ -74,6 +78,7 @@ class CoordinationContract:
 
     @pytest.fixture
     def world(self) -> StoreWorld:
+        """The store; the subclass knows which."""
         raise NotImplementedError
 
     def test_first_campaigner_wins_an_empty_store(self, world: StoreWorld) -> None:

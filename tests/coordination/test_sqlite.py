@@ -29,17 +29,20 @@ class SqliteWorld:
         self.views: list[SqliteCoordination] = []
 
     def open(self) -> SqliteCoordination:
+        """Return another view."""
         view = SqliteCoordination(self.directory, lambda callback, *args: self.calls.put((callback, args)))
         self.views.append(view)
         return view
 
     def until(self, condition: Callable[[], object]) -> None:
+        """Run what the threads handed over until `condition` holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             callback, args = self.calls.get(timeout=max(0.001, deadline - time.monotonic()))
             callback(*args)
 
     def die(self, view: Coordination) -> None:
+        """Drop the lease as the end of the process would."""
         view.close()
 
 
@@ -102,7 +105,8 @@ def run():
     callback(*args)
 run()
 for line in sys.stdin:
-    view.commit([Batch(int(line), '[["producer-ids",%d]]' % int(line))], 1, lambda e: print(type(e).__name__, flush=True))
+    batch = Batch(int(line), '[["producer-ids",%d]]' % int(line))
+    view.commit([batch], 1, lambda failure: print(type(failure).__name__, flush=True))
     run()
 """
 

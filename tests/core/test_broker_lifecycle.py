@@ -25,7 +25,7 @@ def test_expiry_fences_the_longest_silent_first() -> None:
 
 
 def test_f12_second_process_waits_for_the_session_of_the_first() -> None:
-    """Another incarnation is a duplicate while the first is live; afterwards it is accepted, fenced, with a new epoch."""
+    """Another incarnation is a duplicate while the first is live; then it is accepted, fenced, with a new epoch."""
     world = World(image())
 
     early = world.register(2, "other", gone=False)

@@ -13,6 +13,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def start(**configs: str) -> MetadataImage:
+    """Return S0 with configurations of its topic, and the cluster-wide minimum that ELR needs."""
     topic = image(configs={name.replace("_", "."): value for name, value in configs.items()})
     return topic.apply([ConfigsChanged(CLUSTER_DEFAULTS, {"min.insync.replicas": "1"})], 201)
 
@@ -20,6 +21,7 @@ def start(**configs: str) -> MetadataImage:
 def alter(
     before: MetadataImage, *keys: tuple[str, int, str | None], kind: int = TOPIC, name: str = "t", replace: bool = False
 ) -> tuple[int, str | None, MetadataImage]:
+    """Alter one resource; return code, message and the image afterwards."""
     resource = ResourceChange(kind, name, tuple(KeyChange(*key) for key in keys))
     decision = alter_configs(before, [resource], ELR, receiver=1, replace=replace)
     (result,) = decision.answer
@@ -81,8 +83,10 @@ def alter(
         (
             {"keys": [("num.io.threads", SET, "3")], "kind": BROKER, "name": "1"},
             42,
-            ("Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the"
-            " current value 8"),
+            (
+                "Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the"
+                " current value 8"
+            ),
         ),
         (
             {"keys": [("min.insync.replicas", SET, "2")], "kind": BROKER, "name": "1"},

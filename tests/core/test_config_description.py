@@ -13,6 +13,7 @@ ELR = BrokerLayers(cluster={"min.insync.replicas": "1"})
 
 
 def one(entries: tuple[ConfigEntry, ...]) -> ConfigEntry:
+    """Return the only entry."""
     (entry,) = entries
     return entry
 

@@ -13,6 +13,7 @@ TABLE = PartitionRecord(0, 1, 100, 200, (2, 1, 3), (2, 1, 3))
 
 
 def elect(record: PartitionRecord, *, acceptable: set[int], **change: Any) -> PartitionRecord:
+    """Return the next state without ELR, unless the change says otherwise."""
     values: dict[str, Any] = {"min_isr": 1, "eligible_replicas": False, **change}
     return next_state(record, acceptable=acceptable.__contains__, **values)
 

@@ -29,6 +29,7 @@ class Replicas:
         self.incarnations = itertools.count()
 
     def check(self) -> None:
+        """Assert that whoever leads has everything committed."""
         leader = self.world.t0.leader
         assert leader == -1 or self.records[leader] >= self.committed, f"{self.world.t0}: {self.records}"
 
@@ -61,9 +62,11 @@ class Replicas:
         self.world.take(alter_partition(self.world.image, record.leader, epoch, [request], ELR))
 
     def kill(self, broker: int) -> None:
+        """End a process; its log stays."""
         self.running.discard(broker)
 
     def restart(self, broker: int) -> None:
+        """Start a process again, unless it runs."""
         if broker not in self.running:
             self.world.restart(broker, f"again-{next(self.incarnations)}")
             self.running.add(broker)

@@ -22,6 +22,7 @@ NEW_ID = UUID(int=0xF00)
 
 
 def create(start: MetadataImage, *topics: NewTopic) -> tuple[tuple[TopicResult, ...], MetadataImage]:
+    """Create topics; return the results and the image afterwards."""
     decision = create_topics(start, topics, BrokerConfig(), below=lambda _: 0, new_topic_id=lambda: NEW_ID)
     return decision.answer, start.apply(decision.changes, start.version + 1)
 
@@ -67,16 +68,20 @@ LONG = "x" * 250
         (
             NewTopic("n", 1, 4),
             38,
-            ("Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because"
-            " only 3 broker(s) are registered or some brokers have all their log directories cordoned."),
+            (
+                "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached"
+                " because only 3 broker(s) are registered or some brokers have all their log directories cordoned."
+            ),
         ),
         (NewTopic("", 1, 1), 17, "Topic name is invalid: the empty string is not allowed"),
         (NewTopic(".", 1, 1), 17, "Topic name is invalid: '.' is not allowed"),
         (
             NewTopic("a b", 1, 1),
             17,
-            ("Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and"
-            " '-'"),
+            (
+                "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_'"
+                " and '-'"
+            ),
         ),
         (
             NewTopic(LONG, 1, 1),
@@ -107,8 +112,10 @@ LONG = "x" * 250
         (
             NewTopic("n", assignments=((0, (1,)), (1, (1, 2)))),
             39,
-            ("The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with"
-            " previous partitions, which have 1 replica(s)."),
+            (
+                "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent"
+                " with previous partitions, which have 1 replica(s)."
+            ),
         ),
         (NewTopic("n", assignments=((0, ()),)), 39, "The manual partition assignment includes an empty replica list."),
         (
@@ -238,8 +245,10 @@ def test_added_partitions_have_the_topics_replication_factor() -> None:
         (
             MorePartitions("t", 3, ((1, 2),)),
             39,
-            ("The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with"
-            " previous partitions, which have 3 replica(s)."),
+            (
+                "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent"
+                " with previous partitions, which have 3 replica(s)."
+            ),
         ),
     ],
 )

@@ -41,11 +41,13 @@ class Agent:
             env={**os.environ, **environment},
         )
         self._last = 0
+        self._said_before = 0
 
     def send(self, command: str, **arguments: Any) -> int:
         """Send a command without waiting for its answer."""
         assert self.process.stdin is not None
         self._last += 1
+        self._said_before = os.fstat(self.log.fileno()).st_size
         self.process.stdin.write(json.dumps({"id": self._last, "do": command, "with": arguments}) + "\n")
         self.process.stdin.flush()
         return self._last
@@ -60,7 +62,7 @@ class Agent:
         finally:
             watchdog.cancel()
         if not line:
-            raise AssertionError(f"the client's process gave no answer: {self.said()}")
+            raise AssertionError(f"the client's process gave no answer in {ANSWER_TIMEOUT_S} s: {self.said()}")
         answered = json.loads(line)
         assert number == answered["id"]
         if "error" in answered:
@@ -97,8 +99,12 @@ class Agent:
         """Begin to send records; `answer` waits for the end."""
         return self.send("produce", topic=topic, records=records, **how)
 
+    def consume(self, topic: str, count: int) -> list[dict[str, Any]]:
+        """Read that many records from the beginning of a topic."""
+        return self.do("consume", topic=topic, count=count)
+
     def join(
-        self, member: str, group: str, topic: str, *, session_timeout_ms: int = 6000, strategy: str | None = None
+        self, member: str, group: str, topic: str, *, session_timeout_ms: int = 3000, strategy: str | None = None
     ) -> None:
         """Start a member of a group."""
         self.do(
@@ -106,8 +112,8 @@ class Agent:
         )
 
     def said(self) -> str:
-        """Return the end of what the client wrote to standard error."""
-        self.log.seek(0)
+        """Return the end of what the client wrote to standard error since the last command."""
+        self.log.seek(self._said_before)
         return self.log.read()[-3000:].decode(errors="replace")
 
     def kill(self) -> None:

@@ -4,6 +4,7 @@ A call that a library does not have is no test at all; a skipped test always
 means that the library could not be had on this machine.
 """
 
+from tests.interop.samples import NULL_HEADERS, NULL_RECORDS
 from tests.interop.toolchains import Client, go, java, javascript, python
 
 CLIENTS = {
@@ -14,7 +15,7 @@ CLIENTS = {
             lambda: python("confluent_agent"),
             {"delete_group_offsets": "no such call", "log_dirs": "no such call"},
         ),
-        Client("kafka-python", lambda: python("kafka_python_agent")),
+        Client("kafka-python", lambda: python("kafka_python_agent"), {NULL_RECORDS: "an assertion of its own", NULL_HEADERS: "a TypeError of its own"}),
         Client(
             "aiokafka",
             lambda: python("aiokafka_agent"),
@@ -23,6 +24,7 @@ CLIENTS = {
                 "delete_group": "no such call",
                 "delete_group_offsets": "no such call",
                 "log_dirs": "no such call",
+                NULL_RECORDS: "an assertion of its own",
             },
         ),
         Client(
@@ -32,8 +34,7 @@ CLIENTS = {
                 "alter_configs": "only the older request",
                 "delete_group_offsets": "no such call",
                 "log_dirs": "no such call",
-                "null headers": "a header without a value cannot be said",
-                "scattered repeated headers": "headers are a map",
+                NULL_HEADERS: "written as empty",
             },
         ),
         Client("franz-go", go),

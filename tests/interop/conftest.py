@@ -1,5 +1,6 @@
 """One cluster for all clients, and one agent process for each client."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -55,21 +56,23 @@ class Pool:
 
 
 @pytest.fixture(scope="session")
-def pool(three_brokers: LocalCluster) -> Iterator[Pool]:
-    """Return the agents; those that must be built are built while others are tried."""
-    for client in CLIENTS.values():
-        threading.Thread(target=_prepare, args=[client], daemon=True).start()
+def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterator[Pool]:
+    """Return the agents; those that must be built are built one after the other while the first are tried."""
+    parameters = [item.callspec.params for item in request.session.items if isinstance(item, pytest.Function)
+                  and hasattr(item, "callspec")]
+    wanted = {params.get(role) for params in parameters for role in ("client", "writer")}
+    needed = [client for name, client in CLIENTS.items() if name in wanted]
+    threading.Thread(target=_prepare, args=[needed], daemon=True).start()
     running = Pool(three_brokers.bootstrap)
     yield running
     for agent in running.kept.values():
         agent.kill()
 
 
-def _prepare(client: Client) -> None:
-    try:
-        client.ready()
-    except MissingError:
-        return  # told where the client is needed
+def _prepare(clients: list[Client]) -> None:
+    for client in clients:
+        with contextlib.suppress(MissingError):  # told where the client is needed
+            client.ready()
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ time have one right answer.
 
 import base64
 import time
+from collections.abc import Container
 from typing import Any
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -13,6 +14,9 @@ PARTITIONS = 2
 # Whole seconds of an hour ago: retention must not reach the records while the tests run.
 FIRST_TIMESTAMP_MS = (int(time.time()) - 3600) * 1000
 STEP_MS = 1000
+# Shapes of records that not every client can say.
+NULL_RECORDS = "records without key and value"
+NULL_HEADERS = "headers without value"
 
 Record = dict[str, Any]
 
@@ -35,27 +39,23 @@ def record(
     }
 
 
-def shapes(*, null_headers: bool = True, repeated_headers: bool = True) -> list[Record]:
-    """Return a record of each shape in each partition.
-
-    Two shapes can be left out for clients that cannot say them: a header without
-    a value, and a header that appears twice.
-    """
+def shapes(unsayable: Container[str] = ()) -> list[Record]:
+    """Return a record of each shape in each partition, but for those that a client cannot say."""
     contents: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
         (b"key", b"value", []),
         (None, b"no key", []),
         (b"no value", None, []),
-        (None, None, []),
         (b"", b"", []),
         (b"headers", b"value", [("one", b"1"), ("two", bytes(range(256))), ("empty", b"")]),
         ("schlüssel".encode(), "värde \N{SNOWMAN}".encode(), [("ключ", "значение".encode())]),
         (b"compressible", b"abcdefgh" * 2000, []),
         (b"incompressible", bytes((number * 167 + number // 256 * 59) % 251 for number in range(3000)), []),
     ]
-    if null_headers:
+    if NULL_RECORDS not in unsayable:
+        contents.append((None, None, []))
+    if NULL_HEADERS not in unsayable:
         contents.append((b"null header", b"value", [("none", None)]))
-    if repeated_headers:
-        contents.append((b"repeated header", b"value", [("again", b"1"), ("again", b"2")]))
+    contents.append((b"repeated header", b"value", [("again", b"1"), ("again", b"2")]))
     return [
         record(number, key, value, headers, partition=partition)
         for partition in range(PARTITIONS)

@@ -93,7 +93,8 @@ def test_client_says_whom_it_asked_when_nobody_there_speaks_kafka(stranger: tupl
     """The message holds the address, the reason and what to check."""
     settings = ClientSettings((stranger,), timeout_ms=1)
 
-    with BrokerClient(settings) as client, pytest.raises(BrokerError, match="is this the port of a broker.*check that"):
+    asks_what_is_there = pytest.raises(BrokerError, match=r"is this the port of a broker.*check that")
+    with BrokerClient(settings) as client, asks_what_is_there:
         client.topics()
 
 

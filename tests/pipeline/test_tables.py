@@ -174,6 +174,27 @@ def test_isr_timeline_ignores_refused_and_repeated_changes(events_of) -> None:
     assert [row[:4] for row in _timeline(events)] == [(1, 0, None, True), (2, 0, 1_000, True), (2, 1_000, None, False)]
 
 
+def test_isr_timeline_believes_samples_when_a_change_was_never_told(events_of) -> None:
+    """A journal that lost an expansion does not keep the replica out for ever: its leader's samples say it is back."""
+    events = events_of(
+        [
+            _election(0, -1, 1, 0, (1, 2)),
+            _change(1_000, 0, (1, 2), (1,)),
+            _sample(1_400, 1, 2, interval_ms=1_000),  # The leader has not heard of it yet.
+            _sample(4_000, 1, 2, in_sync=False, interval_ms=1_000),
+            _sample(5_000, 1, 2, interval_ms=1_000),
+            _sample(6_000, 1, 2, interval_ms=1_000),
+            _sample(7_000, 3, 2, epoch=5, in_sync=False, interval_ms=1_000),  # A term that nothing told of.
+        ]
+    )
+
+    assert [row for row in _timeline(events) if row[0] == 2] == [
+        (2, 0, 1_000, True, False, "created"),
+        (2, 1_000, 5_000, False, False, "time"),
+        (2, 5_000, None, True, False, "later samples"),
+    ]
+
+
 def test_follower_lag_is_a_row_for_each_sample(events_of) -> None:
     """Numbers that the writer did not know are null; repeated samples count once."""
     from syncline.pipeline import tables

@@ -66,6 +66,15 @@ def stored_metadata(data: Path) -> MetadataImage:
         connection.close()
 
 
+def lease_epochs_written(data: Path) -> list[int]:
+    """Return the lease epoch of each committed batch, oldest first."""
+    connection = sqlite3.connect(f"file:{data / 'cluster.db'}?mode=ro", uri=True, timeout=10)
+    try:
+        return [epoch for (epoch,) in connection.execute("SELECT lease_epoch FROM batches ORDER BY version")]
+    finally:
+        connection.close()
+
+
 def kill_everything(cluster: LocalCluster) -> None:
     """SIGKILL the supervisor and all brokers, as close together as it gets; return when they are gone."""
     running = cluster.running

@@ -50,15 +50,23 @@ def up(
     data: DataOption = DEFAULT_DIRECTORY,
     port: Annotated[
         int | None,
-        typer.Option(help="Port of the first broker; the others follow. 0: free ports. Default: as last time, or 9092.", min=0, max=65535),
+        typer.Option(
+            help="Port of the first broker; the others follow. 0: free ports. Default: as last time, or 9092.",
+            min=0,
+            max=65535,
+        ),
     ] = None,
     config: ConfigOption = None,
     profile: Annotated[str | None, typer.Option(help=f"A set of configurations: {', '.join(PROFILES)}.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up; stop it with `down`.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the cluster is up; stop it with `down`.")
+    ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write this file (JSON: bootstrap, process ids) once the cluster is up.")
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart/--no-restart", help="Start a broker again when its process dies.")] = True,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Start a broker again when its process dies.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."""
@@ -90,7 +98,9 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
     deadline_s = time.monotonic() + STOP_TIMEOUT_S
     while is_alive(running.supervisor_pid):
         if time.monotonic() > deadline_s:
-            raise LocalClusterError(f"the cluster (process {running.supervisor_pid}) did not stop in {STOP_TIMEOUT_S:.0f} s.")
+            raise LocalClusterError(
+                f"the cluster (process {running.supervisor_pid}) did not stop in {STOP_TIMEOUT_S:.0f} s."
+            )
         time.sleep(0.01)
     print(json.dumps({"stopped": True}) if as_json else "stopped")
 
@@ -146,7 +156,9 @@ def broker(
 def _running(data: Path) -> RunningCluster:
     running = Layout(data.absolute()).running()
     if running is None:
-        raise LocalClusterError(f"no cluster is running in {data}. Start one with `syncline up`, or name its directory with --data.")
+        raise LocalClusterError(
+            f"no cluster is running in {data}. Start one with `syncline up`, or name its directory with --data."
+        )
     return running
 
 

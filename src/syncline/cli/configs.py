@@ -42,7 +42,12 @@ def describe(
     what = f"cannot describe {kind} {name!r}"
     entries = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
     rows = [
-        {"name": key, "value": entry.value, "source": SOURCES.get(int(entry.source), "?"), "read_only": entry.is_read_only}
+        {
+            "name": key,
+            "value": entry.value,
+            "source": SOURCES.get(int(entry.source), "?"),
+            "read_only": entry.is_read_only,
+        }
         for key, entry in sorted(entries.items())
         if all_entries or int(entry.source) not in (4, 5)
     ]
@@ -59,7 +64,9 @@ def alter(
     kind: KindArgument,
     name: NameArgument,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
-    removals: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable.")] = None,
+    removals: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable.")
+    ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,

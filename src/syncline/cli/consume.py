@@ -30,12 +30,17 @@ def register(app: typer.Typer) -> None:
 
 def consume(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
-    from_offset: Annotated[str, typer.Option("--from", help="earliest, latest or an offset; not with --group.")] = "earliest",
+    from_offset: Annotated[
+        str, typer.Option("--from", help="earliest, latest or an offset; not with --group.")
+    ] = "earliest",
     until: Annotated[
-        str | None, typer.Option("--until", help="Stop at this offset (exclusive), or at `end`: where the topic ends now.")
+        str | None,
+        typer.Option("--until", help="Stop at this offset (exclusive), or at `end`: where the topic ends now."),
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="Stop after so many records.", min=1)] = None,
     timeout_s: Annotated[
         float | None, typer.Option("--timeout", help="Stop when nothing came for so many seconds.", min=0)

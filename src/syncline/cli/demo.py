@@ -46,7 +46,9 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     output: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("report.html"),
-    data: Annotated[Path | None, typer.Option(help="Keep the cluster's data here (default: a temporary directory).")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the cluster's data here (default: a temporary directory).")
+    ] = None,
 ) -> None:
     """Run three brokers, produce 336,776 flights through two faults, and report with Spark."""
     from syncline.pipeline.jobs import flights_report

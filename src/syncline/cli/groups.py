@@ -45,7 +45,10 @@ def list_groups(
 
 @app.command()
 def describe(
-    group: GroupArgument, bootstrap: BootstrapOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
+    group: GroupArgument,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
 ) -> None:
     """Describe a group: its members, and per partition the committed offset, the end and the lag in records."""
     servers = bootstrap_of(bootstrap, data)
@@ -67,7 +70,10 @@ def describe(
     if rows:
         print_table(
             ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"],
-            [[row["topic"], row["partition"], row["committed"], row["end"], row["lag"], row["member"] or "-"] for row in rows],
+            [
+                [row["topic"], row["partition"], row["committed"], row["end"], row["lag"], row["member"] or "-"]
+                for row in rows
+            ],
         )
 
 
@@ -76,7 +82,8 @@ def reset_offsets(
     group: GroupArgument,
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic whose offsets are reset.")],
     to: Annotated[
-        str, typer.Option(help="earliest, latest, an offset, +N or -N records, or an ISO time such as 2026-01-31T12:00:00.")
+        str,
+        typer.Option(help="earliest, latest, an offset, +N or -N records, or an ISO time such as 2026-01-31T12:00:00."),
     ],
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False,
     bootstrap: BootstrapOption = None,
@@ -102,7 +109,9 @@ def reset_offsets(
     if as_json:
         print(json.dumps({"group": group, "topic": topic, "offsets": targets, "executed": execute}))
         return
-    print_table(["TOPIC", "PARTITION", "NEW OFFSET"], [[topic, partition, offset] for partition, offset in targets.items()])
+    print_table(
+        ["TOPIC", "PARTITION", "NEW OFFSET"], [[topic, partition, offset] for partition, offset in targets.items()]
+    )
     if not execute:
         print("nothing was changed; add --execute to do it")
 
@@ -143,9 +152,7 @@ def _lag_rows(admin: Any, servers: str, group: str, members: dict[tuple[str, int
     return rows
 
 
-def _targets(
-    admin: Any, servers: str, group: str, topic: str, partitions: list[int], to: str
-) -> dict[int, int]:
+def _targets(admin: Any, servers: str, group: str, topic: str, partitions: list[int], to: str) -> dict[int, int]:
     """Return the new offset of each partition, within what exists."""
     from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 
@@ -186,4 +193,3 @@ def _targets(
         return {part.partition: part.offset if part.offset >= 0 else bounds[part.partition][1] for part in found}
     finally:
         consumer.close()
-

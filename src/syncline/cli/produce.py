@@ -48,10 +48,14 @@ def produce(
     ] = None,
     from_json: Annotated[
         bool,
-        typer.Option("--json-input", help='Lines are JSON objects: {"key":, "value":, "headers": {}, "timestamp":, "partition":}.'),
+        typer.Option(
+            "--json-input",
+            help='Lines are JSON objects: {"key":, "value":, "headers": {}, "timestamp":, "partition":}.',
+        ),
     ] = False,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; repeatable.")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; repeatable."),
     ] = None,
     partition: Annotated[int, typer.Option("--partition", "-p", help="Produce to this partition (-1: by key).")] = -1,
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
@@ -70,7 +74,9 @@ def produce(
     ]
     try:
         producer = Producer(
-            client_config(servers, **{"acks": acks, "compression.type": compression, "enable.idempotence": acks == "all"})
+            client_config(
+                servers, **{"acks": acks, "compression.type": compression, "enable.idempotence": acks == "all"}
+            )
         )
     except KafkaException as error:
         raise LocalClusterError(f"cannot produce: {error.args[0].str()}") from None

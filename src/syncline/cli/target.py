@@ -19,7 +19,9 @@ REQUEST_TIMEOUT_S = 15.0
 
 BootstrapOption = Annotated[
     str | None,
-    typer.Option("--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to speak to (default: the one of --data)."),
+    typer.Option(
+        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to speak to (default: the one of --data)."
+    ),
 ]
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of a local cluster.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -33,7 +33,8 @@ def create(
         int, typer.Option("--replication-factor", "-r", help="Replicas of each partition (-1: the broker's default).")
     ] = -1,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic configuration; repeatable.")
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic configuration; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -128,7 +129,9 @@ def delete(
 @app.command()
 def alter(
     name: NameArgument,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.")
+    ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a configuration; repeatable.")
     ] = None,

@@ -259,7 +259,10 @@ class LeaderPartition:
         effects: Effects = NOTHING
         if set(before) != set(self._committed):
             effects = (IsrCommitted(before, self._committed, IsrChange.METADATA, partition_epoch, evidence),)
-        return effects + self._propose_waiting(now_ms) + self.advance_high_watermark(now_ms)
+        if set(before) < set(self._committed):
+            # An expansion of ours, by another way than its answer: the next one may be waiting for it.
+            effects += self._propose_waiting(now_ms)
+        return effects + self.advance_high_watermark(now_ms)
 
     def alter_partition_answered(self, proposal: ProposeIsr, answer: IsrAnswer, now_ms: int) -> Effects:
         """Take the controller's answer to `proposal`; an answer to anything but the pending one is ignored."""
@@ -349,9 +352,16 @@ class LeaderPartition:
         return (proposal,)
 
     def _propose_waiting(self, now_ms: int) -> Effects:
-        """Propose the first follower that has proved enough to join, but could not be proposed when it did."""
+        """Propose the first follower that proved enough to join when it could not be proposed.
+
+        Only one that has everything: any other gets records, and proves what it has by its next fetch.
+        """
         for follower in self._followers:
-            if not follower.counts and (proposal := self._propose_joining(follower, now_ms)):
+            if follower.counts or follower.log_end != self.log_end:
+                continue
+            if self.settings.lag.is_caught_up(follower, self.log_end, now_ms) and (
+                proposal := self._propose_joining(follower, now_ms)
+            ):
                 return proposal
         return NOTHING
 

@@ -1,10 +1,10 @@
 """What lies where in a cluster's data directory, and who may use it.
 
-    cluster.json      how to reach the cluster that runs here now: written when it is up, removed when it is down
-    supervisor.lock   held (flock) by the supervisor for as long as it lives: one cluster per directory
-    cluster.db        cluster metadata (room `coordination`)
-    broker-N/         log directory of broker N
-    logs/             what supervisor and brokers had to say
+cluster.json      how to reach the cluster that runs here now: written when it is up, removed when it is down
+supervisor.lock   held (flock) by the supervisor for as long as it lives: one cluster per directory
+cluster.db        cluster metadata (room `coordination`)
+broker-N/         log directory of broker N
+logs/             what supervisor and brokers had to say
 """
 
 import fcntl

@@ -24,7 +24,9 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-        raise LocalClusterError(f"port {port} {reason}. Choose another with --port, or --port 0 for free ones.") from None
+        raise LocalClusterError(
+            f"port {port} {reason}. Choose another with --port, or --port 0 for free ones."
+        ) from None
     listener.setblocking(False)
     return listener
 

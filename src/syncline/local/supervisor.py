@@ -145,9 +145,7 @@ class Supervisor:
             restart_delay_s=previous.restart_delay_s if previous else RESTART_DELAY_S,
         )
 
-    def _child_main(
-        self, broker_id: int, client: socket.socket, internal: socket.socket, ready: socket.socket
-    ) -> int:
+    def _child_main(self, broker_id: int, client: socket.socket, internal: socket.socket, ready: socket.socket) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Ctrl-C reaches the whole terminal group; only the supervisor acts on it, and stops brokers in order.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -227,11 +225,9 @@ class Supervisor:
             child.ready = None
         reason = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
+        output = self._layout.logs / f"broker-{child.broker_id}.log"
         if not self._announced and exit_code > 0:
-            raise LocalClusterError(
-                f"broker {child.broker_id} could not start; see {self._layout.logs / f'broker-{child.broker_id}.log'}:\n"
-                + last_lines(self._layout.logs / f"broker-{child.broker_id}.log")
-            )
+            raise LocalClusterError(f"broker {child.broker_id} could not start; see {output}:\n{last_lines(output)}")
         if not self._spec.restart:
             return
         now_s = time.monotonic()

@@ -359,7 +359,12 @@ class Broker:
 
     def _topic_config_of(self, topic: Topic) -> TopicConfig:
         cached = self._config_cache
-        if cached is None or cached[0] is not topic or cached[1] is not self.image.configs or cached[2] is not self.config:
+        if (
+            cached is None
+            or cached[0] is not topic
+            or cached[1] is not self.image.configs
+            or cached[2] is not self.config
+        ):
             cached = (topic, self.image.configs, self.config, self._topic_config(topic.name))
             self._config_cache = cached
         return cached[3]
@@ -436,9 +441,7 @@ class Broker:
         """Journal a proposal that the controller refused."""
         leader = partition.leader
         before = leader.isr if leader is not None else ()
-        self._note_isr(
-            partition, effect.proposal.kind, "refused", before, effect.proposal.broker_ids, effect.evidence
-        )
+        self._note_isr(partition, effect.proposal.kind, "refused", before, effect.proposal.broker_ids, effect.evidence)
 
     def _note_isr(
         self,
@@ -532,9 +535,7 @@ class Broker:
         if name in (OFFSETS_TOPIC, JOURNAL_TOPIC):
             coroutine = self.create_internal_topic(name)
         else:
-            coroutine = self._create_topic(
-                name, self.config.num_partitions, self.config.default_replication_factor, {}
-            )
+            coroutine = self._create_topic(name, self.config.num_partitions, self.config.default_replication_factor, {})
         self._create_once(name, coroutine)
 
     def _create_once(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
     # Receiving.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport of a new connection."""
         # uvloop's transports have the interface, not the base class.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
@@ -64,9 +65,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.connections[self] = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Handle every whole frame that is there now."""
         frames = self._frames
         frames.buffer_updated(nbytes)
         try:
@@ -77,9 +80,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.callback_ended()
 
     def eof_received(self) -> bool:
+        """Close when the peer has nothing more to say."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what was pending: nobody waits for it any more."""
         self._transport = None
         self._pending.clear()
         self._dispatcher.connection_lost(self)
@@ -129,10 +134,12 @@ class Connection(asyncio.BufferedProtocol):
     # Back-pressure.
 
     def pause_writing(self) -> None:
+        """Stop reading from a peer that does not read its answers."""
         self._is_writable = False
         self._update_reading()
 
     def resume_writing(self) -> None:
+        """Go on reading."""
         self._is_writable = True
         self._update_reading()
 

@@ -9,7 +9,7 @@ is closed (the client retries), and the broker goes on.
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syncline.wire.api import ApiKey, is_served
 from syncline.wire.errors import DecodeError

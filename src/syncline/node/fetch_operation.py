@@ -298,7 +298,9 @@ class FetchOperation:
             if entry.fetch_offset >= bound:
                 looks.append(FetchLook(entry.fetch_offset, bound, 0))
                 continue
-            found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, log.log_start, log.log_end)
+            found = find_divergence(
+                log.epochs, entry.last_fetched_epoch, entry.fetch_offset, log.log_start, log.log_end
+            )
             if found is not None:
                 looks.append(FetchLook(entry.fetch_offset, bound, 0, is_broken=True))
                 continue

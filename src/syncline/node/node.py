@@ -96,7 +96,7 @@ class Node:
             node_id=spec.broker_id,
             cluster_id="",
             directory_id=str(UUID(int=self._rng.getrandbits(128))),
-            settings=lambda topic: log_settings(TopicConfig.resolve({}, config)),
+            settings=lambda _topic: log_settings(TopicConfig.resolve({}, config)),
         )
         broker = self.broker = Broker(
             config=config,

@@ -100,13 +100,16 @@ class PeerConnection(asyncio.BufferedProtocol):
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport of a new connection."""
         # uvloop's transports have the interface, not the base class.
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Handle every whole frame that is there now."""
         frames = self._frames
         frames.buffer_updated(nbytes)
         try:
@@ -120,6 +123,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what was pending: nobody waits for it any more."""
         self._lose()
 
     def _lose(self) -> None:

@@ -24,7 +24,17 @@ Buffer = bytes | bytearray | memoryview
 class Request:
     """One request of one connection, and the place for its answer."""
 
-    __slots__ = ("_answer", "body", "client_id", "connection", "correlation_id", "is_done", "key", "position", "version")
+    __slots__ = (
+        "_answer",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "is_done",
+        "key",
+        "position",
+        "version",
+    )
 
     def __init__(
         self,

@@ -9,17 +9,22 @@ first progress samples show it where the journal begins later than the partition
 time, hold until the next one; asked replica by replica ("in or out, under which leader?") and with equal
 neighbours merged, they are intervals. An ISR change does not name the leader, but its leader epoch does.
 
+A journal may lack events: brokers drop some rather than hold up the data. So the leaders' samples are a second
+witness. One that contradicts what was last told, under the same leader, counts as a state of its own (`observed`),
+but only two sample intervals later: a change that the controller made takes a moment to reach the leader.
+
 Instants are timestamps in UTC, `ended_at` null while the interval lasts; durations are milliseconds; offsets are
 counts of records; numbers that the writer did not know are null here and -1 in the journal.
 """
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
 
 _PARTITION: Final = ("topic", "partition")
 _NOT_KNOWN: Final = -1
+_SAMPLE_INTERVAL_MS_MIN: Final = 500
 
 # Every field of every event, once. Evidence stays JSON text: its content differs from rule to rule.
 EVENT_SCHEMA: Final = """
@@ -55,17 +60,17 @@ def isr_timeline(events: DataFrame) -> DataFrame:
     Columns: topic, partition, replica, started_at, ended_at, duration_ms (up to the journal's end while it lasts),
     in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence.
     """
-    states = _states(events)
-    replicas = _replicas(events)
+    told = _states(events).join(_replicas(events), [*_PARTITION])
+    told = told.withColumn("in_isr", F.array_contains("isr", F.col("replica"))).drop("isr")
     journal_end = F.broadcast(events.agg(F.max("ts_ms").alias("journal_end_ms")))
     in_time = Window.partitionBy(*_PARTITION, "replica").orderBy("ts_ms", "leader_epoch", "journal_offset")
+    known = _with_witnesses(told, events, in_time)
 
     def differs(name: str) -> Column:
         return ~F.col(name).eqNullSafe(F.lag(name).over(in_time))
 
-    per_replica = states.join(replicas, [*_PARTITION]).withColumn("in_isr", F.array_contains("isr", F.col("replica")))
     changed = differs("in_isr") | differs("leader") | differs("leader_epoch") | (F.row_number().over(in_time) == 1)
-    begun = per_replica.withColumn("begins", changed).where("begins")
+    begun = known.withColumn("begins", changed).where("begins")
     return (
         begun.withColumn("end_ms", F.lead("ts_ms").over(in_time))
         .crossJoin(journal_end)
@@ -127,6 +132,29 @@ def elections(events: DataFrame) -> DataFrame:
 
 def _known(name: str) -> Column:
     return F.when(F.col(name) > _NOT_KNOWN, F.col(name))
+
+
+def _with_witnesses(told: DataFrame, events: DataFrame, in_time: WindowSpec) -> DataFrame:
+    """Return the told states of each replica, and the samples that come long enough after them to be believed."""
+    seen = events.where("type = 'follower_progress'").select(
+        "ts_ms",
+        *_PARTITION,
+        "leader_epoch",
+        "journal_offset",
+        F.col("broker").alias("leader"),
+        F.lit("observed").alias("cause"),
+        F.lit("later samples").alias("rule"),
+        F.lit(None).cast("string").alias("evidence"),
+        F.col("follower").alias("replica"),
+        F.col("in_sync").alias("in_isr"),
+        F.greatest("interval_ms", F.lit(_SAMPLE_INTERVAL_MS_MIN)).alias("interval_ms"),
+    )
+    both = told.unionByName(seen, allowMissingColumns=True)
+    is_told = F.col("interval_ms").isNull()
+    last = F.last(F.when(is_told, F.struct("ts_ms", "leader_epoch")), ignorenulls=True).over(in_time)
+    is_late = F.col("ts_ms") - F.col("last.ts_ms") >= 2 * F.col("interval_ms")
+    is_same_term = F.col("leader_epoch") == F.col("last.leader_epoch")
+    return both.withColumn("last", last).where(is_told | (is_late & is_same_term)).drop("last", "interval_ms")
 
 
 def _states(events: DataFrame) -> DataFrame:

@@ -18,12 +18,13 @@ Units: offsets, exclusive. Invariant: `recovery_point` is at most the log end.
 """
 
 import contextlib
+import errno
 from collections.abc import Callable
 
 from syncline.core.leader_epochs import EpochCache
 from syncline.model.ids import Offset
 from syncline.storage.checkpoints import encode_epochs
-from syncline.storage.disk import Disk
+from syncline.storage.disk import Disk, File
 from syncline.storage.recovery import EPOCHS_FILE
 from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from syncline.storage.segment_list import SegmentList
@@ -89,7 +90,7 @@ class Flusher:
 
         def work() -> None:
             for file in files:
-                file.sync()
+                _sync_if_open(file)
 
         def finished(error: Exception | None) -> None:
             self.is_running = False
@@ -147,7 +148,7 @@ class Flusher:
         )
 
         def work() -> None:
-            file.sync()
+            _sync_if_open(file)
             with contextlib.suppress(FileNotFoundError):  # A truncation may have removed it meanwhile.
                 snapshot = disk.open(snapshot_path)
                 snapshot.sync()
@@ -187,3 +188,12 @@ class Flusher:
     def forget_pending(self) -> None:
         """Ignore what background work reports of the log as it was until now."""
         self._generation += 1
+
+
+def _sync_if_open(file: File) -> None:
+    """Sync a file unless it was closed meanwhile: that happens to what was cut off, deleted, or is safe already."""
+    try:
+        file.sync()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise

@@ -147,9 +147,14 @@ class RealDisk:
     def boot_id(self) -> str:
         """Return the kernel's random number of this boot, "" where there is none."""
         try:
-            return self.read_file(_BOOT_ID).decode("ascii").strip()
+            descriptor = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return ""
+        try:
+            # Its size is said to be 0, as that of everything under /proc.
+            return os.read(descriptor, 64).decode("ascii").strip()
+        finally:
+            os.close(descriptor)
 
 
 class RealLock:

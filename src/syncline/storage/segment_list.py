@@ -90,7 +90,11 @@ class SegmentList:
         self._cool(segment)
         self._warm.append(segment)
         if len(self._warm) > WARM_SEGMENTS_MAX:
-            self._warm.pop(0).release()
+            # What is still to be synced keeps its descriptor, and its turn comes later.
+            coldest = next((each for each in self._warm[:-1] if each.is_synced), None)
+            if coldest is not None:
+                self._cool(coldest)
+                coldest.release()
 
     def _cool(self, segment: Segment) -> None:
         if segment in self._warm:

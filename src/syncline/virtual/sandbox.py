@@ -115,8 +115,9 @@ def _seeded_dice(rng: random.Random) -> dict[str, Callable[..., object]]:
     return {name: die(name) for name in DICE}
 
 
-def _stable_hash(self: Any) -> int:
-    return hash((zlib.crc32(self.topic.encode()), self.partition))
+def _stable_hash(self: tuple[Any, ...]) -> int:
+    """Return the hash of a named tuple without salt (str) and without addresses (None, before Python 3.12)."""
+    return hash(tuple(zlib.crc32(item.encode()) if isinstance(item, str) else item or 0 for item in self))
 
 
 @contextlib.contextmanager
@@ -133,10 +134,12 @@ def _replaced(owner: object, replacements: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stable_client_hashes() -> Iterator[None]:
-    """Let aiokafka's partitions hash by name without the interpreter's salt: it iterates over sets of them."""
-    from aiokafka.structs import TopicPartition
+    """Let aiokafka's brokers and partitions hash without the interpreter's salt: it iterates over sets of them."""
+    from aiokafka import structs
 
-    with _replaced(TopicPartition, {"__hash__": _stable_hash}):
+    with contextlib.ExitStack() as stack:
+        for structure in (structs.TopicPartition, structs.BrokerMetadata, structs.OffsetAndMetadata):
+            stack.enter_context(_replaced(structure, {"__hash__": _stable_hash}))
         yield
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TextIO
@@ -35,6 +36,7 @@ QUIET_SHARE: Final = 0.3
 LAST_WRITES_S: Final = 2
 SETTLE_S: Final = 30
 FAILURES_SHOWN: Final = 12
+FRAMES_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +85,9 @@ class _ErrorsOfBrokers(logging.Handler):
 
 
 def _where(error: BaseException) -> str:
-    """Return the innermost place of an error, to find it by."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    return f"({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
+    """Return the innermost places of an error, to find it by."""
+    places = traceback.extract_tb(error.__traceback__)[-FRAMES_SHOWN:]
+    return "(" + " > ".join(f"{place.filename.rpartition('/')[2]}:{place.lineno} {place.name}" for place in places) + ")"
 
 
 class Simulation:
@@ -149,7 +147,8 @@ class Simulation:
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        if isinstance(error, KafkaError | OSError):
+        is_callback = "handle" in context or "transport" in context
+        if isinstance(error, KafkaError | OSError) and not is_callback:
             return  # a client's future that nobody looked at any more
         where = _where(error) if isinstance(error, BaseException) else ""
         self._cluster.failures.append(f"unhandled: {context.get('message')}: {error!r} {where}")

@@ -123,13 +123,31 @@ def forgetting(version: int) -> list[Action]:
 
 @sequence(12, t=topic((0,)))
 def forgotten_and_listed(version: int) -> list[Action]:
-    """A partition that is listed and forgotten in one request is forgotten."""
+    """A session that loses its only partition is closed; the request is answered without one."""
     return [
         _full(version, {"t": {0: 0}}),
         _write(0),
         _next(version, 1, {"t": {0: 0}}, forget={"t": [0]}),
         _next(version, 2),
     ]
+
+
+@sequence(7, 12, 17, t=topic((0,), (0,)))
+def forgotten_and_listed_beside_another(version: int) -> list[Action]:
+    """A partition that is listed and forgotten in one request is forgotten."""
+    return [
+        _full(version, {"t": {0: 0, 1: 0}}),
+        _write(0),
+        _next(version, 1, {"t": {0: 0}}, forget={"t": [0]}),
+        _next(version, 2),
+        _next(version, 3, {"t": {0: 0}}),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def forgetting_everything(version: int) -> list[Action]:
+    """A session without partitions is no session."""
+    return [_full(version, {"t": {0: 0}}), _next(version, 1, forget={"t": [0]}), _next(version, 2)]
 
 
 @sequence(12, 17, t=topic((0,), (0,)))

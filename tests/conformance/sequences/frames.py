@@ -1,13 +1,14 @@
 """Frames and what cannot be answered: sizes, unknown keys and versions, order on one connection."""
 
 import struct
+from typing import Any
 
-from tests.conformance.requests import FETCH, METADATA, api_versions, fetch, metadata
+from tests.conformance.requests import FETCH, METADATA, fetch, metadata
 from tests.conformance.steps import Action, Receive, Step, broker, leader, sequence, topic
 from tests.conformance.wire_client import sized_frame
 
 
-def _raw(data: bytes, **more: object) -> Step:
+def _raw(data: bytes, **more: Any) -> Step:
     return Step(key=METADATA, version=1, raw=data, **more)
 
 
@@ -21,9 +22,9 @@ def frame_size(version: int) -> list[Action]:
 def frame_too_large(_: int) -> list[Action]:
     """A frame above socket.request.max.bytes closes its connection; others go on."""
     return [
-        api_versions(0, connection="other"),
+        metadata(1, [], connection="other"),
         _raw(struct.pack(">i", 4 * 1024 * 1024 + 1) + b"\0" * 64),
-        api_versions(0, connection="other"),
+        metadata(1, [], connection="other"),
     ]
 
 

@@ -1,5 +1,7 @@
 """CreatePartitions."""
 
+from typing import Any
+
 from tests.conformance.requests import CREATE_PARTITIONS, create_partitions, edges, every, metadata
 from tests.conformance.steps import Action, BrokerNumber, exact, sequence, topic
 
@@ -52,7 +54,14 @@ def duplicates(version: int) -> list[Action]:
 @sequence(*edges(CREATE_PARTITIONS), t=topic((0, 1)))
 def bad_assignments(version: int) -> list[Action]:
     """Too few, too many, another factor, a broker twice, an unknown broker, none at all: 39."""
-    rows = ([[B0, B1]], [[B0, B1]] * 3, [[B0], [B1]], [[B0, B0], [B1, B2]], [[B0, 99], [B1, B2]], [[], []])
+    rows: tuple[Any, ...] = (
+        [[B0, B1]],
+        [[B0, B1]] * 3,
+        [[B0], [B1]],
+        [[B0, B0], [B1, B2]],
+        [[B0, 99], [B1, B2]],
+        [[], []],
+    )
     return [*(create_partitions(version, ("t", 3, row)) for row in rows), metadata(9, ["t"])]
 
 

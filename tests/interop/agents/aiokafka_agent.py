@@ -29,7 +29,7 @@ class Member:
             bootstrap_servers=bootstrap,
             group_id=group,
             session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=session_timeout_ms // 5,
+            heartbeat_interval_ms=session_timeout_ms // 10,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,
@@ -69,6 +69,7 @@ class Agent:
             await self._admin.start()
         return self._admin
 
+    # This client gives up a record that found no room in a batch for as long as a request may take, so batches stay large.
     async def _producer(self, codec: str, *, idempotent: bool, request_timeout_ms: int, singly: bool) -> AIOKafkaProducer:
         key = (codec, idempotent, request_timeout_ms, singly)
         if key not in self.producers:
@@ -80,7 +81,6 @@ class Agent:
                 request_timeout_ms=request_timeout_ms,
                 retry_backoff_ms=50,
                 linger_ms=0 if singly else 5,
-                max_batch_size=1 if singly else 16384,
             )
             await producer.start()
             self.producers[key] = producer

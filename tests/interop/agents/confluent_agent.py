@@ -38,7 +38,7 @@ class Member:
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "session.timeout.ms": session_timeout_ms,
-                "heartbeat.interval.ms": session_timeout_ms // 5,
+                "heartbeat.interval.ms": session_timeout_ms // 10,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 100,
@@ -47,6 +47,7 @@ class Member:
         )
         self.consumer.subscribe([topic])
         self.read: list[list[int]] = []
+        self.owned: list[int] = []
         self.leaving = threading.Event()
         self.thread = threading.Thread(target=self._poll, daemon=True)
         self.thread.start()
@@ -54,13 +55,10 @@ class Member:
     def _poll(self) -> None:
         while not self.leaving.is_set():
             message = self.consumer.poll(POLL_S)
+            self.owned = sorted(each.partition for each in self.consumer.assignment())
             if message is not None and message.error() is None:
-                self.read.append([message.partition(), message.offset()])
                 self.consumer.commit(message, asynchronous=False)
-
-    def assignment(self) -> list[int]:
-        """Return the partitions that the group gave this member."""
-        return sorted(each.partition for each in self.consumer.assignment())
+                self.read.append([message.partition(), message.offset()])
 
     def leave(self) -> None:
         """Leave the group and say so."""
@@ -146,7 +144,7 @@ class Agent:
 
     def assignment(self, member: str) -> list[int]:
         """Return a member's partitions."""
-        return self.members[member].assignment()
+        return self.members[member].owned
 
     def received(self, member: str) -> list[list[int]]:
         """Return the partition and offset of each record that a member has read and committed."""

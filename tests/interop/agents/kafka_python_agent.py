@@ -21,7 +21,7 @@ class Member:
             bootstrap_servers=bootstrap,
             group_id=group,
             session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=session_timeout_ms // 5,
+            heartbeat_interval_ms=session_timeout_ms // 10,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,

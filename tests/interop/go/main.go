@@ -235,7 +235,7 @@ func (a *agent) join(with arguments) (any, error) {
 		kgo.ConsumeTopics(with.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(session/5),
+		kgo.HeartbeatInterval(session/10),
 		kgo.DisableAutoCommit(),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(own(true)),

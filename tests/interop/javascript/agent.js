@@ -152,7 +152,7 @@ const commands = {
       groupId: group,
       sessionTimeout,
       rebalanceTimeout: 10000,
-      heartbeatInterval: Math.floor(sessionTimeout / 5),
+      heartbeatInterval: Math.floor(sessionTimeout / 10),
       maxWaitTimeInMs: 100,
     });
     const joined = { consumer, owned: [], read: [] };

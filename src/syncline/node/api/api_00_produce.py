@@ -39,7 +39,9 @@ def handle(broker: "Broker", request: "Request") -> None:
     for topic_index, (topic, partitions) in enumerate(_last_of_each(produce)):
         rows = pending.add_topic(topic)
         for index, start, end in partitions:
-            row, partition, required_offset = _append(broker, request, produce, TopicPartition(topic, index), start, end)
+            row, partition, required_offset = _append(
+                broker, request, produce, TopicPartition(topic, index), start, end
+            )
             failed = failed or row.error_code != ErrorCode.NONE
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= _HINT_VERSION:
                 leader, endpoint = broker.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -145,5 +147,3 @@ def _transactional_refusal(produce: ProduceRequest, version: int) -> ErrorCode:
     if produce.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.TRANSACTION_ABORTABLE if version >= _ABORTABLE_VERSION else ErrorCode.INVALID_TXN_STATE
-
-

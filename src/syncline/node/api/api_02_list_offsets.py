@@ -45,7 +45,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     duplicates = {key for key in keys if keys.count(key) > 1} if len(keys) > 1 else set()
 
     def answer(found: list[Found]) -> None:
-        request.reply(_response(request.version, topics, duplicates, found))
+        request.reply(_response(request.version, topics, found))
 
     gather = Gather[Found](answer)
     for name, partitions in topics:
@@ -59,7 +59,9 @@ def handle(broker: "Broker", request: "Request") -> None:
     gather.close()
 
 
-def _find(broker: "Broker", version: int, asked: Any, key: TopicPartition, each: Any, slot: Callable[[Found], None]) -> None:
+def _find(
+    broker: "Broker", version: int, asked: Any, key: TopicPartition, each: Any, slot: Callable[[Found], None]
+) -> None:
     timestamp = int(each.timestamp)
     replica_id = int(asked.replica_id)
     partition = broker.partitions.get(key)
@@ -70,7 +72,7 @@ def _find(broker: "Broker", version: int, asked: Any, key: TopicPartition, each:
     if timestamp < 0 and _SINCE.get(timestamp, version + 1) > version:
         slot((ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1))
         return
-    if timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         slot((ErrorCode.NONE, -1, partition.log.log_start, _epoch_at(partition, partition.log.log_start)))
     elif timestamp == LATEST_TIERED:
         slot(NOTHING)
@@ -140,9 +142,7 @@ def _by_time(
     return (ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
-def _response(
-    version: int, topics: list[tuple[str, list[Any]]], duplicates: set[TopicPartition], found: list[Found]
-) -> Any:
+def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found]) -> Any:
     rows = iter(found)
     answered = []
     for name, partitions in topics:

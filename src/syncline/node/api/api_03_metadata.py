@@ -49,9 +49,13 @@ def handle(broker: "Broker", request: "Request") -> None:
     else:
         refusal = _refuse_whole(names, version)
         if refusal is not None:
-            request.reply_parts((encode_metadata_response(
-                version, brokers=[], cluster_id=None, controller_id=image.controller_id, topics=refusal
-            ),))
+            request.reply_parts(
+                (
+                    encode_metadata_response(
+                        version, brokers=[], cluster_id=None, controller_id=image.controller_id, topics=refusal
+                    ),
+                )
+            )
             return
         rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
     if asked.include_topic_authorized_operations:

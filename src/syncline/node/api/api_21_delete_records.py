@@ -60,9 +60,7 @@ def _raise_log_start(broker: "Broker", key: TopicPartition, offset: int) -> Offs
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if partition is None:
         is_elsewhere = broker.image.partition(key.topic, key.partition) is not None
-        raise RequestError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not partition.is_leader:
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if "delete" not in partition.config.cleanup_policy:

@@ -27,7 +27,10 @@ def handle(broker: "Broker", request: "Request") -> None:
     topics = [
         {
             "topic": topic.topic,
-            "partitions": [_answer(broker, TopicPartition(str(topic.topic), int(each.partition)), each) for each in topic.partitions],
+            "partitions": [
+                _answer(broker, TopicPartition(str(topic.topic), int(each.partition)), each)
+                for each in topic.partitions
+            ],
         }
         for topic in asked.topics
     ]
@@ -39,9 +42,7 @@ def _answer(broker: "Broker", key: TopicPartition, each: Any) -> dict[str, Any]:
     row = {"partition": each.partition, "error_code": ErrorCode.NONE, "leader_epoch": -1, "end_offset": -1}
     if partition is None:
         is_elsewhere = broker.image.partition(key.topic, key.partition) is not None
-        row["error_code"] = (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row
     error = check_leader_epoch(LeaderEpoch(int(each.current_leader_epoch)), LeaderEpoch(partition.leader_epoch))
     if partition.is_offline:

@@ -30,13 +30,14 @@ def handle(broker: "Broker", request: "Request") -> None:
     def answered(answer: AlterPartitionAnswer | None) -> None:
         request.reply(_reply(request.version, answer or AlterPartitionAnswer(ErrorCode.NOT_CONTROLLER)))
 
-    if active is None:
+    sender = BrokerId(int(asked.broker_id))
+    if active is None or not active.is_heard_over(sender, request.connection):
         answered(None)
         return
     requests = [_isr_request(topic, row, request.version) for topic in asked.topics for row in topic.partitions]
 
     def decide(image: MetadataImage, _version: int) -> Decision[AlterPartitionAnswer]:
-        return alter_partition(image, BrokerId(int(asked.broker_id)), int(asked.broker_epoch), requests, active.config)
+        return alter_partition(image, sender, int(asked.broker_epoch), requests, active.config)
 
     active.decide(decide, answered, proposed_by_leader=True)
 

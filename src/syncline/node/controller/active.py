@@ -118,6 +118,8 @@ class ActiveController:
         self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
         self._unlooked: set[BrokerId] = set()
         self._held_registrations: list[Callable[[], None]] = []
+        # The connection over which each broker registered last.
+        self._lines: dict[BrokerId, object] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._first_look: asyncio.TimerHandle | None = None
         self._is_active = True
@@ -165,15 +167,32 @@ class ActiveController:
         if not self._in_commit:
             self._commit()
 
+    def speaks_over(self, broker_id: BrokerId, line: object) -> None:
+        """Note the connection over which a broker registers: what still comes over an older one is void."""
+        self._lines[broker_id] = line
+
+    def is_heard_over(self, broker_id: BrokerId, line: object) -> bool:
+        """Return whether `line` is the newest connection of that broker.
+
+        A leader that was refused goes back to the ISR it had. Should an earlier copy of its proposal then arrive
+        over a connection that it has given up, and be accepted, the watermark would pass a member that it does
+        not know of.
+        """
+        return self._lines.get(broker_id) is line
+
     def register(self, registration: Registration, answered: Answered) -> None:
         """Register a broker process, as soon as it is known which other processes are gone."""
         if self._unlooked and self._is_active:
             self._held_registrations.append(lambda: self.register(registration, answered))
             return
-        # Two processes cannot listen at one port: whoever registers with it has outlived the one before.
+        # Two processes cannot listen at one port: whoever registers with it has outlived the one before. And this
+        # process itself has its data directory to itself. (It is not fenced before others are looked at: after an
+        # outage of all, the last one to leave an ISR is the one that may lead first.)
         known = self._tentative.brokers.get(registration.broker_id)
         endpoint = (registration.internal_host, registration.internal_port)
-        predecessor_gone = known is not None and (known.internal_host, known.internal_port) == endpoint
+        predecessor_gone = registration.incarnation_id == self._incarnation_id.hex or (
+            known is not None and (known.internal_host, known.internal_port) == endpoint
+        )
 
         def decide(image: MetadataImage, version: int) -> Decision[RegistrationAnswer]:
             return register(
@@ -238,10 +257,6 @@ class ActiveController:
         self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
         if silent is not None and silent != self._broker_id:
             self._fence(silent, "silent while it held the controller lease")
-        own = self._committed.brokers.get(self._broker_id)
-        if own is not None and own.incarnation_id != self._incarnation_id.hex:
-            # This process has its data directory and its port: nobody need wait for its session to end.
-            self._fence(self._broker_id, "its process is gone: another one with its id is the controller")
         self._renewed_ms = self._balanced_ms = self._unclean_ms = self._ticked_ms = now_ms
         self._tick_s = max(0.01, min(0.5, self.config.broker_session_timeout_ms / 18_000))
         self._timer = self._loop.call_later(self._tick_s, self._tick)
@@ -295,7 +310,6 @@ class ActiveController:
         if not self._is_active:
             return
         if isinstance(failure, LeaseLost):
-            log.warning("broker %s is not the controller any more: %s", self._broker_id, failure)
             self.depose()
             return
         done, self._in_commit = self._in_commit, []
@@ -323,6 +337,7 @@ class ActiveController:
 
     def depose(self) -> None:
         """Stop at once: the lease is somebody else's."""
+        log.warning("broker %s is not the controller any more: lease %s is over", self._broker_id, self.lease_epoch)
         self.stop()
         self._on_deposed()
 

@@ -15,7 +15,7 @@ its next heartbeat unfences it.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
@@ -55,22 +55,17 @@ class DeathWatch:
         looked = False
         while True:
             connected_at = self._loop.time()
-            line: _Line | None = None
-            try:
-                _, line = await self._loop.create_connection(
-                    lambda: _Line(self._loop.create_future()), self._host, self._port
-                )
-            except ConnectionRefusedError:
+            line = _Line(self._loop.create_future())
+            is_connected = await self._connect(line)
+            if is_connected is None:
                 if not looked:
                     self._on_looked()
                 self._on_gone()
                 return
-            except OSError:
-                pass
             if not looked:
                 looked = True
                 self._on_looked()
-            if line is not None:
+            if is_connected:
                 self._line = line
                 await line.lost
                 self._line = None
@@ -79,6 +74,16 @@ class DeathWatch:
                     continue
             await asyncio.sleep(pause_s)
             pause_s = min(RETRY_LAST_S, 2 * pause_s)
+
+    async def _connect(self, line: "_Line") -> bool | None:
+        """Return whether the connection could be made, None when it was refused."""
+        try:
+            await self._loop.create_connection(lambda: line, self._host, self._port)
+        except ConnectionRefusedError:
+            return None
+        except OSError:
+            return False
+        return True
 
 
 class _Line(asyncio.Protocol):
@@ -89,7 +94,8 @@ class _Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        # uvloop's transports have the interface, not the base class.
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if not self.lost.done():

@@ -34,7 +34,7 @@ _JOURNAL_COLUMNS: Final = "partition int, offset long, value binary"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the job found: whether all checks hold (`is_complete`), where the report is, and ten lines for a terminal."""
+    """What the job found: whether all checks hold, where the report is, and ten lines for a terminal."""
 
     is_complete: bool
     report: Path

@@ -1,0 +1,475 @@
+"""The active controller: group commit, fencing by the lease, news, evidence of death."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from syncline.coordination.port import Batch, Lease, LeaseLost, StoreFailed
+from syncline.core.broker_lifecycle import Registration, heartbeat
+from syncline.core.cluster import Decision
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.metadata import (
+    BrokerChanged,
+    BrokerRecord,
+    MetadataImage,
+    PartitionRecord,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from syncline.node.controller.active import ActiveController
+from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news
+
+OWN = UUID(int=0xCAFE)
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def mono_ms(self) -> int:
+        """Return the time."""
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        """Return the time."""
+        return self.now_ms
+
+
+class Store:
+    """A store whose commits are done when the test says so."""
+
+    def __init__(self) -> None:
+        self.commits: list[tuple[list[Batch], Callable[[Exception | None], None]]] = []
+        self.written: list[Batch] = []
+        self.renewable = True
+
+    def commit(self, batches: list[Batch], _lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
+        """Remember the commit."""
+        self.commits.append((list(batches), done))
+
+    def finish(self, failure: Exception | None = None) -> list[int]:
+        """End the commit under way, and return its versions."""
+        batches, done = self.commits.pop(0)
+        if failure is None:
+            self.written.extend(batches)
+        done(failure)
+        return [batch.version for batch in batches]
+
+    def renew(self, _lease_epoch: int) -> bool:
+        """Return what the test set."""
+        return self.renewable
+
+
+class Stage:
+    """A controller that has just taken the lease over `image`."""
+
+    def __init__(self, image: MetadataImage | None = None, silent: int | None = None, **config: Any) -> None:
+        self.store = Store()
+        self.clock = Clock()
+        self.events: list[Any] = []
+        self.deposed = 0
+        self.answers: list[Any] = []
+        self.controller = ActiveController(
+            loop=asyncio.get_running_loop(),
+            clock=self.clock,
+            rng=random.Random(1),
+            coordination=self.store,
+            lease=Lease(5, image or MetadataImage(), silent),
+            config=BrokerConfig(**config),
+            broker_id=1,
+            incarnation_id=OWN,
+            on_event=self.events.append,
+            on_deposed=self.count_deposed,
+        )
+
+    def count_deposed(self) -> None:
+        """Take note."""
+        self.deposed += 1
+
+    def decide(self, number: int | None, name: str) -> None:
+        """Allocate producer ids up to `number`, or change nothing; the answer is `name`."""
+        changes = () if number is None else (ProducerIdsAllocated(number),)
+        self.controller.decide(lambda _image, _version: Decision(changes, name), self.answers.append)
+
+    def poll(self, version: int, broker_id: int = 2) -> list[News]:
+        """Poll for news; they appear in the list returned."""
+        news: list[News] = []
+        self.controller.poll(Poll(broker_id, 0, version), lambda body: news.append(decode_news(body, 0)))
+        return news
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run a test on a loop."""
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def record(broker_id: int, port: int, **changes: Any) -> BrokerRecord:
+    """Return a registered broker that listens at `port`."""
+    values = {"fenced": False, **changes}
+    return BrokerRecord(broker_id, broker_id + 10, f"process-{broker_id}", "h", 1, "127.0.0.1", port, **values)
+
+
+def test_new_controller_makes_the_cluster() -> None:
+    """The first commit gives the cluster its id, names the controller and fixes the minimum that ELR rests on."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        image = stage.controller.image
+
+        assert len(image.cluster_id) == 22
+        assert (image.controller_id, image.controller_epoch) == (1, 5)
+        assert image.cluster_configs() == {"min.insync.replicas": "1"}
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_decisions_during_a_commit_make_up_the_next_one() -> None:
+    """Three decisions while one commit runs are one commit; answers come after it, in order."""
+
+    async def test() -> None:
+        stage = Stage()
+        for number in (1, 2, 3):
+            stage.decide(number, f"to {number}")
+        before = list(stage.answers)
+        first = stage.store.finish()
+        between = list(stage.answers)
+        second = stage.store.finish()
+
+        assert (first, second) == ([1], [2, 3, 4])
+        assert (before, between, stage.answers) == ([], [], ["to 1", "to 2", "to 3"])
+        assert stage.controller.image.next_producer_id == 3
+        assert stage.store.commits == []
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_answer_that_rests_on_something_uncommitted_waits_for_it() -> None:
+    """A decision that changes nothing is answered when what it saw is committed; or at once if all is."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        stage.decide(1, "change")
+        stage.decide(None, "look")
+        early = list(stage.answers)
+        stage.store.finish()
+        stage.decide(None, "look again")
+
+        assert early == []
+        assert stage.answers == ["change", "look", "look again"]
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_lost_lease_ends_the_controller_on_the_spot() -> None:
+    """Everything undecided is answered with None; nothing was told to anybody; polls are sent away."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        stage.decide(1, "one")
+        stage.decide(2, "two")
+        news = stage.poll(1)
+        stage.store.finish(LeaseLost("gone"))
+        stage.decide(3, "three")
+        await asyncio.sleep(0)
+
+        assert stage.answers == [None, None, None]
+        assert stage.deposed == 1
+        assert not stage.controller.is_active
+        assert [each.error for each in news] == [ErrorCode.NOT_CONTROLLER]
+        assert stage.controller.image.next_producer_id == 0
+
+    run(test)
+
+
+def test_store_that_cannot_write_costs_the_decisions_but_not_the_role() -> None:
+    """A full disk: what was decided is taken back, and the next decision starts from what is committed."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        stage.decide(1, "one")
+        stage.decide(2, "two")
+        stage.store.finish(StoreFailed("disk full"))
+        stage.decide(9, "nine")
+        versions = stage.store.finish()
+
+        assert stage.answers == [None, None, "nine"]
+        assert versions == [2]
+        assert stage.controller.image.next_producer_id == 9
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_news_go_out_when_they_are_committed_and_lead_to_the_same_image() -> None:
+    """A parked poll is answered with the deltas; one that is far behind gets a snapshot."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        image = apply_news(MetadataImage(), stage.poll(0)[0])
+        parked = stage.poll(image.version)
+        stage.decide(7, "x")
+        early = list(parked)
+        stage.store.finish()
+        after = apply_news(image, parked[0])
+        stage.controller._history.clear()
+        (snapshot,) = stage.poll(0)
+
+        assert early == []
+        assert not parked[0].is_snapshot
+        assert after == stage.controller.image
+        assert snapshot.is_snapshot
+        assert apply_news(MetadataImage(), snapshot) == stage.controller.image
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_second_poll_of_a_broker_ends_its_first() -> None:
+    """A broker that connected anew does not leave a poll behind."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        first = stage.poll(1)
+        stage.poll(1)
+
+        assert [each.version for each in first] == [0]
+        stage.controller.stop()
+
+    run(test)
+
+
+async def listener() -> tuple[asyncio.AbstractServer, int]:
+    """Return a server that accepts connections and says nothing, and its port."""
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def committed(stage: Stage, condition: Callable[[], bool]) -> None:
+    """Let commits finish until `condition` holds."""
+    while not condition():
+        while stage.store.commits:
+            stage.store.finish()
+        await asyncio.sleep(0.001)
+
+
+def test_broker_whose_listener_refuses_connections_is_fenced_at_once() -> None:
+    """The clock stands still: it is evidence, not time, that fences. The journal is told why."""
+
+    async def test() -> None:
+        server, port = await listener()
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 1))
+        await committed(stage, lambda: not stage.controller._unlooked)
+        alive = not stage.controller.image.brokers[2].fenced
+        server.close()
+        for _, watch in stage.controller._watches.values():
+            watch._line.close()
+        await committed(stage, lambda: stage.controller.image.brokers[2].fenced)
+
+        assert alive
+        assert [event.state for event in stage.events] == ["fenced"]
+        assert "its process is gone" in stage.events[0].reason
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_broker_that_closes_connections_but_listens_is_not_fenced() -> None:
+    """A broken connection alone proves nothing."""
+
+    async def test() -> None:
+        server, port = await listener()
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 1))
+        await committed(stage, lambda: not stage.controller._unlooked)
+        first = stage.controller._watches[2][1]._line
+        first.close()
+        await committed(stage, lambda: stage.controller._watches[2][1]._line not in {first, None})
+
+        assert not stage.controller.image.brokers[2].fenced
+        stage.controller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_new_controller_looks_who_is_gone_before_it_registers_anybody() -> None:
+    """After a total outage the dead are fenced first, so that who comes back first can lead."""
+
+    async def test() -> None:
+        server, port = await listener()
+        server.close()
+        await server.wait_closed()
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port)), BrokerChanged(record(3, port))], 1))
+        registration = Registration(
+            broker_id=3,
+            incarnation_id="new",
+            host="h",
+            port=1,
+            internal_host="127.0.0.1",
+            internal_port=port,
+        )
+        stage.controller.register(registration, stage.answers.append)
+        at_once = list(stage.answers)
+        await committed(stage, lambda: bool(stage.answers))
+
+        states = [(event.subject, event.state) for event in stage.events if event.TYPE == "broker_state"]
+        assert at_once == []
+        assert states[:2] == [(2, "fenced"), (3, "fenced")]
+        assert states[2] == (3, "registered")
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_holder_that_was_deposed_for_silence_is_fenced_with_the_takeover() -> None:
+    """Whoever was silent for a whole session as controller is not given another one."""
+
+    async def test() -> None:
+        server, port = await listener()
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        stage = Stage(image, silent=2)
+        await committed(stage, lambda: stage.controller.image.brokers[2].fenced)
+
+        assert "silent while it held" in stage.events[-1].reason
+        stage.controller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_silent_broker_is_fenced_when_its_session_is_over() -> None:
+    """It listens but is not heard of: the session timeout decides."""
+
+    async def test() -> None:
+        server, port = await listener()
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        stage = Stage(image, broker_session_timeout_ms=9_000)
+        stage.clock.now_ms += 9_000
+        stage.controller._ticked_ms = stage.clock.now_ms
+        stage.controller._tick()
+        await committed(stage, lambda: not stage.store.commits)
+        at_the_limit = stage.controller.image.brokers[2].fenced
+        stage.clock.now_ms += 1
+        stage.controller._tick()
+        await committed(stage, lambda: stage.controller.image.brokers[2].fenced)
+
+        assert not at_the_limit
+        stage.controller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_controller_that_did_not_run_blames_nobody() -> None:
+    """After a pause of the controller itself, every broker gets a fresh session."""
+
+    async def test() -> None:
+        server, port = await listener()
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        stage = Stage(image)
+        stage.clock.now_ms += 60_000
+        stage.controller._tick()
+        await committed(stage, lambda: not stage.store.commits)
+
+        assert not stage.controller.image.brokers[2].fenced
+        stage.controller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_controller_that_cannot_renew_stops() -> None:
+    """The lease is somebody else's: it finds out by itself, too."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.renewable = False
+        stage.clock.now_ms += 1_000
+        stage.controller._tick()
+
+        assert stage.deposed == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize(("port_differs", "error"), [(False, 0), (True, 101)])
+def test_registration_at_the_same_port_proves_that_the_predecessor_is_gone(port_differs: bool, error: int) -> None:
+    """Nobody else can listen there; elsewhere, the live predecessor keeps its place."""
+
+    async def test() -> None:
+        server, port = await listener()
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        stage = Stage(image)
+        await committed(stage, lambda: not stage.controller._unlooked)
+        registration = Registration(
+            broker_id=2,
+            incarnation_id="new",
+            host="h",
+            port=1,
+            internal_host="127.0.0.1",
+            internal_port=port + port_differs,
+        )
+        stage.controller.register(registration, stage.answers.append)
+        await committed(stage, lambda: bool(stage.answers))
+
+        assert int(stage.answers[0].error) == error
+        stage.controller.stop()
+        server.close()
+
+    run(test)
+
+
+def test_first_to_return_from_a_total_outage_leads_at_once() -> None:
+    """All were in sync and all died; broker 1 is back, elsewhere, and the others are found dead: 1 leads."""
+
+    async def test() -> None:
+        server, dead_port = await listener()
+        server.close()
+        await server.wait_closed()
+        brokers = [BrokerChanged(record(each, dead_port)) for each in (1, 2, 3)]
+        topic = TopicCreated("t", UUID(int=9), (PartitionRecord(0, 2, 5, 20, (2, 1, 3), (2, 1, 3)),))
+        stage = Stage(MetadataImage().apply([*brokers, topic], 1))
+        registration = Registration(
+            broker_id=1, incarnation_id=OWN.hex, host="h", port=1, internal_host="127.0.0.1", internal_port=7
+        )
+        stage.controller.register(registration, stage.answers.append)
+        await committed(stage, lambda: bool(stage.answers))
+        (answer,) = stage.answers
+        stage.controller.decide(
+            lambda image, version: heartbeat(
+                image,
+                stage.controller.sessions,
+                1,
+                answer.broker_epoch,
+                stage.controller.config,
+                metadata_version=image.version,
+                want_fence=False,
+                want_shut_down=False,
+                version=version,
+                now_ms=stage.clock.now_ms,
+            ),
+            stage.answers.append,
+        )
+        await committed(stage, lambda: len(stage.answers) == 2)
+
+        state = stage.controller.image.topics["t"].partitions[0]
+        assert answer.error is ErrorCode.NONE
+        assert (state.leader, state.isr) == (1, (1,))
+        stage.controller.stop()
+
+    run(test)

@@ -1,0 +1,202 @@
+"""Channels of several brokers in one process: real sockets and a real store, no logs behind them."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from syncline.coordination.sqlite import SqliteCoordination
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.metadata import MetadataDelta, MetadataImage
+from syncline.node.api import (
+    api_56_alter_partition,
+    api_62_broker_registration,
+    api_63_broker_heartbeat,
+    api_20000_metadata_delta,
+    api_20001_forward,
+)
+from syncline.node.clock import SystemClock
+from syncline.node.connection import Connection
+from syncline.node.controller.channel import BrokerIdentity, Channel, IsrAnswer, IsrProposal, RegistrationRefused
+from syncline.node.dispatch import Dispatcher
+
+MODULES = (
+    api_56_alter_partition,
+    api_62_broker_registration,
+    api_63_broker_heartbeat,
+    api_20000_metadata_delta,
+    api_20001_forward,
+)
+
+
+class Member:
+    """A broker that has nothing but its channel and the listener that serves others."""
+
+    def __init__(self, broker_id: int, directory: Path, **identity: Any) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.identity = identity
+        self.images: list[int] = []
+        self.channel: Channel
+        self.server: asyncio.AbstractServer
+
+    async def start(self) -> "Member":
+        """Serve, then join."""
+        loop = asyncio.get_running_loop()
+        stub = SimpleNamespace(connection_lost=lambda _connection: None, settle=lambda: None)
+        self.dispatcher = Dispatcher(stub, {int(module.KEY): module.handle for module in MODULES})
+        self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.channel = stub.controller = Channel(
+            loop=loop,
+            clock=SystemClock(),
+            rng=random.Random(self.broker_id),
+            coordination=SqliteCoordination(self.directory, loop.call_soon_threadsafe),
+            config=BrokerConfig(initial_broker_registration_timeout_ms=5_000),
+            identity=BrokerIdentity(
+                broker_id=self.broker_id,
+                host="127.0.0.1",
+                port=1,
+                internal_host="127.0.0.1",
+                internal_port=port,
+                rack=None,
+                incarnation_id=UUID(int=self.broker_id),
+                **self.identity,
+            ),
+            on_image=self.note,
+            on_event=lambda _event: None,
+        )
+        await self.channel.start()
+        return self
+
+    def note(self, old: MetadataImage, new: MetadataImage, _delta: MetadataDelta) -> None:
+        """Remember the versions, which only go forward."""
+        assert new.version > old.version
+        self.images.append(new.version)
+
+    async def stop(self) -> None:
+        """Stop without leaving, as a process that ends."""
+        self.server.close()
+        await self.channel.stop()
+        self.dispatcher.close_all()
+
+
+def run(directory: Path, test: Callable[[list[Member]], Awaitable[None]], count: int = 3) -> None:
+    """Run a test with so many members."""
+
+    async def scene() -> None:
+        members = [Member(broker_id, directory) for broker_id in range(1, count + 1)]
+        for member in members:
+            await member.start()
+        try:
+            await test(members)
+        finally:
+            for member in members:
+                await member.stop()
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds."""
+    while not condition():  # noqa: ASYNC110 - nobody would set an event
+        await asyncio.sleep(0.002)
+
+
+def test_topic_created_through_any_broker_is_seen_by_all(tmp_path: Path) -> None:
+    """The request goes to the controller; the metadata comes to everybody."""
+
+    async def test(members: list[Member]) -> None:
+        created = await members[2].channel.create_topic("t", 6, 3, {"retention.ms": "5"})
+        again = await members[1].channel.create_topic("t", 6, 3, {})
+        await until(lambda: all("t" in member.channel.image.topics for member in members))
+
+        assert created == (ErrorCode.NONE, None)
+        assert again == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+        assert all(len(record.isr) == 3 for record in members[0].channel.image.topics["t"].partitions)
+        assert members[0].channel.image.topic_configs("t") == {"retention.ms": "5"}
+
+    run(tmp_path, test)
+
+
+def test_another_broker_becomes_controller_and_finishes_what_was_asked(tmp_path: Path) -> None:
+    """The controller ends; the others notice, one takes over, and fences it without waiting for its session."""
+
+    async def test(members: list[Member]) -> None:
+        first = next(member for member in members if member.channel.active)
+        others = [member for member in members if member is not first]
+        await first.stop()
+        code, _ = await others[0].channel.create_topic("t", 1, 2, {})
+        await until(lambda: all(each.channel.image.brokers[first.broker_id].fenced for each in others))
+
+        assert code is ErrorCode.NONE
+        assert others[0].channel.image.controller_id in {each.broker_id for each in others}
+        assert others[0].channel.image.controller_epoch == 2
+
+    run(tmp_path, test)
+
+
+def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+    """Each broker has blocks of its own."""
+
+    async def test(members: list[Member]) -> None:
+        ids = [await member.channel.producer_id() for member in members for _ in range(1_200)]
+
+        assert len(set(ids)) == len(ids)
+
+    run(tmp_path, test)
+
+
+def test_proposed_isr_is_answered_and_a_second_unsent_one_refused(tmp_path: Path) -> None:
+    """B23: one item per partition waits; the answer carries what is committed."""
+
+    async def test(members: list[Member]) -> None:
+        channel = members[0].channel
+        await channel.create_topic("t", 3, 3, {})
+        await until(lambda: "t" in channel.image.topics)
+        topic = channel.image.topics["t"]
+        mine = next(record for record in topic.partitions if record.leader == 1)
+        answers: list[IsrAnswer] = []
+        proposal = IsrProposal(topic.topic_id, mine.partition, 0, 0, ((1, channel.broker_epoch),))
+        channel.propose_isr(proposal, answers.append)
+        channel.propose_isr(proposal, answers.append)
+        await until(lambda: len(answers) == 2)
+        await until(lambda: channel.image.partition("t", mine.partition).isr == (1,))
+
+        assert {answer.error for answer in answers} == {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
+        accepted = next(answer for answer in answers if answer.error is ErrorCode.NONE)
+        assert (accepted.leader, accepted.isr, accepted.partition_epoch) == (1, (1,), 1)
+
+    run(tmp_path, test)
+
+
+def test_leaving_broker_hands_over_and_is_let_go(tmp_path: Path) -> None:
+    """Controlled shutdown ends when the others have seen it, long before any session does."""
+
+    async def test(members: list[Member]) -> None:
+        await members[0].channel.create_topic("t", 3, 3, {})
+        left = await members[1].channel.leave(5)
+        await until(lambda: members[0].channel.image.brokers[2].fenced)
+
+        assert left
+        assert 2 not in {record.leader for record in members[0].channel.image.topics["t"].partitions}
+
+    run(tmp_path, test)
+
+
+def test_broker_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    """Its data says so; it does not wait for the time to be over."""
+
+    async def test(_members: list[Member]) -> None:
+        stranger = Member(9, tmp_path, cluster_id="somewhere else")
+        with pytest.raises(RegistrationRefused, match="belongs to cluster"):
+            await stranger.start()
+        await stranger.stop()
+
+    run(tmp_path, test, count=1)

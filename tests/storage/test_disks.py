@@ -1,0 +1,184 @@
+"""The disks that storage's own tests use, against the port's conformance suite; and what only real files do."""
+
+import errno
+import os
+import queue
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from syncline.storage.disk import BrokenFileError, Disk
+from syncline.storage.real_disk import RealDisk
+from tests.storage.disk_conformance import DiskConformance
+from tests.storage.recording_disk import RecordingDisk
+
+
+class LoopOfOne:
+    """Stands for the event loop: calls what the threads hand over when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
+
+    def call_soon_threadsafe(self, function: Callable[..., object], *arguments: object) -> None:
+        """Remember the call."""
+        self.calls.put((function, arguments))
+
+    def run_one(self) -> None:
+        """Wait for a call and make it."""
+        function, arguments = self.calls.get(timeout=10)
+        function(*arguments)
+
+
+@pytest.fixture
+def loop() -> LoopOfOne:
+    """Return a loop."""
+    return LoopOfOne()
+
+
+@pytest.fixture
+def real_disk(loop: LoopOfOne) -> Iterator[RealDisk]:
+    """Return a disk whose threads end with the test."""
+    disk = RealDisk(loop.call_soon_threadsafe, workers=2)
+    yield disk
+    disk.close()
+
+
+class TestRealDisk(DiskConformance):
+    """Files of this machine."""
+
+    @pytest.fixture
+    def disk(self, real_disk: RealDisk) -> Disk:
+        """Return the real one."""
+        return real_disk
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        """Return a place in the test's directory."""
+        return str(tmp_path / "root")
+
+    @pytest.fixture
+    def settle(self, loop: LoopOfOne) -> Callable[[], None]:
+        """Return what waits for one result, if there can be one."""
+
+        def settle() -> None:
+            try:
+                function, arguments = loop.calls.get(timeout=0.2)
+            except queue.Empty:
+                return
+            function(*arguments)
+
+        return settle
+
+
+class TestRecordingDisk(DiskConformance):
+    """The disk of the crash tests."""
+
+    @pytest.fixture
+    def disk(self) -> Disk:
+        """Return an empty one."""
+        return RecordingDisk()
+
+    @pytest.fixture
+    def root(self) -> str:
+        """Return any path."""
+        return "/root"
+
+    @pytest.fixture
+    def settle(self, disk: Disk) -> Callable[[], None]:
+        """Return its pump."""
+        assert isinstance(disk, RecordingDisk)
+        pump = disk.pump
+
+        def settle() -> None:
+            pump()
+
+        return settle
+
+
+def test_short_write_is_cut_off_and_raises_why(real_disk: RealDisk, tmp_path: Path) -> None:
+    """At the process's file size limit a write comes back short: nothing of it stays."""
+    file = real_disk.open(str(tmp_path / "x"), create=True)
+    file.append([bytes(1000)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as raised:
+            file.append([b"a" * 400, b"b" * 400])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert raised.value.errno == errno.EFBIG
+    assert file.size_bytes == 1000 == os.path.getsize(tmp_path / "x")
+    file.append([b"later"])
+    assert file.read(1000, 5) == b"later"
+
+
+def test_append_is_refused_for_good_when_a_failed_one_cannot_be_cut_off(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows what the file holds then."""
+    file = real_disk.open(str(tmp_path / "x"), create=True)
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fail)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(BrokenFileError):
+            file.append([b"x"])
+
+    with pytest.raises(BrokenFileError):
+        file.append([b"y"])
+
+
+def test_old_bytes_are_read_without_waiting_when_they_are_cached(real_disk: RealDisk, tmp_path: Path) -> None:
+    """Reopened, nothing is known to be hot; the kernel still has it."""
+    path = str(tmp_path / "x")
+    real_disk.replace_file(path, os.urandom(100_000))
+    file = real_disk.open(path)
+
+    found = file.read_resident(5, 50_000)
+
+    if found is not None:
+        assert bytes(found) == real_disk.read_file(path)[5:50_005]
+        assert file.hit_bytes == 50_000
+
+
+def test_close_waits_for_the_worker_that_reads(real_disk: RealDisk, loop: LoopOfOne, tmp_path: Path) -> None:
+    """The descriptor's number must not become another file's while a worker uses it."""
+    file = real_disk.open(str(tmp_path / "x"), create=True)
+    file.append([b"0123"])
+    descriptor = file.hold()
+    file.close()
+    assert os.fstat(descriptor).st_size == 4
+
+    file.let_go()
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    results: list[object] = []
+    file.read_later(0, 4, results.append)
+    loop.run_one()
+    assert isinstance(results[0], OSError)
+
+
+def test_real_disk_knows_its_boot(real_disk: RealDisk) -> None:
+    """Linux says which boot this is; it looks like a UUID."""
+    if Path("/proc/sys/kernel/random/boot_id").exists():
+        assert len(real_disk.boot_id()) == 36
+
+
+def test_pool_drops_results_when_the_loop_has_closed(tmp_path: Path) -> None:
+    """Nobody is left to hear them; the threads end all the same."""
+
+    def closed(*_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    disk = RealDisk(closed, workers=1)
+    disk.run_later(lambda: 1, lambda _: None)
+    disk.run_later(lambda: 2, lambda _: None)
+
+    disk.close()
