@@ -38,6 +38,6 @@ CLIENTS = {
             },
         ),
         Client("franz-go", go),
-        Client("java", java),
+        Client("java", java, {"replace_configs": "gone from version 4"}),
     )
 }

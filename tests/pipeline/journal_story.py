@@ -101,7 +101,7 @@ def _progress(second: int, p: int, state: _Partition) -> Iterator[Event]:
             lag_records, lag_ms = rate * (away[1] + 3 - second) * 2, 2_000 * (away[1] + 3 - second)
         log_end = second * rate
         yield FollowerProgress(
-            ts_ms=_ms(second + 0.05 * p),
+            ts_ms=_ms(second + 0.5 + 0.02 * p),
             broker=state.leader,
             topic="flights",
             partition=p,

@@ -38,7 +38,9 @@ def obvious(
 def test_reads_agree_with_the_obvious_ones(disk: RecordingDisk, directory: LogDirectory, seed: int) -> None:
     """Any offset, bound and limit: whole batches, the right first one, never beyond a bound; cold or warm alike."""
     rng = random.Random(seed)
-    settings = LogSettings(segment_bytes=rng.choice([900, 5000, 50_000]), index_interval_bytes=rng.choice([0, 300, 4096]))
+    settings = LogSettings(
+        segment_bytes=rng.choice([900, 5000, 50_000]), index_interval_bytes=rng.choice([0, 300, 4096])
+    )
     log = directory.create(KEY, TOPIC_ID, settings)
     stored = []
     for _ in range(120):

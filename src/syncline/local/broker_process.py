@@ -19,6 +19,7 @@ from pathlib import Path
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.model.config_types import ConfigError
 from syncline.node.clock import SystemClock
+from syncline.node.controller.channel import RegistrationRefused
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError
 from syncline.storage.real_disk import RealDisk
@@ -74,7 +75,7 @@ class BrokerProcess:
                 asyncio.set_event_loop(loop)
                 return int(loop.run_until_complete(self._serve()))
             return asyncio.run(self._serve())
-        except (ConfigError, StorageError, OSError) as error:
+        except (ConfigError, StorageError, RegistrationRefused, OSError) as error:
             log.error("%s", error)
             return 1
 

@@ -10,9 +10,13 @@ logs/             what supervisor and brokers had to say
 import fcntl
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+# How long brokers without a supervisor may take to hand over and stop.
+ORPHANS_STOP_S: Final = 10.0
 
 
 class LocalClusterError(Exception):
@@ -53,21 +57,28 @@ class Layout:
             ) from None
 
     def lock(self) -> IO[str]:
-        """Return the lock of this directory, held until it is closed or the process ends."""
+        """Return the lock of this directory, held until it is closed and all brokers forked meanwhile have ended.
+
+        Brokers share it with their supervisor: one that was killed leaves brokers behind that are just
+        stopping, and they are waited for.
+        """
         file = self.lock_file.open("a+")
-        # A broker forked from here must not keep the lock alive after its supervisor died.
-        os.set_inheritable(file.fileno(), False)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            running = self.running()
-            who = f" (process {running.supervisor_pid}, bootstrap {running.bootstrap})" if running else ""
-            raise LocalClusterError(
-                f"the data directory {self.directory} is in use by a running cluster{who}. "
-                "Stop it with `syncline down`, or choose another with --data."
-            ) from None
-        return file
+        deadline_s = time.monotonic() + ORPHANS_STOP_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                running = self.running()
+                if running is None and time.monotonic() < deadline_s:
+                    time.sleep(0.02)
+                    continue
+                file.close()
+                who = f" (process {running.supervisor_pid}, bootstrap {running.bootstrap})" if running else ""
+                raise LocalClusterError(
+                    f"the data directory {self.directory} is in use by a running cluster{who}. "
+                    "Stop it with `syncline down`, or choose another with --data."
+                ) from None
+            return file
 
     def write_running(self, running: RunningCluster) -> None:
         """Tell others how to reach the cluster; atomically, since `status` may read at any moment."""

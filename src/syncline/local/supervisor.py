@@ -34,6 +34,7 @@ RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran this long before it died is started again without delay.
 STABLE_AFTER_S = 10.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class Supervisor:
         preload()
         gc.collect()
         gc.freeze()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         wake_reader, wake_writer = os.pipe()
@@ -117,8 +118,12 @@ class Supervisor:
         port = port_of(listeners[broker_id])
         sys.stdout.flush()
         sys.stderr.flush()
+        # A signal between fork and the broker's own handlers would be taken by this process's and forgotten.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         pid = os.fork()
-        if pid == 0:
+        if pid != 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        else:
             code = 1
             try:
                 ready.close()
@@ -147,9 +152,12 @@ class Supervisor:
 
     def _child_main(self, broker_id: int, client: socket.socket, internal: socket.socket, ready: socket.socket) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Until there is a loop to stop in good order, SIGTERM just ends this process.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # Ctrl-C reaches the whole terminal group; only the supervisor acts on it, and stops brokers in order.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         output = os.open(self._layout.logs / f"broker-{broker_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(output, 1)
         os.dup2(output, 2)

@@ -111,7 +111,7 @@ class Broker:
         self.journal = Journal(self)
         self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
         self.controller: Channel
-        self.groups: GroupCoordinator
+        self._groups: GroupCoordinator | None = None
         self.dispatcher: Dispatcher
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._woken: dict[FetchOperation, None] = {}
@@ -127,6 +127,15 @@ class Broker:
     def broker_epoch(self) -> BrokerEpoch:
         """Return the epoch of this process's registration, -1 before it."""
         return self.controller.broker_epoch
+
+    @property
+    def groups(self) -> "GroupCoordinator":
+        """Return the group coordinator; it is made when the first group or offsets partition needs it."""
+        if self._groups is None:
+            from syncline.node.groups.coordinator import GroupCoordinator
+
+            self._groups = GroupCoordinator(self)
+        return self._groups
 
     @property
     def log_directory_path(self) -> str:
@@ -376,7 +385,8 @@ class Broker:
             partition = self.partitions.get(TopicPartition(topic.name, record.partition))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._drop(partition, now_ms)
-        self.groups.topics_deleted((topic.name,))
+        if self._groups is not None:
+            self._groups.topics_deleted((topic.name,))
         for version in range(13):
             self.metadata_cache.pop((topic.name, version), None)
 
@@ -581,7 +591,8 @@ class Broker:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self.journal.close()
-        self.groups.close()
+        if self._groups is not None:
+            self._groups.close()
         self.deadlines.close()
 
 

@@ -8,7 +8,7 @@ is closed (the client retries), and the broker goes on.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from syncline.wire.api import ApiKey, is_served
@@ -17,6 +17,7 @@ from syncline.wire.errors import DecodeError
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
     from syncline.node.connection import Connection
+    from syncline.node.handlers import Handlers
     from syncline.node.request import Request
 
 log = logging.getLogger("syncline.node")
@@ -27,7 +28,7 @@ Handler = Callable[["Broker", "Request"], None]
 class Dispatcher:
     """The handlers of one broker and the connections they serve."""
 
-    def __init__(self, broker: "Broker", handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, broker: "Broker", handlers: "Handlers") -> None:
         self._broker = broker
         self._handlers = handlers
         self.connections: dict[Connection, None] = {}

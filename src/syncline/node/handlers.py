@@ -1,78 +1,66 @@
-"""Which handler serves which API key, on the client listener and between brokers."""
+"""Which handler serves which API key, on the client listener and between brokers.
 
-from collections.abc import Mapping
-from types import ModuleType
+Which versions a listener serves is the wire's table; here is only who does it.
+A module is imported at the first request for its key: a broker that nobody
+asks for group descriptions need not know how to give them, and starts sooner.
+"""
 
-from syncline.node.api import (
-    api_00_produce,
-    api_01_fetch,
-    api_02_list_offsets,
-    api_03_metadata,
-    api_08_offset_commit,
-    api_09_offset_fetch,
-    api_10_find_coordinator,
-    api_11_join_group,
-    api_12_heartbeat,
-    api_13_leave_group,
-    api_14_sync_group,
-    api_15_describe_groups,
-    api_16_list_groups,
-    api_18_api_versions,
-    api_19_create_topics,
-    api_20_delete_topics,
-    api_21_delete_records,
-    api_22_init_producer_id,
-    api_23_offset_for_leader_epoch,
-    api_32_describe_configs,
-    api_33_alter_configs,
-    api_35_describe_log_dirs,
-    api_37_create_partitions,
-    api_42_delete_groups,
-    api_44_incremental_alter_configs,
-    api_47_offset_delete,
-    api_56_alter_partition,
-    api_60_describe_cluster,
-    api_62_broker_registration,
-    api_63_broker_heartbeat,
-    api_20000_metadata_delta,
-    api_20001_forward,
-)
+from importlib import import_module
+from typing import Final, cast
+
+from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions
 from syncline.node.dispatch import Handler
 
-_MODULES: tuple[ModuleType, ...] = (
-    api_00_produce,
-    api_01_fetch,
-    api_02_list_offsets,
-    api_03_metadata,
-    api_08_offset_commit,
-    api_09_offset_fetch,
-    api_10_find_coordinator,
-    api_11_join_group,
-    api_12_heartbeat,
-    api_13_leave_group,
-    api_14_sync_group,
-    api_15_describe_groups,
-    api_16_list_groups,
-    api_18_api_versions,
-    api_19_create_topics,
-    api_20_delete_topics,
-    api_21_delete_records,
-    api_22_init_producer_id,
-    api_23_offset_for_leader_epoch,
-    api_32_describe_configs,
-    api_33_alter_configs,
-    api_35_describe_log_dirs,
-    api_37_create_partitions,
-    api_42_delete_groups,
-    api_44_incremental_alter_configs,
-    api_47_offset_delete,
-    api_56_alter_partition,
-    api_60_describe_cluster,
-    api_62_broker_registration,
-    api_63_broker_heartbeat,
-    api_20000_metadata_delta,
-    api_20001_forward,
+# Every start needs these at once.
+_EAGER: Final = (api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions)
+
+_MODULES: Final = (
+    "api_02_list_offsets",
+    "api_08_offset_commit",
+    "api_09_offset_fetch",
+    "api_10_find_coordinator",
+    "api_11_join_group",
+    "api_12_heartbeat",
+    "api_13_leave_group",
+    "api_14_sync_group",
+    "api_15_describe_groups",
+    "api_16_list_groups",
+    "api_19_create_topics",
+    "api_20_delete_topics",
+    "api_21_delete_records",
+    "api_22_init_producer_id",
+    "api_23_offset_for_leader_epoch",
+    "api_32_describe_configs",
+    "api_33_alter_configs",
+    "api_35_describe_log_dirs",
+    "api_37_create_partitions",
+    "api_42_delete_groups",
+    "api_44_incremental_alter_configs",
+    "api_47_offset_delete",
+    "api_56_alter_partition",
+    "api_60_describe_cluster",
+    "api_62_broker_registration",
+    "api_63_broker_heartbeat",
+    "api_20000_metadata_delta",
+    "api_20001_forward",
 )
 
-# Which versions of which key a listener serves is the wire's table; here is only who does it.
-HANDLERS: Mapping[int, Handler] = {int(module.KEY): module.handle for module in _MODULES}
+
+class Handlers:
+    """The handlers by API key."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Handler] = {int(module.KEY): module.handle for module in _EAGER}
+        self._names = {int(name.split("_")[1]): name for name in _MODULES}
+
+    def get(self, key: int) -> Handler | None:
+        """Return who serves a key, None when nobody does."""
+        handler = self._known.get(key)
+        if handler is None and key in self._names:
+            module = import_module(f"syncline.node.api.{self._names[key]}")
+            handler = self._known[key] = cast("Handler", module.handle)
+        return handler
+
+    def keys(self) -> list[int]:
+        """Return every key that somebody serves."""
+        return sorted({*self._known, *self._names})

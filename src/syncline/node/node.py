@@ -25,8 +25,7 @@ from syncline.node.clock import Clock
 from syncline.node.connection import Connection
 from syncline.node.controller.channel import BrokerIdentity, Channel
 from syncline.node.dispatch import Dispatcher
-from syncline.node.groups.coordinator import GroupCoordinator
-from syncline.node.handlers import HANDLERS
+from syncline.node.handlers import Handlers
 from syncline.node.log_settings import log_settings
 from syncline.node.progress import ProgressSampler
 from syncline.storage.disk import Disk
@@ -110,8 +109,7 @@ class Node:
             cluster_size=spec.cluster_size,
             probe=self._probe,
         )
-        broker.dispatcher = Dispatcher(broker, HANDLERS)
-        broker.groups = GroupCoordinator(broker)
+        broker.dispatcher = Dispatcher(broker, Handlers())
         broker.controller = Channel(
             loop=loop,
             clock=self._clock,

@@ -29,7 +29,7 @@ from typing import Final
 
 from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerTable
-from syncline.model.ids import LeaderEpoch, Offset
+from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
 from syncline.records.buffers import Buffer
 from syncline.storage import producer_snapshot
@@ -116,11 +116,16 @@ class _Loading:
         # Segments in which a scan saw no producer: replaying them would change nothing.
         self.without_producers: set[Offset] = set()
         self.scanned_from: Offset | None = None
+        # The last place in the scanned segment where offsets are missing: compaction leaves such, damage too.
+        self.leap: Damage | None = None
 
     def load_segments(self) -> None:
         """Check or scan the segments, oldest first, up to the first bad place."""
         expected = self.segments[0].base_offset if self.segments else Offset(0)
         for number, segment in enumerate(self.segments):
+            if segment.base_offset < expected and self.leap is not None:
+                self._break_off(number - 1, self.leap)
+                break
             if segment.base_offset != expected:
                 self._break_off(number, Damage(expected, None, f"the next segment begins at {segment.base_offset}"))
                 break
@@ -165,15 +170,27 @@ class _Loading:
         return is_last or self.segments[number + 1].base_offset > self.told.recovery_point
 
     def _scan(self, segment: Segment) -> "Damage | None":
-        """Read every batch of a segment; return where it goes bad."""
+        """Read every batch of a segment; return where it goes bad.
+
+        The base offset and the leader epoch lie outside the checksum. A wrong
+        offset shows as a leap that the next batch takes back, a wrong epoch as
+        one that falls; neither happens in a sound log.
+        """
+        self.leap = None
         has_producers = False
-        latest = self.scanned_epochs[-1][0] if self.scanned_epochs else None
+        latest = self.scanned_epochs[-1][0] if self.scanned_epochs else LeaderEpoch(NONE)
         for position, found in scan(segment.file, segment.file.size_bytes):
             if isinstance(found, str):
                 return self._damage(segment, position, found)
             if found.base_offset < segment.end_offset:
-                reason = f"offset {found.base_offset} where {segment.end_offset} or more is due"
-                return self._damage(segment, position, reason)
+                due = f"offset {found.base_offset} where {segment.end_offset} or more is due"
+                return self.leap or self._damage(segment, position, due)
+            if found.base_offset > segment.end_offset:
+                self.leap = self._damage(segment, position, f"offsets leap to {found.base_offset} here")
+                if self.leap.offset < self.told.recovery_point < found.base_offset:
+                    return self.leap
+            if found.leader_epoch < latest:
+                return self._damage(segment, position, f"leader epoch {found.leader_epoch} after {latest}")
             segment.note(found, position)
             has_producers = has_producers or found.producer_id >= 0
             if found.leader_epoch != latest:
@@ -210,11 +227,7 @@ class _Loading:
         """Return the log once its segments are known: its bounds, epochs and producers."""
         first = self.segments[0].base_offset if self.segments else self.told.log_start
         log_end = self.segments[-1].end_offset if self.segments else first
-        if log_end < self.told.recovery_point:
-            raise DamagedLogError(
-                f"{self.directory}: the log was flushed up to offset {self.told.recovery_point} but ends at {log_end}. "
-                "Remove the partition directory to fetch it anew."
-            )
+        self.check_flushed(log_end)
         log_start = max(first, self.told.log_start)
         if log_end < log_start:
             # A log that ends before it may begin has nothing to say (8.7, 4).
@@ -233,6 +246,14 @@ class _Loading:
             log_end=log_end,
             recovery_point=max(recovery_point, first),
         )
+
+    def check_flushed(self, log_end: Offset) -> None:
+        """Raise DamagedLogError if the log ends before what a flush has promised."""
+        if log_end < self.told.recovery_point:
+            raise DamagedLogError(
+                f"{self.directory}: the log was flushed up to offset {self.told.recovery_point} but ends at {log_end}. "
+                "Remove the partition directory to fetch it anew."
+            )
 
     def _drop_all(self) -> None:
         for segment in reversed(self.segments):
@@ -260,7 +281,7 @@ class _Loading:
                 if self.scanned_from is None or start_offset < self.scanned_from:
                     cache.assign(leader_epoch, start_offset)
         for leader_epoch, start_offset in self.scanned_epochs:
-            if start_offset < log_end:
+            if start_offset < log_end:  # Not of a batch behind which the log was cut.
                 cache.assign(leader_epoch, start_offset)
         cache.truncate_from_end(log_end)
         cache.truncate_from_start(log_start)

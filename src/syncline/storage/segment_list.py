@@ -89,12 +89,11 @@ class SegmentList:
         """Count a finished segment as just read; let go of the one that was not read for longest."""
         self._cool(segment)
         self._warm.append(segment)
-        if len(self._warm) > WARM_SEGMENTS_MAX:
-            # What is still to be synced keeps its descriptor, and its turn comes later.
-            coldest = next((each for each in self._warm[:-1] if each.is_synced), None)
-            if coldest is not None:
-                self._cool(coldest)
-                coldest.release()
+        # What is still to be synced keeps its descriptor, and its turn comes later.
+        too_many = len(self._warm) - WARM_SEGMENTS_MAX
+        for coldest in [each for each in self._warm[:-1] if each.is_synced][: max(0, too_many)]:
+            self._cool(coldest)
+            coldest.release()
 
     def _cool(self, segment: Segment) -> None:
         if segment in self._warm:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.agents.serve import decode, headers_of, received, serve
@@ -171,11 +172,17 @@ class Agent:
 
     def alter_configs(self, topic: str, configs: dict[str, str]) -> None:
         """Set some configurations and leave the others."""
-        self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)], incremental=True)
+        self._alter(topic, configs, incremental=True)
 
     def replace_configs(self, topic: str, configs: dict[str, str]) -> None:
         """Set configurations with the older request (this client adds those that are already there)."""
-        self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)], incremental=False)
+        self._alter(topic, configs, incremental=False)
+
+    def _alter(self, topic: str, configs: dict[str, str], *, incremental: bool) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs)
+        answered = self.admin.alter_configs([resource], incremental=incremental)["topic"][topic]
+        if answered != "OK":
+            raise KafkaError(answered)
 
     def describe_cluster(self) -> dict[str, Any]:
         """Return the cluster's id and brokers."""

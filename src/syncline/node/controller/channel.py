@@ -56,8 +56,9 @@ log = logging.getLogger("syncline.controller")
 SEARCH_FIRST_S: Final = 0.002
 SEARCH_LAST_S: Final = 0.25
 LEAVE_HEARTBEAT_S: Final = 0.02
-# How often the store is asked who holds the lease, and whether that broker still lives.
-OBSERVE_S: Final = 1.0
+# How often the store is asked who holds the lease, and whether that broker still lives: a holder that stands still
+# is noticed a session time-out after it was last seen alive, and it is seen no more often than this.
+OBSERVE_S: Final = 0.5
 
 _REGISTRATION_VERSION: Final = 4
 _HEARTBEAT_VERSION: Final = 1
@@ -332,7 +333,7 @@ class Channel:
     def _observe(self) -> None:
         if self._is_stopped:
             return
-        period_s = min(OBSERVE_S, self._config.broker_session_timeout_ms / 9_000)
+        period_s = min(OBSERVE_S, self._config.broker_session_timeout_ms / 18_000)
         self._observer = self._loop.call_later(period_s, self._observe)
         self._coordination.observe(self._clock.mono_ms(), self._config.broker_session_timeout_ms)
         if self._control is not None:

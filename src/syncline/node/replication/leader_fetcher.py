@@ -127,6 +127,10 @@ class LeaderFetcher:
             if self._connecting is None and self._partitions:
                 self._connecting = self._broker.spawn(self._connect())
             return
+        if not self._peer.is_open:
+            # It broke while no fetch was under way, so no answer told of it.
+            self._lost()
+            return
         now_ms = self._broker.clock.mono_ms()
         plan = self._fetcher.next_request(now_ms)
         if plan is None:

@@ -1,0 +1,138 @@
+"""`up`: start a cluster on this machine.
+
+This one command is timed by whoever waits for a cluster in a test, so it does
+without typer: argparse is there in ten milliseconds.
+"""
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from syncline.local.layout import LocalClusterError, RunningCluster
+from syncline.local.profiles import PROFILES
+
+SUMMARY: Final = "Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."
+DEFAULT_DIRECTORY = Path("syncline-data")
+BROKERS_MAX: Final = 64
+PORT_MAX: Final = 65_535
+
+
+def parse_configs(pairs: list[str] | None, profile: str | None = None) -> dict[str, str]:
+    """Return configurations from NAME=VALUE pairs over a profile's."""
+    if profile is not None and profile not in PROFILES:
+        raise LocalClusterError(f"there is no profile {profile!r}. Known: {', '.join(PROFILES)}.")
+    configs = dict(PROFILES[profile]) if profile else {}
+    for pair in pairs or []:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise LocalClusterError(f"--config takes NAME=VALUE, not {pair!r}.")
+        configs[name.strip()] = value.strip()
+    return configs
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command; ends the process."""
+    from syncline.local.supervisor import ClusterSpec, Supervisor, run_detached, write_ready_file
+    from syncline.model.configs import BrokerConfig
+
+    options = _parser().parse_args(arguments)
+    configs = parse_configs(options.config, options.profile)
+    BrokerConfig.resolve(configs)
+    spec = ClusterSpec(
+        directory=options.data.absolute(),
+        brokers=options.brokers,
+        port=options.port,
+        config=configs,
+        restart=options.restart,
+    )
+    ready_file = options.ready_file.absolute() if options.ready_file else None
+    if options.detach:
+        _announce(run_detached(spec, ready_file), as_json=options.json)
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+
+    def announce(running: RunningCluster) -> None:
+        if ready_file is not None:
+            write_ready_file(ready_file, running)
+        _announce(running, as_json=options.json)
+        if not options.json:
+            print("Ctrl-C stops it.", flush=True)
+
+    raise SystemExit(Supervisor(spec, announce).run())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="syncline up", description=SUMMARY)
+    parser.add_argument("--brokers", type=_brokers, default=3, metavar="N", help="how many brokers (default: 3)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=DEFAULT_DIRECTORY,
+        metavar="DIR",
+        help=f"data directory of the cluster (default: {DEFAULT_DIRECTORY})",
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        metavar="N",
+        help="port of the first broker, the others follow; 0: free ones; without: as last time, or from 9092 on",
+    )
+    parser.add_argument(
+        "--config",
+        "-c",
+        action="append",
+        metavar="NAME=VALUE",
+        help="a broker configuration; repeatable",
+    )
+    parser.add_argument("--profile", metavar="NAME", help=f"a set of configurations: {', '.join(PROFILES)}")
+    parser.add_argument(
+        "--detach", "-d", action="store_true", help="return once the cluster is up; stop it with `down`"
+    )
+    parser.add_argument(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="write this file (JSON: bootstrap, process ids) once the cluster is up",
+    )
+    parser.add_argument(
+        "--restart",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="start a broker again when its process dies (default: yes)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    return parser
+
+
+def _brokers(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"takes a number from 1 to {BROKERS_MAX}, not {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"takes a port from 0 to {PORT_MAX}, not {text!r}")
+    return int(text)
+
+
+def _announce(running: RunningCluster, *, as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "bootstrap": running.bootstrap,
+                    "supervisor_pid": running.supervisor_pid,
+                    "broker_pids": running.broker_pids,
+                }
+            ),
+            flush=True,
+        )
+        return
+    count = len(running.broker_pids)
+    print(f"{count} broker{'s are' if count > 1 else ' is'} up: bootstrap {running.bootstrap}", flush=True)
+    sys.stdout.flush()

@@ -1,0 +1,224 @@
+"""`syncline up`, `down`, `status`: what a person at a terminal sees, and what is left behind (nothing)."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import ROOT, LocalCluster, start_cluster
+from tests.process import processes
+from tests.process.load import Load, create_topic
+
+pytestmark = pytest.mark.process
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of `syncline` with these arguments."""
+    return [sys.executable, "-m", "syncline", *arguments]
+
+
+def syncline(*arguments: str, within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=within_s, check=False
+    )
+
+
+def await_other_pid(cluster: LocalCluster, broker_id: int, old_pid: int, within_s: float = 10.0) -> int:
+    """Return the process id of a broker once it is another one than before."""
+    deadline_s = time.monotonic() + within_s
+    while (pid := cluster.pids[broker_id]) == old_pid:
+        assert time.monotonic() < deadline_s, f"broker {broker_id} was not started again within {within_s} s"
+        time.sleep(0.02)
+    return pid
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One cluster for tests that leave it as it was."""
+    directory = tmp_path_factory.mktemp("shared")
+    cluster = start_cluster(2, directory=directory)
+    yield cluster
+    cluster.stop()
+    processes.await_none(directory)
+
+
+def test_supervisor_starts_a_dead_broker_again(shared: LocalCluster) -> None:
+    """A broker that was killed is back under its old port, with another process id."""
+    ports = shared.running.client_ports
+    old_pid = shared.pids[1]
+    shared.kill(1)
+    assert await_other_pid(shared, 1, old_pid) != old_pid
+    assert shared.running.client_ports == ports
+
+
+def test_status_shows_every_process(shared: LocalCluster) -> None:
+    """`status` names bootstrap, ports and processes, in words and as JSON."""
+    shown = syncline("status", "--data", str(shared.directory))
+    assert shown.returncode == 0
+    assert shared.bootstrap in shown.stdout
+    assert shown.stdout.count("running") == 2
+    as_json = json.loads(syncline("status", "--data", str(shared.directory), "--json").stdout)
+    assert as_json["bootstrap"] == shared.bootstrap
+    assert {each["broker"]: each["pid"] for each in as_json["brokers"]} == shared.pids
+
+
+def test_second_up_on_a_directory_in_use_says_so(shared: LocalCluster) -> None:
+    """One sentence names the directory and the running cluster; that one is not disturbed."""
+    second = syncline("up", "--data", str(shared.directory), "--port", "0")
+    assert second.returncode == 1
+    assert "in use by a running cluster" in second.stderr
+    assert shared.bootstrap in second.stderr
+    assert "Traceback" not in second.stderr
+    assert shared.process.poll() is None
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
+def test_a_port_in_use_is_named(tmp_path: Path, detach: list[str]) -> None:
+    """A port that somebody else has is named, and nothing is left running."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = syncline("up", "--data", str(tmp_path), "--port", str(port), *detach)
+    assert refused.returncode == 1
+    assert f"port {port} is already in use" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    processes.await_none(tmp_path, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ("no.such.config=1", "no.such.config"),
+        ("broker.session.timeout.ms=soon", "broker.session.timeout.ms"),
+        ("min.insync.replicas=0", "min.insync.replicas"),
+        ("replica.lag.time.max.ms", "NAME=VALUE"),
+    ],
+)
+def test_a_bad_config_is_named(tmp_path: Path, config: str, complaint: str) -> None:
+    """An unknown name, a bad value and a bad pair are each refused in one sentence, before anything starts."""
+    refused = syncline("up", "--data", str(tmp_path), "--port", "0", "--config", config)
+    assert refused.returncode == 1
+    assert complaint in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("broker-*"))
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file in the place of the data directory is refused in one sentence."""
+    (tmp_path / "file").write_text("")
+    refused = syncline("up", "--data", str(tmp_path / "file"), "--port", "0")
+    assert refused.returncode == 1
+    assert str(tmp_path / "file") in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_down_and_status_without_a_cluster_say_so(tmp_path: Path) -> None:
+    """There is nothing to stop or to show: one sentence, exit code 1."""
+    for verb in ("down", "status"):
+        refused = syncline(verb, "--data", str(tmp_path))
+        assert refused.returncode == 1
+        assert "no cluster is running" in refused.stderr
+
+
+def test_detached_cluster_outlives_its_command_and_stops_with_down(tmp_path: Path) -> None:
+    """`up --detach` returns when the cluster serves, writes the ready file, and `down` leaves nothing."""
+    ready_file = tmp_path / "ready.json"
+    data = tmp_path / "data"
+    up = syncline("up", "--brokers", "2", "--data", str(data), "--port", "0", "-d", "--ready-file", str(ready_file))
+    try:
+        assert up.returncode == 0, up.stderr
+        ready = json.loads(ready_file.read_text())
+        assert ready["bootstrap"] in up.stdout
+        for address in ready["bootstrap"].split(","):
+            host, port = address.split(":")
+            socket.create_connection((host, int(port)), 2).close()
+    finally:
+        down = syncline("down", "--data", str(data))
+    assert down.returncode == 0, down.stderr
+    processes.await_none(data, 1)
+
+
+def test_no_restart_leaves_a_dead_broker_dead(tmp_path: Path) -> None:
+    """With `--no-restart` a killed broker stays down, and `status` shows it."""
+    cluster = start_cluster(2, directory=tmp_path, restart=False)
+    try:
+        cluster.kill(2)
+        time.sleep(1.5)
+        rows = json.loads(syncline("status", "--data", str(tmp_path), "--json").stdout)["brokers"]
+        assert {row["broker"]: row["state"] for row in rows} == {1: "running", 2: "dead"}
+    finally:
+        cluster.stop()
+    processes.await_none(tmp_path, 1)
+
+
+def test_brokers_stop_when_their_supervisor_is_killed_and_up_works_at_once(tmp_path: Path) -> None:
+    """SIGKILL of the supervisor stops the brokers; `up` right after it waits for them, and loses nothing."""
+    port = processes.free_port_range(3)
+    cluster = start_cluster(3, directory=tmp_path, port=port)
+    try:
+        create_topic(cluster.bootstrap, "orphaned", 1)
+        with Load(cluster.bootstrap, "orphaned", 1) as load:
+            load.wait_for_more(100)
+            os.kill(cluster.running.supervisor_pid, signal.SIGKILL)
+            cluster.process.wait(5)
+            cluster = start_cluster(3, directory=tmp_path, port=port)
+            load.wait_for_more(100, 20)
+        # Without a successor they are gone soon, too.
+        os.kill(cluster.running.supervisor_pid, signal.SIGKILL)
+        cluster.process.wait(5)
+        processes.await_none(tmp_path, 8)
+    finally:
+        cluster.stop()
+    processes.await_none(tmp_path)
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.5, 0.7, None], ids=str)
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, after_s: float | None) -> None:
+    """SIGINT to the whole process group, at any moment of the start or while it serves, ends all processes."""
+    ready_file = tmp_path / "ready.json"
+    arguments = ["up", "--data", str(tmp_path / "data"), "--port", "0", "--ready-file", str(ready_file)]
+    up = subprocess.Popen(
+        command(*arguments),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        if after_s is None:
+            deadline_s = time.monotonic() + 20
+            while not ready_file.exists() and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+        else:
+            time.sleep(after_s)
+        os.killpg(up.pid, signal.SIGINT)
+        began_s = time.monotonic()
+        _, errors = up.communicate(timeout=15)
+        assert time.monotonic() - began_s < 7
+        # Before its own code runs, Python itself says that it was interrupted.
+        assert b"Traceback" not in errors or b"KeyboardInterrupt" in errors, errors.decode()
+        processes.await_none(tmp_path / "data", 1)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(up.pid, signal.SIGKILL)
+
+
+def test_down_stops_a_cluster_with_a_paused_broker(tmp_path: Path) -> None:
+    """A broker that stands still does not keep `down` from leaving nothing behind."""
+    cluster = start_cluster(2, directory=tmp_path)
+    try:
+        cluster.pause(2)
+        assert syncline("down", "--data", str(tmp_path)).returncode == 0
+        processes.await_none(tmp_path, 1)
+    finally:
+        cluster.stop()

@@ -1,0 +1,328 @@
+"""Write errors and damaged files: refused loudly, never served, never cut off silently (R4, F3-F7)."""
+
+import errno
+
+import pytest
+
+from syncline.model.ids import Offset
+from syncline.records.batch import BatchHeader
+from syncline.storage import recovery
+from syncline.storage.disk import BrokenFileError
+from syncline.storage.errors import DamagedLogError, DiskFullError, LogOfflineError, StorageError
+from syncline.storage.log import PartitionLog
+from syncline.storage.log_directory import LogDirectory
+from tests.storage.batches import KEY, append, batch, contents, open_directory
+from tests.storage.recording_disk import RecordingDisk, RecordingFile
+
+
+def file_of(log: PartitionLog) -> RecordingFile:
+    """Return the file that the log writes to."""
+    file = log.segments[-1].file
+    assert isinstance(file, RecordingFile)
+    return file
+
+
+def restart(disk: RecordingDisk, log: PartitionLog, *, boot: str = "boot-1") -> LogDirectory:
+    """Open what a dead process left; with another boot, what a power cut left of it (here: everything)."""
+    return open_directory(RecordingDisk(disk.image.copy(), boot=boot), log.settings)
+
+
+def damage(disk: RecordingDisk, log: PartitionLog, base_offset: int, position: int) -> None:
+    """Flip a bit in the segment that begins at `base_offset`."""
+    segment = next(each for each in log.segments if each.base_offset == base_offset)
+    inode = disk._find(segment.path())[2]
+    assert inode is not None
+    disk.image.contents[inode][position] ^= 4
+
+
+def test_full_disk_refuses_and_the_log_works_again_when_there_is_room(log: PartitionLog) -> None:
+    """F3: what had got in is cut off, nothing is remembered of it (M46)."""
+    append(log, producer=(9, 0, 0))
+    file_of(log).append_fault = (20, OSError(errno.ENOSPC, "No space left on device"))
+
+    with pytest.raises(DiskFullError, match=r"Cannot append to topic-0: No space left on device"):
+        append(log, producer=(9, 0, 1))
+
+    assert (log.log_end, log.is_offline) == (1, False)
+    assert log.producers.entries[9].last_sequence == 0
+    append(log, producer=(9, 0, 1))
+    assert [offset for offset, _ in contents(log)] == [0, 1]
+
+
+def test_m47_log_is_final_after_a_write_error(log: PartitionLog) -> None:
+    """EIO: nobody knows what the file holds. The node is told, and every further call says so."""
+    told: list[tuple[PartitionLog, OSError]] = []
+    log.on_offline = lambda *what: told.append(what)
+    append(log)
+    file_of(log).append_fault = (0, OSError(errno.EIO, "Input/output error"))
+
+    with pytest.raises(LogOfflineError):
+        append(log)
+
+    assert log.is_offline
+    assert [each[0] for each in told] == [log]
+    for act in (lambda: append(log), lambda: log.read_plan(Offset(0), 1, Offset(1)), log.flush, log.roll):
+        with pytest.raises(LogOfflineError, match="offline since"):
+            act()
+
+
+def test_m47_log_is_final_when_a_failed_append_cannot_be_cut_off(log: PartitionLog) -> None:
+    """Even a full disk is no excuse then: the next append would land behind garbage."""
+    append(log)
+    file_of(log).append_fault = (20, BrokenFileError(errno.ENOSPC, "cannot cut off"))
+
+    with pytest.raises(LogOfflineError):
+        append(log)
+
+    assert log.is_offline
+
+
+def test_too_many_open_files_refuse_without_harm(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F8: nothing is wrong with what is stored."""
+
+    def no_descriptor(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordingDisk, "open", no_descriptor)
+        with pytest.raises(StorageError, match="Too many open files"):
+            append(log)
+
+    append(log)
+    assert log.log_end == 1
+
+
+def test_m48_failed_flush_is_final(log: PartitionLog) -> None:
+    """F5: a second sync would succeed without the pages that the first one lost."""
+    append(log)
+    file_of(log).sync_fault = OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(LogOfflineError):
+        log.flush()
+
+    assert log.recovery_point == 0
+    with pytest.raises(LogOfflineError):
+        log.flush()
+
+
+def test_m48_failed_flush_in_the_background_is_final_too(disk: RecordingDisk, log: PartitionLog) -> None:
+    """The one who waits is told, and so is the node."""
+    told: list[PartitionLog] = []
+    log.on_offline = lambda failed, _: told.append(failed)
+    outcomes: list[Exception | None] = []
+    append(log)
+    file_of(log).sync_fault = OSError(errno.EIO, "Input/output error")
+    log.flush_later(outcomes.append)
+
+    disk.pump()
+
+    assert told == [log]
+    assert isinstance(outcomes[0], OSError)
+
+
+def test_failing_log_leaves_no_mark_of_a_clean_stop(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """The next start must look at everything."""
+    append(log)
+    file_of(log).sync_fault = OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StorageError):
+        directory.close(1)
+
+    assert ".kafka_cleanshutdown" not in disk.list("/data")
+
+
+def test_torn_tail_is_cut_at_a_batch(disk: RecordingDisk, log: PartitionLog) -> None:
+    """A write that never finished was promised to nobody."""
+    append(log)
+    append(log)
+    file_of(log).append([bytes(batch(2))[:50]])
+
+    again = restart(disk, log, boot="boot-2").logs[KEY]
+
+    assert again.log_end == 2
+    assert again.segments[-1].size_bytes == again.segments[-1].file.size_bytes == log.size_bytes
+
+
+def test_g10_bad_batch_above_the_recovery_point_ends_the_log_after_a_power_cut(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Later segments go: what lies behind a hole was never promised either."""
+    for _ in range(4):
+        append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    for _ in range(8):
+        append(log)
+    damage(disk, log, 4, 2 * 76 + 70)
+
+    again = restart(disk, log, boot="boot-2")
+
+    assert again.damaged == {}
+    assert again.logs[KEY].log_end == 6
+    assert [each.base_offset for each in again.logs[KEY].segments] == [0, 4]
+    assert again.logs[KEY].recovery_point == 4
+
+
+def test_m55_damage_below_the_recovery_point_is_refused(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """It was flushed, so it is no torn tail: cutting it off would delete good records, and as leader spread that."""
+    for _ in range(6):
+        append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    append(log)
+    damage(disk, log, 4, 70)
+
+    again = restart(disk, log, boot="boot-2")
+
+    assert KEY not in again.logs
+    assert "Offset 4 was flushed (recovery point 6) but is damaged" in again.damaged[KEY]
+    with pytest.raises(DamagedLogError):
+        again.create(KEY, log.topic_id, log.settings)  # type: ignore[arg-type]
+
+
+def test_m55_damage_with_good_records_behind_it_is_refused_when_no_power_was_lost(
+    disk: RecordingDisk, log: PartitionLog
+) -> None:
+    """A process that dies loses no write, so nothing whole can lie behind something torn."""
+    for _ in range(3):
+        append(log)
+    damage(disk, log, 0, 76 + 70)
+
+    again = restart(disk, log)
+
+    assert "good records lie behind it" in again.damaged[KEY]
+
+
+@pytest.mark.parametrize("position", [3, 10, 16, 20, 30, 70], ids=str)
+def test_m55_any_field_of_a_batch_may_be_what_is_damaged(disk: RecordingDisk, log: PartitionLog, position: int) -> None:
+    """Offset, size, magic, checksum, delta, record: the batches behind are found all the same."""
+    for _ in range(3):
+        append(log)
+    damage(disk, log, 0, 76 + position)
+
+    assert KEY in restart(disk, log).damaged
+
+
+def test_m55_damage_in_the_last_batch_is_a_torn_tail(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Nothing good lies behind it."""
+    for _ in range(3):
+        append(log)
+    damage(disk, log, 0, 2 * 76 + 70)
+
+    assert restart(disk, log).logs[KEY].log_end == 2
+
+
+def test_m55_is_found_when_damage_is_taken_for_a_torn_tail(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: without the judgement, flushed records disappear and nobody hears of it."""
+    monkeypatch.setattr(recovery, "judge", lambda *_, **__: None)
+    monkeypatch.setattr(recovery._Loading, "check_flushed", lambda *_: None)
+    for _ in range(6):
+        append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    damage(disk, log, 4, 70)
+
+    again = restart(disk, log, boot="boot-2")
+
+    assert again.logs[KEY].log_end == 4 < log.recovery_point
+
+
+def test_missing_end_of_a_flushed_log_is_refused(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """A file that lost what a flush had promised is damage, not a shorter log."""
+    for _ in range(3):
+        append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    file_of(log).truncate(76)
+
+    again = restart(disk, log, boot="boot-2")
+
+    assert "flushed up to offset 3 but ends at 1" in again.damaged[KEY]
+
+
+def test_missing_segment_is_refused(disk: RecordingDisk, directory: LogDirectory, log: PartitionLog) -> None:
+    """A hole between two segments that were flushed is damage."""
+    for _ in range(12):
+        append(log)
+    disk.pump()
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    disk.remove(log.segments[1].path())
+
+    assert "the next segment begins at 8" in restart(disk, log, boot="boot-2").damaged[KEY]
+
+
+def test_damage_is_found_after_a_clean_stop_when_a_segment_ends_in_the_middle_of_a_batch(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """No scan is done then, but where each segment ends is looked at."""
+    for _ in range(6):
+        append(log)
+    disk.pump()
+    directory.close(1)
+    inode = disk._find(log.segments[0].path())[2]
+    assert inode is not None
+    del disk.image.contents[inode][-10:]
+
+    assert "below the recovery point" in restart(disk, log).damaged[KEY]
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "00000000000000000006.snapshot", "partition.metadata"])
+@pytest.mark.parametrize("contents_now", [None, b"", b"garbage"], ids=["missing", "empty", "garbage"])
+def test_lost_side_file_is_rebuilt_from_the_batches(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, name: str, contents_now: bytes | None
+) -> None:
+    """The log is the truth; only the topic id cannot be learned from it and is then unknown."""
+    for sequence in range(6):
+        append(log, leader_epoch=sequence // 2, producer=(9, 0, sequence))
+    disk.pump()
+    directory.close(1)
+    path = f"{log.directory}/{name}"
+    if contents_now is None:
+        disk.remove(path)
+    else:
+        disk.replace_file(path, contents_now)
+
+    again = restart(disk, log).logs[KEY]
+
+    assert again.epochs.entries == log.epochs.entries
+    assert again.producers == log.producers
+    assert again.topic_id == (None if name == "partition.metadata" else log.topic_id)
+
+
+@pytest.mark.parametrize("position", range(0, 90, 7), ids=str)
+def test_every_damaged_checkpoint_byte_is_noticed_or_harmless(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, position: int
+) -> None:
+    """One bit of the log file in turn: it is refused, or cut at its end; what is kept is what was written."""
+    stored = [append(log) for _ in range(3)]
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    damage(disk, log, 0, position)
+
+    again = restart(disk, log, boot="boot-2")
+
+    if KEY in again.logs:
+        kept = [data for _, data in contents(again.logs[KEY])]
+        # The leader epoch lies outside the checksum: it is the one field that nothing guards.
+        assert [each[:12] + each[16:] for each in kept] == [each[:12] + each[16:] for each in stored]
+    else:
+        assert again.damaged[KEY]
+
+
+def test_recovered_batches_are_the_stored_ones(disk: RecordingDisk, log: PartitionLog) -> None:
+    """A dead process loses nothing that it had written."""
+    stored = [append(log, leader_epoch=1) for _ in range(9)]
+
+    again = restart(disk, log).logs[KEY]
+
+    assert [data for _, data in contents(again)] == stored
+    assert BatchHeader.parse(stored[0]).leader_epoch == again.epochs.latest_epoch

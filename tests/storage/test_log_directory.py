@@ -1,0 +1,285 @@
+"""Data directories: who owns them, what a start finds, what the checkpoints say."""
+
+from uuid import UUID
+
+import pytest
+
+from syncline.model.ids import Offset, TopicPartition
+from syncline.storage.checkpoints import CheckpointError, decode_offsets
+from syncline.storage.errors import StorageError
+from syncline.storage.log import PartitionLog
+from syncline.storage.log_directory import LogDirectory
+from syncline.storage.settings import LogSettings
+from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory
+from tests.storage.recording_disk import RecordingDisk, Sync, SyncDirectory
+
+OTHER = TopicPartition("with-dashes.and_dots", 12)
+
+
+def reopened(disk: RecordingDisk, settings: LogSettings, *, boot: str = "boot-1") -> LogDirectory:
+    """Open the directory as the next process would."""
+    return open_directory(RecordingDisk(disk.image.copy(), boot=boot), settings)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "log_start", "expected"),
+    [
+        pytest.param(4, 0, 4, id="4"),
+        pytest.param(9, 0, 6, id="9, above the log end"),
+        pytest.param(None, 0, 0, id="none"),
+        pytest.param(None, 3, 3, id="none, log start 3"),
+    ],
+)
+def test_c17_high_watermark_is_clamped_to_the_log(
+    disk: RecordingDisk,
+    directory: LogDirectory,
+    log: PartitionLog,
+    checkpoint: int | None,
+    log_start: int,
+    expected: int,
+) -> None:
+    """The log ends at 6."""
+    append(log, count=6)
+    log.high_watermark = log.log_end
+    log.raise_log_start(Offset(log_start))
+    directory.checkpoint_log_starts(later=False)
+    if checkpoint is not None:
+        disk.replace_file("/data/replication-offset-checkpoint", f"0\n1\ntopic 0 {checkpoint}\n".encode())
+
+    again = reopened(disk, log.settings).logs[KEY]
+
+    assert (again.log_start, again.log_end, again.high_watermark) == (log_start, 6, expected)
+
+
+def test_g11_log_that_ends_before_it_begins_is_empty_at_its_start(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Log start 50 by the checkpoint, 40 records found: all go."""
+    append(log, count=40)
+    disk.replace_file("/data/log-start-offset-checkpoint", b"0\n1\ntopic 0 50\n")
+
+    again = reopened(disk, log.settings).logs[KEY]
+
+    assert (again.log_start, again.log_end, again.size_bytes) == (50, 50, 0)
+    append(again)
+    assert [offset for offset, _ in contents(again)] == [50]
+
+
+def test_clean_stop_says_so_and_the_next_start_believes_it_once(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """M53: the mark is gone before anything is loaded."""
+    append(log)
+    directory.close(3925)
+    assert disk.read_file("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":3925}'
+    assert f"{1:020d}.snapshot" in disk.list(log.directory)
+
+    first = open_directory(disk, log.settings)
+    first.abandon()
+    second = open_directory(disk, log.settings)
+
+    assert (first.was_clean, first.previous_broker_epoch) == (True, 3925)
+    assert (second.was_clean, second.previous_broker_epoch) == (False, -1)
+    assert second.logs[KEY].log_end == 1
+
+
+def test_clean_stop_moves_every_recovery_point_to_its_log_end(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """As Kafka writes it."""
+    append(log, count=5)
+    directory.close(1)
+
+    assert disk.read_file("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 5\n"
+
+
+def test_clean_start_scans_nothing(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one checksum is computed; reads, producers and epochs are there all the same."""
+    for sequence in range(10):
+        append(log, leader_epoch=sequence // 4, producer=(9, 0, sequence))
+    directory.close(1)
+    monkeypatch.setattr("syncline.storage.recovery.crc_matches", lambda *_: pytest.fail("a batch was checked"))
+
+    again = reopened(disk, log.settings).logs[KEY]
+
+    assert contents(again) == contents(reopened(disk, log.settings).logs[KEY])
+    assert (again.producers, again.epochs.entries) == (log.producers, log.epochs.entries)
+    assert again.recovery_point == 10
+    again.check_invariants()
+
+
+def test_directory_is_refused_when_another_broker_uses_it(
+    disk: RecordingDisk, directory: LogDirectory, settings: LogSettings
+) -> None:
+    """Two writers would tear every log."""
+    with pytest.raises(StorageError, match="/data is in use by another broker"):
+        open_directory(disk, settings)
+
+    directory.abandon()
+    open_directory(disk, settings)
+
+
+@pytest.mark.parametrize(("node_id", "cluster_id"), [(2, "cluster"), (1, "another")])
+def test_directory_is_refused_when_it_belongs_to_somebody_else(
+    disk: RecordingDisk, directory: LogDirectory, node_id: int, cluster_id: str
+) -> None:
+    """Serving another cluster's records would be worse than not starting."""
+    directory.abandon()
+
+    with pytest.raises(StorageError, match="belongs to"):
+        LogDirectory.open(
+            disk,
+            "/data",
+            node_id=node_id,
+            cluster_id=cluster_id,
+            directory_id="other",
+            settings=lambda _: LogSettings(),
+        )
+
+
+def test_directory_keeps_its_id(disk: RecordingDisk, directory: LogDirectory, settings: LogSettings) -> None:
+    """A new process offers a new id and gets the old one."""
+    directory.abandon()
+    again = LogDirectory.open(
+        disk, "/data", node_id=1, cluster_id="cluster", directory_id="new", settings=lambda _: settings
+    )
+
+    assert again.directory_id == "directory"
+
+
+def test_damaged_checkpoint_refuses_the_directory(disk: RecordingDisk, directory: LogDirectory) -> None:
+    """Nothing else knows what it knew; guessing could truncate what is committed."""
+    directory.abandon()
+    disk.replace_file("/data/recovery-point-offset-checkpoint", b"0\n2\ntopic 0 5\n")
+
+    with pytest.raises(CheckpointError, match="2 entries expected, 1 found"):
+        open_directory(disk, LogSettings())
+
+
+def test_logs_are_found_with_their_topic_ids(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """The partition is behind the last dash."""
+    directory.create(OTHER, UUID(int=7), settings)
+    directory.close(1)
+
+    again = reopened(disk, settings)
+
+    assert {key: each.topic_id for key, each in again.logs.items()} == {KEY: TOPIC_ID, OTHER: UUID(int=7)}
+
+
+def test_creating_many_partitions_syncs_nothing(
+    disk: RecordingDisk, directory: LogDirectory, settings: LogSettings
+) -> None:
+    """An empty log has nothing to protect."""
+    before = len(disk.ops)
+    for partition in range(50):
+        directory.create(TopicPartition("many", partition), TOPIC_ID, settings)
+
+    assert not [op for op in disk.ops[before:] if isinstance(op, Sync | SyncDirectory)]
+
+
+def test_deleted_partition_is_renamed_and_removed_when_its_time_has_come(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """The name is free at once."""
+    append(log)
+    directory.delete(KEY, now_ms=5000)
+    assert "topic-0.0-delete" in disk.list("/data")
+    assert "topic-0" not in disk.list("/data")
+
+    again = directory.create(KEY, UUID(int=9), log.settings)
+    append(again)
+    directory.delete(KEY, now_ms=5500)
+    directory.sweep(6000)
+    assert [name for name in disk.list("/data") if name.endswith("-delete")] == ["topic-0.1-delete"]
+    directory.sweep(6500)
+
+    assert [name for name in disk.list("/data") if name.endswith("-delete")] == []
+
+
+def test_start_finishes_the_deletions_of_the_process_before(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """A deleted partition never comes back."""
+    append(log)
+    directory.delete(KEY, now_ms=0)
+
+    again_disk = RecordingDisk(disk.image.copy(), boot="boot-2")
+    again = open_directory(again_disk, log.settings)
+
+    assert again.logs == {}
+    assert [name for name in again_disk.list("/data") if name.startswith("topic")] == []
+
+
+def test_new_partition_inherits_nothing_from_a_deleted_one(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Checkpoints of the old one would call the new one damaged, or truncated."""
+    append(log, count=9)
+    log.high_watermark = Offset(9)
+    log.raise_log_start(Offset(5))
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    directory.checkpoint_log_starts(later=False)
+    directory.delete(KEY, now_ms=0)
+    append(directory.create(KEY, UUID(int=9), log.settings))
+
+    again = reopened(disk, log.settings, boot="boot-2")
+
+    assert again.damaged == {}
+    assert (again.logs[KEY].log_start, again.logs[KEY].log_end) == (0, 1)
+
+
+def test_checkpoints_keep_what_they_said_of_damaged_logs(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """A repaired log must not look unflushed because it was absent for a while."""
+    append(log, count=3)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    inode = disk._find(log.segments[0].path())[2]
+    assert inode is not None
+    disk.image.contents[inode][70] ^= 1
+    directory.abandon()
+
+    again = open_directory(disk, log.settings)
+    append(again.create(OTHER, UUID(int=1), log.settings))
+    again.logs[OTHER].flush()
+    again.checkpoint_recovery_points(later=False)
+
+    path = "/data/recovery-point-offset-checkpoint"
+    assert decode_offsets(path, disk.read_file(path)) == {KEY: 3, OTHER: 1}
+
+
+def test_checkpoint_in_the_background_never_replaces_a_newer_one(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Steps: 1. a worker is to write recovery point 4. 2. A truncation lowers it to 2 at once. 3. The worker comes."""
+    append(log, count=2)
+    append(log, count=2)
+    log.flush()
+    directory.checkpoint_recovery_points(later=True)
+    log.truncate_to(Offset(2))
+
+    disk.pump()
+
+    path = "/data/recovery-point-offset-checkpoint"
+    assert decode_offsets(path, disk.read_file(path)) == {KEY: 2}
+
+
+def test_log_starts_are_written_only_where_no_file_name_shows_them(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Segments begin at 0 and 4."""
+    for _ in range(6):
+        append(log)
+    log.high_watermark = Offset(6)
+    directory.checkpoint_log_starts(later=False)
+    path = "/data/log-start-offset-checkpoint"
+    assert not disk.exists(path)
+
+    log.raise_log_start(Offset(2))
+    directory.checkpoint_log_starts(later=False)
+
+    assert decode_offsets(path, disk.read_file(path)) == {KEY: 2}
