@@ -62,11 +62,13 @@ def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterato
                   and hasattr(item, "callspec")]
     wanted = {params.get(role) for params in parameters for role in ("client", "writer")}
     needed = [client for name, client in CLIENTS.items() if name in wanted]
-    threading.Thread(target=_prepare, args=[needed], daemon=True).start()
+    preparing = threading.Thread(target=_prepare, args=[needed])
+    preparing.start()
     running = Pool(three_brokers.bootstrap)
     yield running
     for agent in running.kept.values():
         agent.kill()
+    preparing.join()
 
 
 def _prepare(clients: list[Client]) -> None:

@@ -189,8 +189,14 @@ def test_group_offsets_are_set_without_members(agent: Agent, name: str, make_top
 def test_group_is_deleted_when_it_has_no_members(agent: Agent, name: str, make_topic: Callable[..., str]) -> None:
     """A group in use is not deleted; an empty one is, and its offsets with it."""
     topic = make_topic(name)
-    agent.do("set_group_offsets", group=name, topic=topic, offsets=[[0, 0]])
+    agent.produce(topic, numbered(1))
+    agent.join("member", name, topic)
+    eventually(lambda: agent.do("received", member="member"), len)
 
+    with pytest.raises(ClientError):
+        agent.do("delete_group", group=name)
+
+    agent.do("leave", member="member")
     agent.do("delete_group", group=name)
 
     assert name not in agent.do("list_groups")

@@ -199,6 +199,7 @@ def test_decoder_refuses_a_batch_whose_checksum_is_wrong() -> None:
         _decode(bytes(rotten))
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_decoder_refuses_or_decodes_but_never_breaks_on_sealed_nonsense(data: st.DataObject) -> None:
     """A producer may put nonsense under a sound checksum: the answer is rows or one error, no crash."""

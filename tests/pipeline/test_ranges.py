@@ -1,6 +1,6 @@
 """Ranges are divided and limited without losing or doubling an offset."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.model.ids import TopicPartition
@@ -12,6 +12,7 @@ _ranges = st.dictionaries(_places, st.tuples(st.integers(0, 50), st.integers(0, 
 )
 
 
+@settings(deadline=None)
 @given(whole=_ranges, partitions_min=st.none() | st.integers(1, 40), records_max=st.none() | st.integers(1, 900))
 def test_divide_covers_every_offset_once(
     whole: list[OffsetRange], partitions_min: int | None, records_max: int | None
@@ -33,6 +34,7 @@ def test_divide_makes_at_least_about_as_many_pieces_as_wanted() -> None:
     assert [piece.place for piece in pieces] == [large] * 9 + [small]
 
 
+@settings(deadline=None)
 @given(backlogs=st.dictionaries(_places, st.integers(0, 10_000), min_size=1), records_max=st.integers(1, 5_000))
 def test_limit_moves_every_partition_with_a_backlog_but_all_together_no_further_than_allowed(
     backlogs: dict[TopicPartition, int], records_max: int

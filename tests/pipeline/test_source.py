@@ -106,7 +106,7 @@ def test_source_reads_all_topics_that_match_a_pattern(broker, load) -> None:
     broker.produce(two, _numbered(3))
 
     assert load(subscribePattern=f"{one}|{two}").count() == 5
-    assert load(subscribePattern=one[:-1]).count() == 0
+    assert load(subscribePattern=one[1:]).count() == 0
 
 
 def test_source_says_what_is_wrong_with_the_request(broker, load) -> None:

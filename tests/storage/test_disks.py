@@ -110,7 +110,7 @@ def test_short_write_is_cut_off_and_raises_why(real_disk: RealDisk, tmp_path: Pa
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert raised.value.errno == errno.EFBIG
-    assert file.size_bytes == 1000 == os.path.getsize(tmp_path / "x")
+    assert file.size_bytes == 1000 == (tmp_path / "x").stat().st_size
     file.append([b"later"])
     assert file.read(1000, 5) == b"later"
 
@@ -152,17 +152,36 @@ def test_close_waits_for_the_worker_that_reads(real_disk: RealDisk, loop: LoopOf
     file = real_disk.open(str(tmp_path / "x"), create=True)
     file.append([b"0123"])
     descriptor = file.hold()
+    results: list[object] = []
+    file.read_later(0, 4, results.append)
     file.close()
     assert os.fstat(descriptor).st_size == 4
+    loop.run_one()
+    assert results == [b"0123"]
 
     file.let_go()
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
-    results: list[object] = []
     file.read_later(0, 4, results.append)
     loop.run_one()
-    assert isinstance(results[0], OSError)
+    assert isinstance(results[1], OSError)
+
+
+def test_what_the_disk_refuses_is_not_in_memory(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An I/O error on the loop's try is left to the worker, which reports it to whoever waits."""
+    file = real_disk.open(str(tmp_path / "x"), create=True)
+    file.append([b"0123"])
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "gone")
+
+    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "preadv", fail)
+
+    assert file.read_resident(0, 4) is None
 
 
 def test_real_disk_knows_its_boot(real_disk: RealDisk) -> None:

@@ -12,7 +12,7 @@ from syncline.storage.log import RECYCLE_BYTES, PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read
-from tests.storage.recording_disk import RecordingDisk, RecordingFile, Sync, Write
+from tests.storage.recording_disk import RecordingDisk, RecordingFile, Write
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -424,12 +424,3 @@ def test_g15_log_start_of_the_leader_cuts_the_epoch_history(log: PartitionLog) -
     with pytest.raises(RequestError):
         log.read_plan(Offset(59), 100, log.log_end)
     assert BatchHeader.parse(read(log, 60)).base_offset == 40
-
-
-def test_syncs_come_only_from_flush_roll_and_cut(disk: RecordingDisk, log: PartitionLog) -> None:
-    """An append never waits for the disk, not even the first one of a segment."""
-    for _ in range(3):
-        append(log)
-
-    assert not [op for op in disk.ops if isinstance(op, Sync) and disk.image.contents.get(op.inode) == log.segments]
-    assert log.recovery_point == 0

@@ -21,6 +21,16 @@ Profile: TypeAlias = Literal["test", "local", "throughput"]
 
 _FAST_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _JVM_OPTIONS: Final[dict[Profile, str]] = {"test": _FAST_START, "local": "-XX:+UseSerialGC", "throughput": ""}
+# Spark announces itself on the terminal unless it finds a log configuration of somebody else.
+_LOG_CONFIGURATION: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark %p %c{1}: %m%n
+"""
 _MEMORY: Final[dict[Profile, str]] = {"test": "1g", "local": "1g", "throughput": "2g"}
 
 
@@ -42,21 +52,31 @@ def spark_session(
     `extra` are Spark properties that win over ours. Raises `JavaNotFoundError` when no fit Java can be found.
     """
     master = master or "local[*]"
+    cache = cache or cache_directory()
     # Workers must run this interpreter: another one would not have our packages, and dies without a message.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkSession.getActiveSession() is None:
-        os.environ["JAVA_HOME"] = str(java_home(cache or cache_directory()))
+        os.environ["JAVA_HOME"] = str(java_home(cache))
         # Spark writes its start-up notes to the terminal before any log level applies.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if master.startswith("local") else "0.0.0.0")  # noqa: S104
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_properties(master, profile), **(extra or {})}.items():
+    for key, value in {**_properties(master, profile, _log_configuration(cache)), **(extra or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _properties(master: str, profile: Profile) -> dict[str, str]:
+def _log_configuration(cache: Path) -> Path:
+    """Return a file that keeps Spark quiet up to errors; written beside and renamed, as two may start at once."""
+    cache.mkdir(parents=True, exist_ok=True)
+    file = cache / "spark-log4j2.properties"
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_text(_LOG_CONFIGURATION, encoding="utf-8")
+    draft.replace(file)
+    return file
+
+
+def _properties(master: str, profile: Profile, log_configuration: Path) -> dict[str, str]:
     properties = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -66,8 +86,7 @@ def _properties(master: str, profile: Profile) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": _MEMORY[profile],
-        "spark.driver.extraJavaOptions": _JVM_OPTIONS[profile],
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f'{_JVM_OPTIONS[profile]} "-Dlog4j2.configurationFile={log_configuration}"',
     }
     if master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -22,11 +22,11 @@ RESIDENT_WINDOW_BYTES: Final = 4096 + 512
 BLOCKING_WINDOW_BYTES: Final = 65_536
 
 
-class NotResident(Exception):  # noqa: N818 - no error: the answer is "ask a worker"
+class NotResident(Exception):
     """The bytes are not in memory."""
 
 
-class NotABatch(Exception):  # noqa: N818 - said of the bytes; the caller decides what it means
+class NotABatch(Exception):
     """No whole batch begins here; `position` says where, the message why."""
 
     def __init__(self, position: int, reason: str) -> None:

@@ -39,9 +39,7 @@ def checked(view: memoryview, log_end: Offset, topic_partition: TopicPartition) 
     try:
         for start, header in iterate(view, 0, len(view)):
             if not crc_matches(view, start, header):
-                raise CorruptRecordsError(
-                    f"{topic_partition}: the batch at {header.base_offset} arrived damaged"
-                )
+                raise CorruptRecordsError(f"{topic_partition}: the batch at {header.base_offset} arrived damaged")
             if header.base_offset < expected or header.last_offset_delta < 0:
                 raise UnexpectedOffsetError(
                     f"{topic_partition}: got offset {header.base_offset} where {expected} or more is due"

@@ -288,7 +288,7 @@ class PartitionLog:
                 return Slice(file, position, size) if size else EMPTY
         return Search(
             self._disk,
-            file,
+            segment.path(),
             segment.base_offset,
             segment.size_bytes,
             segment.end_offset,

@@ -74,7 +74,7 @@ def decode(data: bytes) -> ProducerTable | None:
     return table
 
 
-def _restore(  # noqa: PLR0917 - the fields of an entry, in their order
+def _restore(
     table: ProducerTable,
     producer_id: int,
     producer_epoch: int,

@@ -119,7 +119,7 @@ class Search:
     """A read whose place is not known yet: a worker will find it and read it."""
 
     disk: Disk
-    file: File
+    path: str
     segment_base: Offset
     segment_bytes: int
     segment_end: Offset
@@ -137,12 +137,16 @@ class Search:
         self.disk.run_later(self.read, done)
 
     def read(self) -> Buffer:
-        """Return the bytes; may wait for the disk."""
-        reader = HeaderReader(self.file, self.segment_bytes, resident_only=False)
-        position, size = locate(reader, self.hints, self.wanted) if self.hints else self._locate_by_file(reader)
-        data = self.file.read(position, size)
+        """Return the bytes; may wait for the disk. Opens the file itself: the log may close its own meanwhile."""
+        file = self.disk.open(self.path)
+        try:
+            reader = HeaderReader(file, self.segment_bytes, resident_only=False)
+            position, size = locate(reader, self.hints, self.wanted) if self.hints else self._locate_by_file(reader)
+            data = file.read(position, size)
+        finally:
+            file.close()
         if len(data) != size:
-            raise DamagedLogError(f"{self.file.path}: {size} bytes expected at {position}, {len(data)} are there")
+            raise DamagedLogError(f"{self.path}: {size} bytes expected at {position}, {len(data)} are there")
         return data
 
     def _locate_by_file(self, reader: HeaderReader) -> tuple[int, int]:

@@ -35,7 +35,6 @@ Result = TypeVar("Result")
 # Read without the flag within this distance of the end; write-out starts later (`recycle` comes per 8 MB).
 HOT_TAIL_BYTES: Final = 4 << 20
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-_NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -225,38 +224,33 @@ class RealFile:
             ) from error
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
-        """Return bytes that are in memory, else None."""
+        """Return bytes that are in memory, else None. What the disk refuses is for `read_later` to report."""
         if self._is_closed:
             raise _closed(self.path)
         if position + size > self.size_bytes:
             return None
-        if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
-            data: Buffer = os.pread(self._descriptor, size, position)
-        elif not _NOWAIT:
+        data: Buffer | None = None
+        try:
+            if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
+                data = os.pread(self._descriptor, size, position)
+            elif _NOWAIT:
+                data = self._read_nowait(position, size)
+        except OSError:
             return None
-        else:
-            found = self._read_nowait(position, size)
-            if found is None:
-                return None
-            data = found
-        if len(data) != size:
+        if data is None or len(data) != size:
             return None
         self.hit_bytes += size
         return data
 
     def _read_nowait(self, position: int, size: int) -> bytearray | None:
-        """Return `size` bytes or None; a short answer is asked for once more, as it often comes on cached files."""
+        """Return `size` bytes or None; a short answer is asked for once more, as it often comes on cached files.
+
+        OSError where the bytes are not there, or the file system does not know the flag.
+        """
         data = bytearray(size)
         filled = 0
         for _ in range(2):
-            try:
-                filled += os.preadv(self._descriptor, [memoryview(data)[filled:]], position + filled, _NOWAIT)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                if error.errno in _NOT_SUPPORTED:
-                    return None
-                raise
+            filled += os.preadv(self._descriptor, [memoryview(data)[filled:]], position + filled, _NOWAIT)
             if filled == size:
                 return data
         return None
@@ -270,9 +264,22 @@ class RealFile:
             self.let_go()
 
     def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
-        """Read in a worker thread."""
+        """Read in a worker thread; the file may be closed meanwhile, the read still gets its bytes."""
         self.miss_bytes += size
-        self._pool.submit(lambda: self.read(position, size), done)
+        try:
+            descriptor = self.hold()
+        except OSError as error:
+            closed = error
+            self._pool.submit(lambda: closed, done)
+            return
+
+        def work() -> Buffer:
+            try:
+                return _read_all(descriptor, position, size)
+            finally:
+                self.let_go()
+
+        self._pool.submit(work, done)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""

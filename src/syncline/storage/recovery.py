@@ -181,7 +181,7 @@ class _Loading:
         latest = self.scanned_epochs[-1][0] if self.scanned_epochs else LeaderEpoch(NONE)
         for position, found in scan(segment.file, segment.file.size_bytes):
             if isinstance(found, str):
-                return self._damage(segment, position, found)
+                return self._damage(segment, position, found, is_sound=False)
             if found.base_offset < segment.end_offset:
                 due = f"offset {found.base_offset} where {segment.end_offset} or more is due"
                 return self.leap or self._damage(segment, position, due)
@@ -200,14 +200,15 @@ class _Loading:
             self.without_producers.add(segment.base_offset)
         return None
 
-    def _damage(self, segment: Segment, position: int, reason: str) -> "Damage":
-        return Damage(segment.end_offset, position, f"{segment.path()}, position {position}: {reason}")
+    def _damage(self, segment: Segment, position: int, reason: str, *, is_sound: bool = True) -> "Damage":
+        place = f"{segment.path()}, position {position}"
+        return Damage(segment.end_offset, position, f"{place}: {reason}", is_sound=is_sound)
 
     def _break_off(self, number: int, damage: "Damage") -> None:
         """Cut the log at `damage`, or refuse to."""
         broken = self.segments[number]
         later = self.segments[number + 1 :] if damage.position is not None else self.segments[number:]
-        has_good_behind = any(segment.file.size_bytes for segment in later) or (
+        has_good_behind = damage.is_sound or any(segment.file.size_bytes for segment in later) or (
             damage.position is not None
             and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
         )
@@ -333,6 +334,8 @@ class Damage:
     # In the file of its segment; None: everything in that file is fine, but the next segment does not follow.
     position: int | None
     reason: str
+    # Whether the batch there is sound in itself: no write that never finished looks so.
+    is_sound: bool = False
 
 
 def judge(damage: Damage, told: Circumstances, *, has_good_behind: bool) -> None:

@@ -89,6 +89,11 @@ class Host:
         broker = getattr(self.node, "broker", None)
         return None if broker is None else broker.partitions.get(key)
 
+    def has_offline_logs(self) -> bool:
+        """Return whether the broker has given logs up until its next start."""
+        broker = getattr(self.node, "broker", None)
+        return broker is not None and any(partition.is_offline for partition in broker.partitions.values())
+
 
 class VirtualCluster:
     """The loop, the network, the store and the hosts of one run."""

@@ -38,10 +38,13 @@ class Injector:
             self._cluster.loop.call_at_ns(fault.at_ns, self.strike, fault)
 
     def heal_all(self) -> None:
-        """End every fault now, and start every broker that is down."""
+        """End every fault now, start every broker that is down, and restart those whose logs a full disk took offline."""
         for number in list(self._undo):
             self._end(number)
         for host in self._cluster.hosts.values():
+            if host.has_offline_logs():
+                self.counts["offline"] = self.counts.get("offline", 0) + 1
+                self._cluster.kill(host)
             if not host.is_up:
                 self._cluster.start(host)
 

@@ -81,32 +81,32 @@ def judge(
 
 
 def _agreed_log(cluster: VirtualCluster, key: TopicPartition, violations: list[str]) -> bytes:
-    """Return the log below the lowest mark; note it if the replicas differ."""
+    """Return the log below the highest mark; note it if replicas differ below the marks that both have."""
     record = cluster.store.image.partition(key.topic, key.partition)
     if record is None:
         violations.append(f"L1 {key} does not exist")
         return b""
-    marks = [
-        partition.high_watermark
+    marks = {
+        broker_id: partition.high_watermark
         for broker_id in record.replicas
         if (partition := cluster.hosts[broker_id].partition(key)) is not None
-    ]
+    }
     if len(marks) < len(record.replicas):
-        violations.append(f"L2 {key}: only {len(marks)} of {record.replicas} host it")
+        violations.append(f"L2 {key}: only {list(marks)} of {record.replicas} host it")
+    if not marks:
         return b""
-    end = min(marks)
-    logs = {broker_id: cluster.ghost.raw(broker_id, key).contents(end) for broker_id in record.replicas}
-    first = logs[record.replicas[0]]
-    for broker_id, log in logs.items():
-        if log != first:
-            at = next(
-                (i for i, (a, b) in enumerate(zip(first, log, strict=False)) if a != b), min(len(first), len(log))
-            )
+    longest = max(marks, key=marks.__getitem__)
+    for broker_id, mark in marks.items():
+        ours = cluster.ghost.raw(longest, key).contents(mark)
+        theirs = cluster.ghost.raw(broker_id, key).contents(mark)
+        if ours != theirs:
+            size = min(len(ours), len(theirs))
+            at = next((place for place in range(size) if ours[place] != theirs[place]), size)
             violations.append(
-                f"S3 {key}: brokers {record.replicas[0]} and {broker_id} differ below {end} from byte {at} on"
-                f" ({len(first)} and {len(log)} bytes)"
+                f"S3 {key}: brokers {longest} and {broker_id} differ below {mark} from byte {at} on"
+                f" ({len(ours)} and {len(theirs)} bytes)"
             )
-    return first
+    return cluster.ghost.raw(longest, key).contents(marks[longest])
 
 
 def _values(log: bytes) -> dict[int, bytes]:

@@ -64,8 +64,8 @@ class ProducerClient:
             acks="all",
             enable_idempotence=self.is_idempotent,
             linger_ms=rng.choice((0, 0, 5, 50)),
-            # An idempotent producer must not give a record up, or its numbering has a hole; it tries until the end.
-            request_timeout_ms=60_000 if self.is_idempotent else rng.choice((2_000, 5_000, 15_000)),
+            # Also how long it waits for a broker that lost its power and has forgotten the connection.
+            request_timeout_ms=20_000 if self.is_idempotent else rng.choice((2_000, 5_000, 15_000)),
             retry_backoff_ms=100,
             metadata_max_age_ms=3_000,
         )

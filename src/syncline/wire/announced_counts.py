@@ -6,6 +6,8 @@ and a process that cannot get 32 GB is aborted, not told. So a message with
 arrays is walked once beforehand: from the schema's own classes a walker is
 made that steps over every field and holds each count against the bytes left.
 
+A null array where the schema has none is refused here, too: `kio` hands it on as None, whatever the type says.
+
 A walker takes (buffer, position) and returns the position behind what it
 walked. It judges counts only; where bytes are missing, IndexError,
 struct.error or a position past the end tell, and the decoder refuses.
@@ -18,6 +20,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 from syncline.records.varint import read_unsigned
+from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT16, INT32, read_compact_count, read_count
 
 Walk: TypeAlias = Callable[[memoryview, int], int]
@@ -99,7 +102,8 @@ def _field_shape(hint: Any, kafka_type: str | None, *, flexible: bool) -> _Shape
         (hint,) = (each for each in get_args(hint) if each is not NoneType)
         is_nullable = True
     if get_origin(hint) is tuple:
-        return _array_shape(_field_shape(get_args(hint)[0], kafka_type, flexible=flexible), flexible=flexible)
+        item = _field_shape(get_args(hint)[0], kafka_type, flexible=flexible)
+        return _array_shape(item, flexible=flexible, is_nullable=is_nullable)
     if hasattr(hint, "__dataclass_fields__"):
         shape = _entity_shape(hint)
         return _nullable_entity_shape(shape) if is_nullable else shape
@@ -128,7 +132,7 @@ def _over_bytes(buffer: memoryview, position: int) -> int:
     return position + 4 + max(int(INT32.unpack_from(buffer, position)[0]), 0)
 
 
-def _array_shape(item: _Shape, *, flexible: bool) -> _Shape:
+def _array_shape(item: _Shape, *, flexible: bool, is_nullable: bool) -> _Shape:
     count_of = read_compact_count if flexible else read_count
     bytes_min = item.bytes_min
     step = item.walk
@@ -136,6 +140,8 @@ def _array_shape(item: _Shape, *, flexible: bool) -> _Shape:
     def walk(buffer: memoryview, position: int) -> int:
         count, position = count_of(buffer, position, bytes_min)
         if count <= 0:
+            if count < 0 and not is_nullable:
+                raise DecodeError("null where the schema wants an array")
             return position
         if step is None:
             return position + count * bytes_min

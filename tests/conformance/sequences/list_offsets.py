@@ -2,7 +2,7 @@
 
 from tests.conformance.batches import GZIP, T0, Record, batch
 from tests.conformance.requests import LIST_OFFSETS, delete_records, edges, every, list_offsets, produce
-from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
+from tests.conformance.steps import Action, Pause, broker, exact, follower, leader, sequence, topic
 
 
 def _dated(*deltas: int, codec: int = 0) -> Action:
@@ -54,7 +54,13 @@ def largest_timestamp(version: int) -> list[Action]:
 @sequence(9, t=topic((0,), message_timestamp_type="LogAppendTime"))
 def append_time(version: int) -> list[Action]:
     """Every record of a batch has the time of the batch."""
-    return [_dated(0, 10), _dated(5), list_offsets(version, {"t": {0: -3}}), list_offsets(version, {"t": {0: T0}})]
+    return [
+        _dated(0, 10),
+        Pause(10),
+        _dated(5),
+        list_offsets(version, {"t": {0: -3}}),
+        list_offsets(version, {"t": {0: T0}}),
+    ]
 
 
 @sequence(4, 9, t=topic((0,)))

@@ -2,7 +2,7 @@
 
 from tests.conformance.batches import GZIP, LZ4, SNAPPY, ZSTD, Batch, Now, Record, batch, sized
 from tests.conformance.requests import PRODUCE, edges, fetch, list_offsets, produce
-from tests.conformance.steps import Action, Batches, sequence, topic
+from tests.conformance.steps import Action, Batches, Pause, sequence, topic
 
 HOUR_MS = 3_600_000
 
@@ -181,7 +181,10 @@ def append_time_bit(version: int) -> list[Action]:
 def append_time_topic(version: int) -> list[Action]:
     """On a LogAppendTime topic the broker dates the batch, and tells."""
     return [
-        *_each(version, batch("a", Record(b"b", b"k", timestamp_delta=5)), batch("c", base_timestamp=Now(2 * HOUR_MS))),
+        produce(version, {"t": {0: batch("a", Record(b"b", b"k", timestamp_delta=5))}}),
+        Pause(10),  # The two batches must not be of the same millisecond.
+        produce(version, {"t": {0: batch("c", base_timestamp=Now(2 * HOUR_MS))}}),
+        fetch(12, {"t": {0: 0}}),
         produce(version, {"t": {0: batch("d", attributes=0x08)}}),
         list_offsets(7, {"t": {0: -3}}),
     ]

@@ -203,7 +203,9 @@ class Agent:
 
     def delete_group(self, group: str) -> None:
         """Delete a group."""
-        self.admin.delete_groups([group])
+        for name, answered in self.admin.delete_groups([group]).items():
+            if answered != "OK":
+                raise KafkaError(f"{name}: {answered}")
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group."""

@@ -442,9 +442,11 @@ func (a *agent) deleteGroupOffsets(ctx context.Context, with arguments) (any, er
 }
 
 func (a *agent) logDirs(ctx context.Context, with arguments) (any, error) {
-	asked := kadm.TopicsSet{}
-	asked.Add(with.Topic)
-	brokers, err := a.admin.DescribeAllLogDirs(ctx, asked)
+	topics, err := a.admin.ListTopics(ctx, with.Topic)
+	if err != nil {
+		return nil, err
+	}
+	brokers, err := a.admin.DescribeAllLogDirs(ctx, topics.TopicsSet())
 	if err != nil {
 		return nil, err
 	}
@@ -470,6 +472,10 @@ func (a *agent) perform(ctx context.Context, name string, with arguments) (any, 
 	case "create_topic":
 		return a.createTopic(ctx, with)
 	case "delete_topic":
+		// This client holds on to the topic that it knew, and fails a later one of the same name until told to forget.
+		for _, producer := range a.producers {
+			producer.PurgeTopicsFromProducing(with.Topic)
+		}
 		answer, err := a.admin.DeleteTopic(ctx, with.Topic)
 		return nil, errors.Join(err, answer.Err)
 	case "list_topics":

@@ -3,7 +3,7 @@
 
 const readline = require("node:readline");
 const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require("kafkajs");
-const lz4 = require("lz4js");
+const lz4 = require("lz4-napi");
 const snappy = require("snappyjs");
 const zstd = require("@bokuweb/zstd-wasm");
 
@@ -26,8 +26,8 @@ CompressionCodecs[CompressionTypes.Snappy] = () => ({
   decompress: async (data) => fromXerial(data),
 });
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async (data) => Buffer.from(lz4.decompress(data)),
+  compress: (encoder) => lz4.compressFrame(encoder.buffer),
+  decompress: (data) => lz4.decompressFrame(data),
 });
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   compress: async (encoder) => Buffer.from(zstd.compress(encoder.buffer)),
@@ -185,7 +185,7 @@ const commands = {
   },
 
   async create_topic({ topic, partitions, replication, configs }) {
-    await (await admin()).createTopics({
+    const created = await (await admin()).createTopics({
       topics: [
         {
           topic,
@@ -196,6 +196,7 @@ const commands = {
       ],
       waitForLeaders: true,
     });
+    if (!created) throw new Error("the topic already exists"); // the library tells it by its result alone
   },
 
   async delete_topic({ topic }) {
@@ -221,6 +222,7 @@ const commands = {
   },
 
   async delete_records({ topic, partition, before }) {
+    await (await admin()).fetchTopicOffsets(topic); // the library knows only leaders that it was made to look up
     await (await admin()).deleteTopicRecords({ topic, partitions: [{ partition, offset: String(before) }] });
     return (await commands.list_offsets({ topic, partition, timestamp_ms: 0 }))[0];
   },
@@ -284,6 +286,12 @@ const commands = {
   },
 };
 
+// What went wrong lies at several depths: in the cause, by partition or in a list.
+function told(error) {
+  const inner = [error.cause, ...(error.errors || []), ...(error.partitions || []).map((each) => each.error)];
+  return [`${error.name}: ${error.message}`, ...inner.filter(Boolean).map(told)].join("; ");
+}
+
 async function main() {
   await zstd.init();
   for await (const line of readline.createInterface({ input: process.stdin })) {
@@ -293,7 +301,7 @@ async function main() {
       answer = { id: command.id, answer: (await commands[command.do](command.with)) ?? null };
     } catch (error) {
       console.error(error);
-      answer = { id: command.id, error: `${error.name}: ${error.message}` };
+      answer = { id: command.id, error: told(error) };
     }
     process.stdout.write(`${JSON.stringify(answer)}\n`);
   }

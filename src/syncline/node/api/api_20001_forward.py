@@ -5,6 +5,7 @@ A client's administrative request, handed on by the broker that received it
 it is; an error around it means that this broker could not decide.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from syncline.model.errors import ErrorCode
@@ -17,6 +18,8 @@ from syncline.wire.errors import DecodeError
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
     from syncline.node.request import Request
+
+log = logging.getLogger("syncline.node")
 
 KEY = ApiKey.FORWARD
 
@@ -42,6 +45,10 @@ def handle(broker: "Broker", request: "Request") -> None:
         )
         served = serve(active, asked, reply)
     except (DecodeError, ValueError):
+        served = False
+    except Exception:
+        # Closing this connection would cut a broker off, which would only send the same request again.
+        log.exception("forwarded request failed: API key %s version %s", forwarded.key, forwarded.version)
         served = False
     if not served:
         request.reply_parts((encode_forward_error(ErrorCode.INVALID_REQUEST),))
