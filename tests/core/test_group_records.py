@@ -31,7 +31,7 @@ MEMBERS = st.builds(
     group_instance_id=st.none() | TEXT,
     client_id=TEXT,
     client_host=TEXT,
-    rebalance_timeout_ms=INT32,
+    rebalance_timeout_ms=st.integers(0, 2**31 - 1),  # -1 would read back as the session timeout
     session_timeout_ms=INT32,
     subscription=st.binary(max_size=20),
     assignment=st.binary(max_size=20),

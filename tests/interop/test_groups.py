@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.interop.agent import Agent
+from tests.interop.clients import CLIENTS
+from tests.interop.conftest import Pool
 from tests.interop.patience import eventually
 from tests.interop.samples import numbered
 
@@ -87,3 +89,26 @@ def test_group_goes_on_from_its_committed_offsets(agent: Agent, name: str, make_
     ] == seen
     committed = agent.do("group_offsets", group=name, topic=topic)
     assert {str(partition): 2 * each for partition in ALL} == {str(key): value for key, value in committed.items()}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param({"confluent-kafka": None, "kafka-python": None, "java": None}, id="eager"),
+        pytest.param({"confluent-kafka": "cooperative-sticky", "franz-go": None}, id="cooperative"),
+    ],
+)
+def test_group_of_different_clients_shares_its_partitions(
+    members: dict[str, str | None], pool: Pool, name: str, make_topic: Callable[..., str]
+) -> None:
+    """Libraries in different languages understand each other's subscriptions and assignments."""
+    topic = make_topic(name, PARTITIONS)
+    agents = [pool.of(CLIENTS[library]) for library in members]
+    for agent, strategy in zip(agents, members.values(), strict=True):
+        agent.join("mixed", name, topic, strategy=strategy)
+
+    assigned = eventually(shares(*((agent, "mixed") for agent in agents)), fair)
+
+    assert fair(assigned)
+    for agent in agents:
+        agent.do("leave", member="mixed")

@@ -21,6 +21,8 @@ ROOT = HERE.parent.parent
 KEPT = ROOT / ".work" / "interop"
 LIB_VARIABLE = "SYNCLINE_KAFKA_LIB"
 BUILD_TIMEOUT_S = 600
+# For one run of a command-line client.
+CLIENTS_TIMEOUT_S = 30
 # Small and quick to start: these programs live for seconds.
 JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
 
@@ -126,13 +128,19 @@ def kafka_jars() -> str:
     return f"{built}/*"
 
 
-def java() -> Launch:
-    """Return how to start the Java client."""
+def java(program: str = "Agent") -> Launch:
+    """Return how to start the Java client, or another program beside it."""
     _tool("javac")
     jars = kafka_jars()
-    source = HERE / "java" / "Agent.java"
-    built = _kept("java", [source], lambda to: _run(["javac", "-cp", jars, "-d", str(to), str(source)], HERE))
-    return Launch([*JAVA, "-cp", f"{built}{os.pathsep}{jars}", "Agent"])
+    sources = sorted((HERE / "java").glob("*.java"))
+    command = ["javac", "-cp", jars, "-d"]
+    built = _kept("java", sources, lambda to: _run([*command, str(to), *map(str, sources)], HERE))
+    return Launch([*JAVA, "-cp", f"{built}{os.pathsep}{jars}", program])
+
+
+def console_tools() -> Launch:
+    """Return how to start Apache Kafka's console tools."""
+    return java("Tools")
 
 
 def kcat() -> str:

@@ -230,7 +230,7 @@ def test_a_thousand_connections_opened_and_dropped_leave_no_trace(broker: LocalC
     """Descriptors and memory are given back, however the connections end."""
     process = psutil.Process(broker.pids[1])
     before = process.num_fds()
-    before_bytes = process.memory_info().rss
+    bytes_used = []
     for _ in range(4):
         connections = [socket.create_connection(("127.0.0.1", port(broker)), 5) for _ in range(250)]
         for index, each in enumerate(connections):
@@ -243,11 +243,13 @@ def test_a_thousand_connections_opened_and_dropped_leave_no_trace(broker: LocalC
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for each in connections:
             each.close()
-    deadline_s = time.monotonic() + 5
-    while process.num_fds() > before + 5 and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert process.num_fds() <= before + 5
-    assert process.memory_info().rss - before_bytes < 60 << 20
+        deadline_s = time.monotonic() + 5
+        while process.num_fds() > before + 5 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        assert process.num_fds() <= before + 5
+        bytes_used.append(process.memory_info().rss)
+    # What the allocator keeps after the first storm it uses for the next ones.
+    assert max(bytes_used[2:]) - max(bytes_used[:2]) < 32 << 20, [each >> 20 for each in bytes_used]
 
 
 def test_claims_of_large_frames_take_no_memory(broker: LocalCluster) -> None:

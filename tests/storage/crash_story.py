@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerState, ProducerTable
 from syncline.records.batch import BatchHeader, crc_matches
+from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.segment import INDEX_SUFFIX
 from syncline.storage.settings import LogSettings
@@ -160,6 +161,8 @@ class Story:
     def start(self) -> None:
         """Start again on what is there."""
         self.directory = open_directory(self.disk, self.settings)
+        if KEY in self.directory.damaged:
+            raise StorageError(self.directory.damaged[KEY])
         self.log = self.directory.logs[KEY]
 
 

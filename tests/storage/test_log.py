@@ -51,29 +51,49 @@ def test_append_stops_the_node_when_the_stamp_is_not_the_log_end(log: PartitionL
     assert log.size_bytes == 0
 
 
-def test_new_log_costs_a_directory_and_its_topic_id(disk: RecordingDisk, log: PartitionLog) -> None:
-    """Files come with the first record, syncs with the first flush."""
-    assert disk.list(log.directory) == ["partition.metadata"]
-    assert read(log, 0) == b""
+def test_new_log_costs_nothing_until_somebody_writes(
+    disk: RecordingDisk, directory: LogDirectory, settings: LogSettings
+) -> None:
+    """Thousands of partitions are created at once; the directory, with the topic id, comes with the first record."""
     before = len(disk.ops)
-
+    log = directory.create(KEY, TOPIC_ID, settings)
+    log.assign_leader_epoch(4)
+    assert read(log, 0) == b""
+    log.truncate_to(Offset(0))
     log.flush()
-
+    log.retention(10**12)
     assert len(disk.ops) == before
+
+    append(log)
+
+    assert disk.list(log.directory) == ["00000000000000000000.log", "partition.metadata"]
+
+
+def test_log_without_a_record_can_be_deleted_and_closed(
+    directory: LogDirectory, settings: LogSettings, disk: RecordingDisk
+) -> None:
+    """There is nothing to rename, nothing to write."""
+    directory.create(KEY, TOPIC_ID, settings)
+    directory.delete(KEY, 0)
+    directory.create(KEY, TOPIC_ID, settings)
+    directory.close(1)
+
+    assert [name for name in disk.list("/data") if name.startswith("topic")] == []
 
 
 def test_follower_stores_several_batches_in_one_write(disk: RecordingDisk, log: PartitionLog) -> None:
     """One answer of the leader, one write; the epoch of each batch is noted."""
-    data = batch(0, count=2, leader_epoch=1) + batch(2, leader_epoch=3, timestamp_ms=5000)
+    append(log)
+    data = batch(1, count=2, leader_epoch=1) + batch(3, leader_epoch=3, timestamp_ms=5000)
     before = len(disk.ops)
 
     result = log.append_as_follower(data)
 
-    assert len([op for op in disk.ops[before:] if isinstance(op, Write)]) == 1
-    assert (result.first_offset, result.log_end, result.batch_count) == (0, 3, 2)
+    assert [type(op) for op in disk.ops[before:]] == [Write]
+    assert (result.first_offset, result.log_end, result.batch_count) == (1, 4, 2)
     assert (result.size_bytes, result.max_timestamp_ms) == (len(data), 5000)
-    assert read(log, 0) == bytes(data)
-    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0), (3, 2)]
+    assert read(log, 1) == bytes(data)
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 1), (3, 3)]
 
 
 def test_follower_drops_a_partial_batch_at_the_end(log: PartitionLog) -> None:

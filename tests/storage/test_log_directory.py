@@ -160,7 +160,8 @@ def test_logs_are_found_with_their_topic_ids(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
 ) -> None:
     """The partition is behind the last dash."""
-    directory.create(OTHER, UUID(int=7), settings)
+    append(log)
+    append(directory.create(OTHER, UUID(int=7), settings))
     directory.close(1)
 
     again = reopened(disk, settings)

@@ -1,5 +1,6 @@
 """Reads get whole batches from the right one on, from memory or through a worker."""
 
+import errno
 import random
 
 import pytest
@@ -189,3 +190,25 @@ def test_reads_after_a_restart_need_no_worker_when_all_is_cached(disk: Recording
 
     for offset in range(10):
         assert BatchHeader.parse(read(again, offset, max_bytes=1)).base_offset == offset
+
+
+def test_read_that_cannot_open_its_segment_is_left_to_the_worker(
+    disk: RecordingDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F8: the reader is told, the log is not harmed."""
+    for _ in range(6):
+        append(log)
+    disk.pump()
+    log.segments[0].release()
+
+    def no_descriptor(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    results: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordingDisk, "open", no_descriptor)
+        log.read_plan(Offset(0), 100, log.log_end).read_later(results.append)
+        disk.pump()
+
+    assert isinstance(results[0], OSError)
+    assert BatchHeader.parse(read(log, 0)).base_offset == 0

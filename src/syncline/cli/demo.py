@@ -97,7 +97,7 @@ class DemoRun:
         self._layout = Layout(directory)
         self._fault_producers: list[Any] = []
         self._began_s = began_s
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self._consumed = [0, 0]
         self._stop = threading.Event()
 
@@ -285,6 +285,8 @@ class DemoRun:
     def _wait_for_full_isr(self) -> None:
         for producer in self._fault_producers:
             producer.flush(20)
+        # Closed before the brokers stop: they would complain about connections that nobody needs any more.
+        self._fault_producers.clear()
         self._wait_until(lambda: all(len(self._isr_of(partition)) == BROKERS for partition in range(PARTITIONS)), 30)
 
 

@@ -248,7 +248,7 @@ class LeaderPartition:
         if leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
             return self.advance_high_watermark(now_ms)
         before = self._committed
-        evidence = self._evidence("metadata", (("partition_epoch", partition_epoch), ("leader_epoch", leader_epoch)))
+        evidence = self._reason_of(isr, leader_epoch, partition_epoch)
         epochs_passed = leader_epoch - self.leader_epoch
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -295,6 +295,19 @@ class LeaderPartition:
         assert set(self._committed) <= self.maximal_isr <= set(self.replicas), f"ISR beyond its bounds: {self!r}"
         counted = {follower.broker_id for follower in self._followers if follower.counts}
         assert counted | {self.broker_id} == self.maximal_isr, f"the mark counts other replicas: {self!r}"
+
+    def _reason_of(
+        self, new_isr: Sequence[BrokerId], leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
+    ) -> Evidence:
+        """Return why the ISR of a new partition record is what it is.
+
+        The record may be this leader's own accepted proposal, come before the answer to it: then the reason is
+        the proposal's, and must not get lost with the answer, which will be ignored.
+        """
+        pending = self._pending
+        if pending is not None and leader_epoch == self.leader_epoch and set(pending.broker_ids) == set(new_isr):
+            return pending.evidence
+        return self._evidence("metadata", (("partition_epoch", partition_epoch), ("leader_epoch", leader_epoch)))
 
     def _assign(self, replicas: Sequence[BrokerId], now_ms: int) -> None:
         """Keep the state of replicas that stay; begin an empty one for those that are new."""

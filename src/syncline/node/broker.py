@@ -443,9 +443,13 @@ class Broker:
 
     def isr_committed(self, partition: Partition, effect: IsrCommitted) -> None:
         """Journal a change of the ISR that this leader asked for."""
-        if effect.kind is IsrChange.METADATA:
-            return
-        self._note_isr(partition, effect.kind, "committed", effect.before, effect.after, effect.evidence)
+        kind = effect.kind
+        if kind is IsrChange.METADATA:
+            if effect.evidence.rule == "metadata":
+                # The controller's own decision, which it journals itself.
+                return
+            kind = IsrChange.SHRINK if len(effect.after) < len(effect.before) else IsrChange.EXPAND
+        self._note_isr(partition, kind, "committed", effect.before, effect.after, effect.evidence)
 
     def isr_refused(self, partition: Partition, effect: IsrRefused) -> None:
         """Journal a proposal that the controller refused."""
@@ -477,7 +481,7 @@ class Broker:
                 before=tuple(sorted(before)),
                 after=tuple(sorted(after)),
                 rule=evidence.rule,
-                evidence=evidence.as_json(),
+                evidence=_journalled(evidence),
             )
         )
 
@@ -499,7 +503,7 @@ class Broker:
                 log_end_before=log_end_before,
                 log_end_after=partition.log.log_end,
                 rule=evidence.rule,
-                evidence=evidence.as_json(),
+                evidence=_journalled(evidence),
             )
         )
 
@@ -594,6 +598,11 @@ class Broker:
         if self._groups is not None:
             self._groups.close()
         self.deadlines.close()
+
+
+def _journalled(evidence: Evidence) -> dict[str, events.Json]:
+    """Return the numbers that a rule compared, and the followers it looked at, as an event carries them."""
+    return {**dict(evidence.numbers), "followers": [follower.as_json() for follower in evidence.followers]}
 
 
 class _FutureWaiter:

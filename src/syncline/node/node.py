@@ -131,6 +131,7 @@ class Node:
         )
         await self._serve("internal", spec.internal)
         await broker.controller.start()
+        logs.note_broker_epoch(broker.broker_epoch)
         broker.drop_strays()
         await self._serve("client", spec.client)
         self._start_clockwork()

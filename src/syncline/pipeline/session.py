@@ -25,6 +25,9 @@ _JVM_OPTIONS: Final[dict[Profile, str]] = {"test": _FAST_START, "local": "-XX:+U
 _LOG_CONFIGURATION: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+# The gateway wants warnings, and says so, unless its own level is set.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

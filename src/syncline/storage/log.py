@@ -79,7 +79,7 @@ class PartitionLog:
         settings: LogSettings,
         recovered: Recovered,
         high_watermark: Offset,
-        is_new: bool,
+        make_directory: Callable[[], None] | None,
         on_recovery_point_lowered: Callable[[], None],
     ) -> None:
         self.topic_partition = topic_partition
@@ -95,6 +95,8 @@ class PartitionLog:
         self.keep_cached_bytes: int | None = None
         self.on_offline: Callable[[PartitionLog, OSError], None] | None = None
         self._disk = disk
+        # Makes the partition directory before the first file; None once it is there.
+        self._make_directory = make_directory
         self._on_recovery_point_lowered = on_recovery_point_lowered
         self._segments = SegmentList(
             disk,
@@ -107,7 +109,7 @@ class PartitionLog:
             self._segments,
             self.epochs,
             recovered.recovery_point,
-            is_new=is_new,
+            is_new=make_directory is not None,
             on_failure=self._fail_later,
         )
         self._failure: OSError | None = None
@@ -211,12 +213,19 @@ class PartitionLog:
         try:
             file = segment.open_file
             if file is None:
+                self._need_directory()
                 file = segment.file
                 if not segment.size_bytes:
                     self._flusher.note_name()
             file.append((data,))
         except OSError as error:
             self._refuse(error, "append to")
+
+    def _need_directory(self) -> None:
+        """Make the partition directory, if nothing has been stored yet. Raises OSError."""
+        if self._make_directory is not None:
+            self._make_directory()
+            self._make_directory = None
 
     def _note(self, segment: Segment, header: BatchHeader, position: int) -> None:
         """Take a batch that was written into account."""
@@ -274,12 +283,13 @@ class PartitionLog:
 
     def _plan_from_index(self, segment: Segment, wanted: Wanted) -> Slice | Search:
         hints = segment.hints(wanted)
-        file = segment.file
         if hints is not None:
             try:
+                file = segment.file
                 reader = HeaderReader(file, segment.size_bytes, resident_only=True)
                 position, size = locate(reader, hints, wanted)
-            except NotResident:
+            except (NotResident, OSError):
+                # What the disk refuses, a descriptor for instance, the worker will meet again and report.
                 pass
             except NotABatch:
                 # The index leads nowhere: let the search begin at the first batch.
@@ -370,7 +380,7 @@ class PartitionLog:
     def flush(self) -> None:
         """Return when everything appended so far is safe from a power cut."""
         self._check_usable()
-        if self._flusher.needs_flush(self.log_end):
+        if self._make_directory is None and self._flusher.needs_flush(self.log_end):
             try:
                 self._flusher.flush(self.log_end)
             except OSError as error:
@@ -443,6 +453,7 @@ class PartitionLog:
         self._check_usable()
         self._flusher.forget_pending()
         try:
+            self._need_directory()
             # To nothing at all: in the middle of this, no segment may be left to say where the log was.
             self._lower_recovery_point(Offset(0))
             while len(self._segments):

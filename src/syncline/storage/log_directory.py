@@ -46,6 +46,7 @@ PROPERTIES_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
 CLEAN_MARK_FILE: Final = ".kafka_cleanshutdown"
 BOOT_FILE: Final = "boot"
+EPOCH_FILE: Final = "registered"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
@@ -112,6 +113,9 @@ class LogDirectory:
             checkpoint.load()
         boot_id = self._disk.boot_id()
         may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
+        if self.previous_broker_epoch == -1 and not may_lack_writes:
+            # Killed, but the machine went on: whatever the dead process had written is here, as after a clean stop.
+            self.previous_broker_epoch = int(self._read_text(EPOCH_FILE) or -1)
         for name in self._disk.list(self.path):
             directory = f"{self.path}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -132,6 +136,10 @@ class LogDirectory:
             self.previous_broker_epoch = decode_clean_mark(self._disk.read_file(mark))
             self._disk.remove(mark)
             self._disk.sync_directory(self.path)
+
+    def note_broker_epoch(self, broker_epoch: int) -> None:
+        """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless."""
+        self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", str(broker_epoch).encode(), sync=False)
 
     def _read_text(self, name: str) -> str:
         try:
@@ -156,7 +164,7 @@ class LogDirectory:
             self.damaged[key] = str(error)
             return
         topic_id = decode_partition_metadata(metadata)
-        self.logs[key] = self._log(key, directory, topic_id, settings, recovered, is_new=False)
+        self.logs[key] = self._log(key, directory, topic_id, settings, recovered, make_directory=None)
 
     def _log(
         self,
@@ -166,7 +174,7 @@ class LogDirectory:
         settings: LogSettings,
         recovered: Recovered,
         *,
-        is_new: bool,
+        make_directory: Callable[[], None] | None,
     ) -> PartitionLog:
         return PartitionLog(
             self._disk,
@@ -176,23 +184,23 @@ class LogDirectory:
             settings=settings,
             recovered=recovered,
             high_watermark=self._high_watermarks.of(key),
-            is_new=is_new,
+            make_directory=make_directory,
             on_recovery_point_lowered=lambda: self.checkpoint_recovery_points(later=False),
         )
 
     def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:
-        """Make an empty log: a directory and the topic id in it, nothing else until somebody writes."""
+        """Return an empty log. Nothing is on the disk until somebody writes to it: it has nothing to protect."""
         if key in self.logs:
             raise AssertionError(f"{key} exists already in {self.path}")
         if key in self.damaged:
             raise DamagedLogError(self.damaged[key])
         self._forget_predecessor(key)
         directory = f"{self.path}/{key}"
-        try:
+
+        def make_directory() -> None:
             self._disk.make_directory(directory)
             self._disk.replace_file(f"{directory}/{METADATA_FILE}", encode_partition_metadata(topic_id), sync=False)
-        except OSError as error:
-            raise StorageError(f"Cannot create {key} in {self.path}: {error.strerror}") from error
+
         nothing = Recovered(
             segments=[],
             epochs=EpochCache(),
@@ -201,7 +209,7 @@ class LogDirectory:
             log_end=Offset(0),
             recovery_point=Offset(0),
         )
-        log = self._log(key, directory, topic_id, settings, nothing, is_new=True)
+        log = self._log(key, directory, topic_id, settings, nothing, make_directory=make_directory)
         self.logs[key] = log
         return log
 
@@ -216,7 +224,8 @@ class LogDirectory:
         """Close a log and rename its directory; the files go when `sweep` finds them due."""
         log = self.logs.pop(key)
         log.close()
-        self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
+        if self._disk.exists(log.directory):
+            self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
 
     def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
         number = 0

@@ -208,9 +208,13 @@ class _Loading:
         """Cut the log at `damage`, or refuse to."""
         broken = self.segments[number]
         later = self.segments[number + 1 :] if damage.position is not None else self.segments[number:]
-        has_good_behind = damage.is_sound or any(segment.file.size_bytes for segment in later) or (
-            damage.position is not None
-            and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
+        has_good_behind = (
+            damage.is_sound
+            or any(segment.file.size_bytes for segment in later)
+            or (
+                damage.position is not None
+                and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
+            )
         )
         judge(damage, self.told, has_good_behind=has_good_behind)
         for segment in reversed(later):

@@ -103,7 +103,7 @@ class VirtualCluster:
         self.settings = settings or ClusterSettings()
         self.trace = trace or Trace()
         scheduling = stream(seed, "scheduling") if self.settings.is_shuffled else None
-        self.loop = VirtualLoop(scheduling, on_wake=self._clock_moved)
+        self.loop = VirtualLoop(scheduling, on_wake=self._instant_is_over)
         self.network = Network(self.loop, seed, self.trace, self.settings.network)
         self.store = ClusterStore(self.loop, stream(seed, "coordination"), self.trace)
         self.hosts: dict[int, Host] = {}
@@ -118,9 +118,9 @@ class VirtualCluster:
         self._graveyard: list[Node] = []
         self.is_ending = False
 
-    def _clock_moved(self, now_ns: int) -> None:
-        self.trace.wake(now_ns)
-        self.ghost.instant_is_over()
+    def _instant_is_over(self, _now_ns: int) -> None:
+        if self.ghost.acknowledged:
+            self.ghost.instant_is_over()
 
     @property
     def bootstrap(self) -> str:

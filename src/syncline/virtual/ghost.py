@@ -44,7 +44,8 @@ class Ghost:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._elected: dict[tuple[TopicPartition, int], int] = {}
         self._marks: dict[tuple[int, int, TopicPartition], tuple[int, int]] = {}
-        self._acknowledged: list[tuple[int, TopicPartition, int]] = []
+        # What was acknowledged in the present instant, not yet judged.
+        self.acknowledged: list[tuple[int, TopicPartition, int]] = []
         self.violations: list[str] = []
         self.counts: dict[str, int] = {}
 
@@ -73,7 +74,7 @@ class Ghost:
             if kind == "high-watermark":
                 self._mark_moved(host, incarnation, key, leader_epoch, offset)
             elif kind == "acknowledge":
-                self._acknowledged.append((host.broker_id, key, offset))
+                self.acknowledged.append((host.broker_id, key, offset))
             elif kind == "lead":
                 self._leads(host, key, leader_epoch)
 
@@ -169,11 +170,11 @@ class Ghost:
 
     def instant_is_over(self) -> None:
         """Judge what was acknowledged in the past instant: within one step the order of moments does not matter."""
-        for broker_id, key, offset in self._acknowledged:
+        for broker_id, key, offset in self.acknowledged:
             end = self.committed_end(key)
             if offset > end:
                 self._violated(f"S9 {key}: broker {broker_id} acknowledged {offset}, committed is {end} only")
-        self._acknowledged.clear()
+        self.acknowledged.clear()
 
 
 def _pairs(expected: list[StoredBatch], stored: list[StoredBatch]) -> Iterator[tuple[StoredBatch, StoredBatch | None]]:

@@ -38,7 +38,7 @@ class Injector:
             self._cluster.loop.call_at_ns(fault.at_ns, self.strike, fault)
 
     def heal_all(self) -> None:
-        """End every fault now, start every broker that is down, and restart those whose logs a full disk took offline."""
+        """End every fault now; start every broker that is down, and anew where a full disk took logs offline."""
         for number in list(self._undo):
             self._end(number)
         for host in self._cluster.hosts.values():

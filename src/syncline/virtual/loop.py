@@ -361,7 +361,7 @@ class VirtualLoop(BaseEventLoop):
 
     # The outside
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # noqa: ARG002
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         """Refuse: threads run in real time, in an order that nobody can replay."""
         raise NotInVirtualTimeError(f"run_in_executor({func!r}): there are no threads in virtual time")
 
@@ -407,7 +407,7 @@ class VirtualLoop(BaseEventLoop):
         address = self._world_network().resolve(host or "")
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
 
-    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:  # noqa: ARG002
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
         """Return the name and port of an address."""
         return str(sockaddr[0]), str(sockaddr[1])
 

@@ -12,6 +12,7 @@ takes no virtual time.
 """
 
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -115,9 +116,16 @@ def _seeded_dice(rng: random.Random) -> dict[str, Callable[..., object]]:
     return {name: die(name) for name in DICE}
 
 
+_salt_free = functools.lru_cache(maxsize=4096)(lambda text: zlib.crc32(text.encode()))
+
+
+def _partition_hash(self: tuple[str, int]) -> int:
+    return hash((_salt_free(self[0]), self[1]))
+
+
 def _stable_hash(self: tuple[Any, ...]) -> int:
     """Return the hash of a named tuple without salt (str) and without addresses (None, before Python 3.12)."""
-    return hash(tuple(zlib.crc32(item.encode()) if isinstance(item, str) else item or 0 for item in self))
+    return hash(tuple([_salt_free(item) if isinstance(item, str) else item or 0 for item in self]))
 
 
 @contextlib.contextmanager
@@ -138,7 +146,8 @@ def _stable_client_hashes() -> Iterator[None]:
     from aiokafka import structs
 
     with contextlib.ExitStack() as stack:
-        for structure in (structs.TopicPartition, structs.BrokerMetadata, structs.OffsetAndMetadata):
+        stack.enter_context(_replaced(structs.TopicPartition, {"__hash__": _partition_hash}))
+        for structure in (structs.BrokerMetadata, structs.OffsetAndMetadata):
             stack.enter_context(_replaced(structure, {"__hash__": _stable_hash}))
         yield
 
@@ -159,6 +168,7 @@ def _quiet() -> Iterator[None]:
 def _no_collector() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.collect()
+    gc.freeze()  # so that the next run's collection does not look at every module again
     gc.disable()
     try:
         yield

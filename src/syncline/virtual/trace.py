@@ -1,7 +1,7 @@
 """What happened in a run, as lines and as one hash.
 
-Each delivered event (bytes on a link, a disk operation that matters, a fault,
-an answer to a client, each move of the clock) is one tuple of integers and
+Each event (bytes delivered on a link, a disk operation, a commit, a fault, a
+moment in a broker, an answer to a client) is one tuple of integers and
 strings. Two runs are the same when their hashes are the same; where they are
 not, the first line that differs tells where to look. Nothing in an event may
 come from the process that runs the simulation: no addresses, no real time.
@@ -33,10 +33,6 @@ class Trace:
         self._pending.append(event)
         if len(self._pending) >= FLUSH_AT_EVENTS:
             self._flush()
-
-    def wake(self, now_ns: int) -> None:
-        """Add a move of the clock."""
-        self.record(now_ns)
 
     def digest(self) -> str:
         """Return the hash of all events so far, in hexadecimal."""

@@ -368,10 +368,10 @@ class VirtualTransport(asyncio.Transport):
 
     def write(self, data: Buffer) -> None:
         """Send bytes; they are copied, so the buffer may be used again at once."""
-        if self._end_is_sent:
-            raise RuntimeError("Cannot call write() after write_eof()")
         if self._is_closing or self._is_lost or not data:
             return
+        if self._end_is_sent:
+            raise RuntimeError("Cannot call write() after write_eof()")
         self.outgoing.send(bytes(data))
         if not self._is_writing_paused and self.get_write_buffer_size() > self._high_bytes:
             self._is_writing_paused = True

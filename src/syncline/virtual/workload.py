@@ -20,6 +20,8 @@ from syncline.virtual.cluster import VirtualCluster
 
 MS_PER_S: Final = 1000
 BURST_MAX: Final = 8
+# After an error; without a pause, client and user throw the same error at each other as fast as they can.
+POLL_AGAIN_S: Final = 0.1
 
 
 class Sent(NamedTuple):
@@ -169,6 +171,7 @@ class ConsumerClient:
                 records = await consumer.getmany(timeout_ms=500)
             except KafkaError as error:
                 self._cluster.trace.record(self._cluster.loop.now_ns, "poll", self.name, type(error).__name__)
+                await asyncio.sleep(POLL_AGAIN_S)
                 continue
             for partition, batch in records.items():
                 self._take(TopicPartition(*partition), batch)

@@ -23,7 +23,7 @@ _PANEL: Final = 190.0
 _BETWEEN: Final = 54.0
 _STYLES: Final = 6
 # A peak below this share of the highest one is noise at the bottom of the panel; a number there only hides lines.
-_PEAK_SHARE_MIN: Final = 0.05
+_PEAK_SHARE_MIN: Final = 0.1
 # A line is broken where samples are missing for this many usual distances.
 _GAP_INTERVALS: Final = 3.5
 

@@ -77,7 +77,10 @@ def lag(facts: Facts) -> str:
         return "The journal holds no progress samples."
     worst = max(timed, key=lambda sample: sample.lag_ms or 0)
     calm = sorted(sample.lag_ms or 0 for sample in timed if sample.in_sync)
-    usual = f" A follower in sync was usually {seconds(calm[len(calm) // 2])} behind." if calm else ""
+    median_ms = calm[len(calm) // 2] if calm else 0
+    usual = (
+        f" A follower in sync was usually {seconds(median_ms) if median_ms else 'under 1 ms'} behind." if calm else ""
+    )
     records = max((sample.lag_records or 0 for sample in facts.lag), default=0)
     return (
         f"At worst broker {worst.follower} was {seconds(worst.lag_ms or 0)} behind on partition {worst.partition} "
