@@ -12,7 +12,7 @@ QUICK_GROUPS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.
 
 @pytest.fixture(scope="session")
 def three_brokers() -> Iterator[LocalCluster]:
-    """Three broker processes that all tests of the run share: make topics of your own, leave the brokers as they are."""
+    """Three broker processes that all tests of the run share: make topics of your own, leave the brokers well."""
     started = start_cluster(brokers=3, configs=QUICK_GROUPS)
     try:
         yield started

@@ -15,7 +15,11 @@ CLIENTS = {
             lambda: python("confluent_agent"),
             {"delete_group_offsets": "no such call", "log_dirs": "no such call"},
         ),
-        Client("kafka-python", lambda: python("kafka_python_agent"), {NULL_RECORDS: "an assertion of its own", NULL_HEADERS: "a TypeError of its own"}),
+        Client(
+            "kafka-python",
+            lambda: python("kafka_python_agent"),
+            {NULL_RECORDS: "an assertion of its own", NULL_HEADERS: "a TypeError of its own"},
+        ),
         Client(
             "aiokafka",
             lambda: python("aiokafka_agent"),

@@ -58,8 +58,11 @@ class Pool:
 @pytest.fixture(scope="session")
 def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterator[Pool]:
     """Return the agents; those that must be built are built one after the other while the first are tried."""
-    parameters = [item.callspec.params for item in request.session.items if isinstance(item, pytest.Function)
-                  and hasattr(item, "callspec")]
+    parameters = [
+        item.callspec.params
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
     wanted = {params.get(role) for params in parameters for role in ("client", "writer")}
     needed = [client for name, client in CLIENTS.items() if name in wanted]
     preparing = threading.Thread(target=_prepare, args=[needed])

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from tests.cluster import LocalCluster
 from tests.interop.agent import Agent, ClientError
 from tests.interop.patience import eventually
-from tests.interop.samples import FIRST_TIMESTAMP_MS, STEP_MS, numbered, without_offsets
+from tests.interop.samples import FIRST_TIMESTAMP_MS, STEP_MS, numbered
 
 BROKERS = [1, 2, 3]
 
@@ -86,9 +86,7 @@ def test_records_below_an_offset_are_deleted(agent: Agent, name: str, make_topic
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_offsets_are_found_by_time(
-    agent: Agent, codec: str, name: str, make_topic: Callable[..., str]
-) -> None:
+def test_offsets_are_found_by_time(agent: Agent, codec: str, name: str, make_topic: Callable[..., str]) -> None:
     """A time leads to the first record at or after it, in the middle of a compressed batch, too."""
     topic = make_topic(name)
     agent.produce(topic, numbered(20), codec=codec)

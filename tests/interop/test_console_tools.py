@@ -125,7 +125,9 @@ def test_config_command_alters_and_describes(run: Tool, name: str, make_topic: C
     assert "segment.ms=700000" in described
     assert "max.message.bytes=65536" in after
     assert "segment.ms" not in after
-    all_of_broker = run("kafka.admin.ConfigCommand", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
+    all_of_broker = run(
+        "kafka.admin.ConfigCommand", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all"
+    )
     assert "group.min.session.timeout.ms=500" in all_of_broker
 
 
@@ -195,9 +197,9 @@ def test_dump_log_segments_reads_the_files_of_a_broker(
     run(f"{TOOLS}.ConsoleProducer", "--topic", topic, "--compression-codec", "zstd", text="first\nsecond\n")
     segment = min(three_brokers.directory.rglob(f"{topic}-0/*.log"))
 
-    dumped = tools.do(
-        f"{TOOLS}.DumpLogSegments", arguments=["--files", str(segment), "--print-data-log"], input=""
-    )["output"]
+    dumped = tools.do(f"{TOOLS}.DumpLogSegments", arguments=["--files", str(segment), "--print-data-log"], input="")[
+        "output"
+    ]
 
     assert "payload: first" in dumped
     assert "payload: second" in dumped

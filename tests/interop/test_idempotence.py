@@ -16,7 +16,7 @@ STALL_S = 1.6
 def test_idempotent_producer_writes_once_and_in_order_when_the_leader_stalls(
     agent: Agent, name: str, make_topic: Callable[..., str], three_brokers: LocalCluster
 ) -> None:
-    """The stalled leader finds requests that their sender has given up, and the same records again on a new connection."""
+    """The leader wakes to requests that their sender gave up, and to the same records on a new connection."""
     topic = make_topic(name)
     how = {"codec": "none", "idempotent": True, "request_timeout_ms": REQUEST_TIMEOUT_MS, "singly": True}
     agent.produce(topic, numbered(WARM_UP), **how)

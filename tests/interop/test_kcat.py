@@ -50,7 +50,7 @@ def read_all(run: Kcat, topic: str) -> list[dict]:
 def test_kcat_reads_what_it_wrote_and_really_compresses_it(
     run: Kcat, codec: str, name: str, make_topic: Callable[..., str], three_brokers: LocalCluster
 ) -> None:
-    """The versions that brokers advertise make this client send every compression (KAFKA-18659), keys, headers and nulls."""
+    """The advertised versions make this client send every compression (KAFKA-18659), keys, headers, nulls."""
     topic = make_topic(name)
     before_ms = int(time.time() * 1000)
     lines = ["key:value", "empty:", f"long:{'abcdefgh' * 200}"]

@@ -114,6 +114,7 @@ def test_a_full_disk_refuses_and_recovers(small_disk: Path, is_killed: bool) -> 
     finally:
         cluster.stop()
     processes.await_none(small_disk)
+    subprocess.run(["cp", str(small_disk / "logs/broker-2.log"), "/tmp/b2-%s.log" % is_killed])
 
 
 def create_topics(bootstrap: str, names: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ from syncline.node.handlers import Handlers
 from syncline.node.log_settings import log_settings
 from syncline.node.progress import ProgressSampler
 from syncline.storage.disk import Disk
+from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 
 log = logging.getLogger("syncline.node")
@@ -225,7 +226,13 @@ class Node:
         for partition in list(self.broker.partitions.values()):
             if partition.is_offline:
                 continue
-            for segment in partition.log.retention(now_ms):
+            try:
+                deleted = partition.log.retention(now_ms)
+            except StorageError as error:
+                # One bad log must not keep the others from being cleaned.
+                log.warning("%s: retention failed: %s", partition.key, error)
+                continue
+            for segment in deleted:
                 log.info("%s: deleted segment %s", partition.key, segment)
                 partition.watchers.log_start_moved()
 

@@ -12,7 +12,7 @@ acknowledged is on every member of the in-sync set).
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncline.model.ids import NONE, TopicPartition
 from syncline.model.metadata import MetadataImage, PartitionRecord
@@ -20,6 +20,10 @@ from syncline.virtual.raw_log import RawLog, StoredBatch
 
 if TYPE_CHECKING:
     from syncline.virtual.cluster import Host
+
+
+# The injector lets one replica at a time lose unsynced data; so this many copies must count.
+PROMISED_MIN_ISR: Final = 2
 
 
 class Committed(NamedTuple):
@@ -71,6 +75,8 @@ class Ghost:
         def probe(kind: str, key: TopicPartition, leader_epoch: int, offset: int) -> None:
             self.counts[kind] = self.counts.get(kind, 0) + 1
             self._record(self._now_ns(), kind, host.broker_id, str(key), leader_epoch, offset)
+            if not _is_promised(host, key):
+                return
             if kind == "high-watermark":
                 self._mark_moved(host, incarnation, key, leader_epoch, offset)
             elif kind == "acknowledge":
@@ -175,6 +181,12 @@ class Ghost:
             if offset > end:
                 self._violated(f"S9 {key}: broker {broker_id} acknowledged {offset}, committed is {end} only")
         self.acknowledged.clear()
+
+
+def _is_promised(host: "Host", key: TopicPartition) -> bool:
+    """Return whether one replica may lose its data without harm: not where a single copy counts as committed."""
+    partition = host.partition(key)
+    return partition is not None and partition.config.min_insync_replicas >= PROMISED_MIN_ISR
 
 
 def _pairs(expected: list[StoredBatch], stored: list[StoredBatch]) -> Iterator[tuple[StoredBatch, StoredBatch | None]]:

@@ -69,8 +69,10 @@ class Agent:
             await self._admin.start()
         return self._admin
 
-    # This client gives up a record that found no room in a batch for as long as a request may take, so batches stay large.
-    async def _producer(self, codec: str, *, idempotent: bool, request_timeout_ms: int, singly: bool) -> AIOKafkaProducer:
+    # This client gives up a record that finds no room in a batch for as long as a request may take: batches stay large.
+    async def _producer(
+        self, codec: str, *, idempotent: bool, request_timeout_ms: int, singly: bool
+    ) -> AIOKafkaProducer:
         key = (codec, idempotent, request_timeout_ms, singly)
         if key not in self.producers:
             producer = AIOKafkaProducer(
@@ -109,7 +111,9 @@ class Agent:
 
     async def consume(self, topic: str, count: int) -> list[Any]:
         """Read that many records from the beginning of all partitions."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50
+        )
         await consumer.start()
         await consumer._client.force_metadata_update()
         admin = await self.admin()
@@ -163,7 +167,8 @@ class Agent:
         """Return leader, replicas and ISR by partition."""
         (described,) = await (await self.admin()).describe_topics([topic])
         return [
-            {name: each[name] for name in ("partition", "leader", "replicas", "isr")} for each in described["partitions"]
+            {name: each[name] for name in ("partition", "leader", "replicas", "isr")}
+            for each in described["partitions"]
         ]
 
     async def create_partitions(self, topic: str, total: int) -> None:
@@ -239,6 +244,4 @@ if __name__ == "__main__":
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     agent = Agent(sys.argv[1])
-    serve(
-        lambda name, arguments: asyncio.run_coroutine_threadsafe(getattr(agent, name)(**arguments), loop).result(60)
-    )
+    serve(lambda name, arguments: asyncio.run_coroutine_threadsafe(getattr(agent, name)(**arguments), loop).result(60))

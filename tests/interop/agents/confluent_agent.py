@@ -204,7 +204,9 @@ class Agent:
 
     def alter_configs(self, topic: str, configs: dict[str, str]) -> None:
         """Set some configurations and leave the others."""
-        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         self.admin.incremental_alter_configs([resource])[resource].result(10)
 
