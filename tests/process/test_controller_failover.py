@@ -133,4 +133,5 @@ def check_one_outcome(cluster: LocalCluster, data: Path, outcomes: dict[str, str
     for broker_id in (1, 2, 3):
         directory = data / f"broker-{broker_id}"
         on_disk = {path.name.rpartition("-")[0] for path in directory.glob("made-*") if not path.name.endswith("-delete")}
-        assert on_disk == set(views[0]), f"broker {broker_id} has other directories"
+        # A log without records needs no directory.
+        assert on_disk <= set(views[0]), f"broker {broker_id} has other directories"

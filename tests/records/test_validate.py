@@ -138,7 +138,7 @@ def test_g05_compacted_topic_refuses_records_without_key() -> None:
     batch = build_batch([(1000, None, b"a"), (1000, b"k", b"b"), *[(1000, None, b"c")] * 3])
     refused = refusal(batch, RULES._replace(compacted=True))
 
-    text = "Compacted topic cannot accept message without key in topic partition t-0."
+    text = "Compacted topic cannot accept message without key in topic partition t-0"
     assert refused.code == ErrorCode.INVALID_RECORD
     assert refused.fills_log_start
     assert list(refused.record_errors) == [(index, text) for index in (0, 2, 3, 4)]

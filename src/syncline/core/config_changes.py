@@ -118,7 +118,7 @@ def _changed(
         return _changed_topic(image, resource, settings, replace=replace)
     if resource.kind == ResourceType.BROKER:
         return _changed_broker(image, resource, settings, receiver=receiver, replace=replace)
-    if resource.kind == ResourceType.BROKER_LOGGER:
+    if resource.kind == ResourceType.BROKER_LOGGER and not replace:
         _validate_broker_name(resource.name, receiver)
         for key in resource.keys:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Logger {key.name} does not exist!")

@@ -4,7 +4,8 @@ One hard idea: a reader must always make progress. Until some partition has
 returned data, the first batch is returned whole even if it is larger than every
 limit; a hard limit would block a reader for ever in front of one large batch.
 
-Units: bytes. Limits of zero or below count as zero: nothing beyond the first batch.
+Units: bytes. A limit of zero allows nothing beyond the first batch; a negative one is the reader's mistake, and
+whoever reads next answers it with an error.
 Source: KIP-74.
 """
 
@@ -17,6 +18,11 @@ class Grant(NamedTuple):
     max_bytes: int
     whole_first_batch: bool
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether the reader set a limit that makes no sense."""
+        return self.max_bytes < 0
+
 
 class FetchBudget:
     """What is left of a fetch's `max_bytes` while its partitions are read in order."""
@@ -24,7 +30,7 @@ class FetchBudget:
     __slots__ = ("_has_data", "_remaining_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._remaining_bytes = max(0, max_bytes)
+        self._remaining_bytes = max_bytes
         self._has_data = False
 
     @property
@@ -34,7 +40,9 @@ class FetchBudget:
 
     def grant(self, partition_max_bytes: int) -> Grant:
         """Return what the next partition may read."""
-        return Grant(max(0, min(partition_max_bytes, self._remaining_bytes)), not self._has_data)
+        grant = Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)
+        self._remaining_bytes = max(0, self._remaining_bytes)
+        return grant
 
     def spend(self, size_bytes: int) -> None:
         """Count what a partition returned."""

@@ -371,9 +371,17 @@ class SessionCache:
         added = known.ask(listed)
         known.forget(forgotten)
         if not known.partitions:
-            # Nothing left to remember: the reader learns from id 0 that its next fetch must be full.
+            # Nothing left to remember: the reader learns from id 0 that its next fetch must be full. What it
+            # listed and forgot in one request is answered once more.
             self.close(session_id)
-            known.session_id = NO_SESSION_ID
+            last = FetchSession(
+                NO_SESSION_ID,
+                uses_topic_ids=uses_topic_ids,
+                replica_id=replica_id,
+                broker_epoch=broker_epoch,
+                now_ms=now_ms,
+            )
+            return FetchContext(last, is_full=True, added=last.ask(listed))
         return FetchContext(known, is_full=False, added=added)
 
     def close(self, session_id: int) -> None:

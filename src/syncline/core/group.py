@@ -208,7 +208,7 @@ class Group:
         )
 
     def described(self) -> GroupDescription:
-        """Return the group as others see it; metadata and assignments only while they are settled."""
+        """Return the group as others see it; metadata only while the protocol is settled."""
         protocol_name = self.protocol_name if self.state is GroupState.STABLE else None
         return GroupDescription(
             group_id=self.group_id,

@@ -63,14 +63,14 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> MemberDescription:
-        """Return the member as others see it; without a protocol only who it is."""
+        """Return the member as others see it; without a protocol only who it is and what it had last."""
         return MemberDescription(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
             metadata=b"" if protocol_name is None else self.metadata(protocol_name),
-            assignment=b"" if protocol_name is None else self.assignment,
+            assignment=self.assignment,
         )
 
 

@@ -4,7 +4,8 @@ The order of the checks is part of the protocol, since clients tell their next
 step from the first error that applies. Facts that are easy to get wrong:
 
 - A dynamic member joins in two steps (KIP-394): the first tells it its id.
-  Until it comes back it is pending, which makes no group and no rebalance.
+  Until it comes back it is pending, which makes no group and no rebalance;
+  but if it leaves instead, a settled group rebalances.
 - A rejoin that changes nothing is answered from the current generation; only
   the leader's, in a stable group, asks for a rebalance.
 - A static member that restarts takes its place again under a new id, without
@@ -293,14 +294,11 @@ class Membership:
             unknown = tuple((identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in identities)
             self._out.reply(ticket, LeaveReply(error=ErrorCode.NONE, members=unknown))
             return
-        member_count = len(group.members)
         outcomes = tuple((identity, self._leave_one(group, identity)) for identity in identities)
         self._out.reply(ticket, LeaveReply(error=ErrorCode.NONE, members=outcomes))
-        if len(group.members) < member_count:
+        # A pending member that leaves counts as well: a settled group rebalances for it, as Kafka's does.
+        if group.state is not GroupState.EMPTY and any(error is ErrorCode.NONE for _, error in outcomes):
             self._rebalance.membership_changed(group)
-        else:
-            # Only pending members may have left: a rebalance may have waited for them, but none begins.
-            self._rebalance.try_complete(group)
 
     def _leave_one(self, group: Group, identity: MemberIdentity) -> ErrorCode:
         member_id = identity.member_id

@@ -156,7 +156,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
                     topic.name,
                     ErrorCode.INVALID_REQUEST,
                     "The provided topic name maps to an ID that was already supplied.",
-                    topic.topic_id,
+                    topic_id,
                 )
             )
         else:

@@ -101,6 +101,7 @@ class BrokerProcess:
             coordination=coordination,
             clock=SystemClock(),
             rng=random.Random(secrets.randbits(128)),  # noqa: S311 - ids and tie-breaks, no secrets
+            on_disk_failed=self._disk_failed,
         )
         starting = asyncio.ensure_future(node.start())
         stopped = asyncio.ensure_future(stopping.wait())
@@ -118,6 +119,12 @@ class BrokerProcess:
         disk.close()
         log.info("stopped")
         return 0
+
+    @staticmethod
+    def _disk_failed(reason: str) -> None:
+        """End at once, like a crash: this is the only log directory, and others can lead what it held."""
+        log.critical("%s; this broker ends", reason)
+        os._exit(1)
 
     def _supervisor_gone(self, stopping: asyncio.Event) -> None:
         assert self._supervisor_alive_fd is not None

@@ -45,6 +45,7 @@ from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.request import Buffer
 from syncline.storage.disk import Disk
+from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.metadata import MetadataTopic
@@ -69,6 +70,10 @@ def _or_none(keep_bytes: int) -> int | None:
 
 def _no_probe(_kind: str, _key: TopicPartition, _leader_epoch: int, _offset: int) -> None:
     """Observe nothing."""
+
+
+def _carry_on(_reason: str) -> None:
+    """Stay, with what the disk did not fail."""
 
 
 class Broker:
@@ -99,6 +104,8 @@ class Broker:
         # How many brokers are expected: internal topics wait for them, to get their full number of replicas.
         self.cluster_size = cluster_size
         self.probe = probe or _no_probe
+        # Called when the disk failed this broker: what it leads must find another leader.
+        self.on_disk_failed: Callable[[str], object] = _carry_on
         self.image = MetadataImage()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.known_brokers = KnownBrokers()
@@ -243,7 +250,11 @@ class Broker:
             self._delete_topic(topic, now_ms)
         touched: dict[int, LeaderFetcher] = {}
         for key in delta.partitions:
-            self._apply_partition(key, now_ms, touched)
+            try:
+                self._apply_partition(key, now_ms, touched)
+            except (StorageError, OSError) as error:
+                # All other partitions are to have their roles nevertheless.
+                self._disk_failed(key, error)
         for leader_id in moved_leaders:
             fetcher = self._fetchers.get(leader_id)
             if fetcher is not None:
@@ -329,7 +340,7 @@ class Broker:
             log.error("%s is not served, its log is damaged and nobody else may have the records: %s", key, reason)
             return False
         log.error("%s is fetched again from broker %s, its log is damaged: %s", key, record.leader, reason)
-        self.logs.delete(key, now_ms)
+        self.logs.discard_damaged(key, now_ms)
         return True
 
     def _follow(self, partition: Partition, record: PartitionRecord, touched: dict[int, LeaderFetcher]) -> None:
@@ -509,10 +520,14 @@ class Broker:
 
     def log_failed(self, partition: Partition, error: BaseException) -> None:
         """Take a log offline whose disk failed: whoever waits for it is told."""
-        log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", partition.key, error)
         self._unfollow(partition)
         partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
         partition.watchers.role_changed()
+        self._disk_failed(partition.key, error)
+
+    def _disk_failed(self, key: TopicPartition, error: BaseException) -> None:
+        log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
+        self.on_disk_failed(f"the disk failed {key}: {error}")
 
     # Reading for the group coordinator.
 

@@ -95,6 +95,7 @@ class FetchOperation:
         "_request",
         "_rows",
         "_taken_up_ms",
+        "_unknown",
         "is_answered",
     )
 
@@ -109,6 +110,8 @@ class FetchOperation:
         self._is_first_look = True
         self._is_forced = False
         self._taken_up_ms = 0
+        # What did not exist when the request came; that is its answer, whatever happens while it waits.
+        self._unknown: dict[SessionPartition, ErrorCode] = {}
         self.is_answered = False
 
     def start(self) -> None:
@@ -167,8 +170,13 @@ class FetchOperation:
 
     def _read(self, entry: SessionPartition, budget: FetchBudget) -> _Row:
         row = _Row(entry)
+        if entry in self._unknown:
+            row.fail(self._unknown[entry])
+            return row
         partition = self._find(row, entry)
         if partition is None:
+            if self._is_first_look and row.error in _PATIENT:
+                self._unknown[entry] = row.error
             return row
         row.partition = partition
         error = self._check(entry, partition)
@@ -245,6 +253,9 @@ class FetchOperation:
 
     def _read_records(self, row: _Row, partition: Partition, budget: FetchBudget) -> None:
         grant = budget.grant(row.entry.max_bytes)
+        if grant.is_negative:
+            row.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         if grant.max_bytes == 0 and not grant.whole_first_batch:
             return
         try:
@@ -285,6 +296,8 @@ class FetchOperation:
         """Return the cheap view of what a look would find."""
         looks = []
         for entry in self._context.pending():
+            if entry in self._unknown:
+                continue
             partition = entry.target
             if (
                 not isinstance(partition, Partition)
@@ -410,12 +423,13 @@ class FetchOperation:
             if row.error in _HINTED and self._request.version >= _HINT_VERSION:
                 topic = self._topic_name(row.entry)
                 leader, endpoint = self._broker.leader_hint(topic, index, row.error)
-                if endpoint is not None:
+                # Followers know where brokers are.
+                if endpoint is not None and not row.entry.is_follower:
                     endpoints[endpoint.node_id] = endpoint
             return FetchedPartition(
                 partition=index,
                 error_code=row.error,
-                aborted_transactions=[] if row.error in _PATIENT else None,
+                aborted_transactions=[] if row.entry in self._unknown else None,
                 current_leader=leader,
             )
         return FetchedPartition(

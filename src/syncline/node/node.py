@@ -71,8 +71,10 @@ class Node:
         clock: Clock,
         rng: random.Random,
         probe: Probe | None = None,
+        on_disk_failed: Callable[[str], object] | None = None,
     ) -> None:
         self._spec = spec
+        self._on_disk_failed = on_disk_failed
         self._disk = disk
         self._coordination = coordination
         self._clock = clock
@@ -126,12 +128,14 @@ class Node:
                 rack=spec.rack,
                 incarnation_id=UUID(int=self._rng.getrandbits(128)),
                 previous_broker_epoch=BrokerEpoch(logs.previous_broker_epoch),
+                cluster_id=logs.cluster_id,
             ),
             on_image=broker.apply_image,
             on_event=broker.journal.note,
         )
         await self._serve("internal", spec.internal)
         await broker.controller.start()
+        logs.belong_to(broker.image.cluster_id)
         logs.note_broker_epoch(broker.broker_epoch)
         broker.drop_strays()
         await self._serve("client", spec.client)

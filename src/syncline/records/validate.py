@@ -279,7 +279,7 @@ def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: Topic
         raise _unreadable(header, error) from error
     if not missing:
         return
-    text = f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}."
+    text = f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index in missing[:3])
     raise _refused(
         ErrorCode.INVALID_RECORD,

@@ -37,7 +37,7 @@ from syncline.storage.checkpoints import (
     encode_properties,
 )
 from syncline.storage.disk import Disk, Lock
-from syncline.storage.errors import DamagedLogError, StorageError
+from syncline.storage.errors import DamagedLogError, StorageError, is_full
 from syncline.storage.log import PartitionLog
 from syncline.storage.recovery import Circumstances, Recovered, recover
 from syncline.storage.settings import LogSettings
@@ -107,6 +107,18 @@ class LogDirectory:
             raise
         return directory
 
+    @property
+    def cluster_id(self) -> str:
+        """The cluster whose records are here, "" before a broker has joined one with this directory."""
+        return decode_properties(self._disk.read_file(f"{self.path}/{PROPERTIES_FILE}")).get("cluster.id", "")
+
+    def belong_to(self, cluster_id: str) -> None:
+        """Note which cluster the records are of: under another one they would be taken for strays, and deleted."""
+        path = f"{self.path}/{PROPERTIES_FILE}"
+        properties = decode_properties(self._disk.read_file(path))
+        if properties.get("cluster.id") != cluster_id:
+            self._disk.replace_file(path, encode_properties({**properties, "cluster.id": cluster_id}), sync=False)
+
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
         self._take_clean_mark()
         for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
@@ -161,6 +173,9 @@ class LogDirectory:
         try:
             recovered = recover(self._disk, directory, circumstances, settings.index_interval_bytes)
         except (DamagedLogError, OSError) as error:
+            if isinstance(error, OSError) and is_full(error):
+                # Nothing is wrong with the log: it only has to wait for room.
+                raise StorageError(f"Cannot load {key} in {self.path}: {error.strerror}") from error
             self.damaged[key] = str(error)
             return
         topic_id = decode_partition_metadata(metadata)
@@ -226,6 +241,11 @@ class LogDirectory:
         log.close()
         if self._disk.exists(log.directory):
             self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
+
+    def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
+        """Give a damaged log up, since its records are elsewhere; a new one may be created in its place."""
+        del self.damaged[key]
+        self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
 
     def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
         number = 0
@@ -305,7 +325,8 @@ def _claim(disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: s
         disk.replace_file(properties_path, encode_properties(mine))
         return directory_id
     for name in ("cluster.id", "node.id"):
-        if found.get(name) != mine[name]:
+        # A broker learns its cluster's id only when it joins.
+        if mine[name] and found.get(name) and found[name] != mine[name]:
             raise StorageError(
                 f"The data directory {path} belongs to {name} {found.get(name)}, this is {mine[name]}. "
                 "Use another directory, or remove this one if its data may go."

@@ -246,6 +246,8 @@ class Simulation:
         cluster.failures.extend(verdict.violations)
         for consumer in self._consumers:
             cluster.failures.extend(consumer.violations)
+            if consumer.resets:
+                cluster.ghost.counts["consumer resets"] = consumer.resets
         for client in self._clients():
             if client.task.done() and not client.task.cancelled() and client.task.exception() is not None:
                 cluster.failures.append(f"{client.name} failed: {client.task.exception()!r}")

@@ -31,12 +31,13 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
     """Return the header of a frame (without its size).
 
     Whether the version is served is the listener's decision, not judged here: a version newer than any known
-    one has the newest header. Raises DecodeError, also for a key that no listener serves.
+    one has the newest header. Negative ones pass with ApiVersions only, which is answered at any version.
+    Raises DecodeError, also for a key that no listener serves.
     """
     try:
         number, version, correlation_id, size = _FIXED.unpack_from(frame, 0)
         key = _KEYS.get(number)
-        if key is None or version < 0:
+        if key is None or (version < 0 and key != ApiKey.API_VERSIONS):
             raise DecodeError(f"API key {number} version {version} is not served")
         position = 10
         client_id = None

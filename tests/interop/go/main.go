@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const patience = 20 * time.Second
+const (
+	patience = 20 * time.Second
+	stale    = 3 // connections, one to each broker
+)
 
 // arguments holds everything that any command may bring along.
 type arguments struct {
@@ -539,6 +543,13 @@ func main() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		result, err := serving.perform(ctx, asked.Do, asked.With)
+		// A coordinator is looked up once only, on whatever connection there is, were its broker killed long ago.
+		for range stale {
+			if !errors.Is(err, io.EOF) {
+				break
+			}
+			result, err = serving.perform(ctx, asked.Do, asked.With)
+		}
 		cancel()
 		answer := map[string]any{"id": asked.ID, "answer": result}
 		if err != nil {

@@ -119,10 +119,18 @@ def _append(
         )
     verdict = partition.log.producers.check(header) if header.producer_id >= 0 else None
     if isinstance(verdict, Refused):
-        return ProducedPartition(index, verdict.code, error_message=verdict.message), None, -1
-    if isinstance(verdict, Duplicate):
         row = ProducedPartition(
-            index, ErrorCode.NONE, base_offset=verdict.base_offset, log_start_offset=partition.log.log_start
+            index, verdict.code, log_start_offset=partition.log.log_start, error_message=verdict.message
+        )
+        return row, None, -1
+    if isinstance(verdict, Duplicate):
+        # Kafka fills the append time of a retry with the stored batch's time, whatever the topic's time type.
+        row = ProducedPartition(
+            index,
+            ErrorCode.NONE,
+            base_offset=verdict.base_offset,
+            log_append_time_ms=verdict.timestamp_ms,
+            log_start_offset=partition.log.log_start,
         )
         return row, partition, verdict.last_offset + 1
     assert verdict is None or isinstance(verdict, Accepted)

@@ -9,26 +9,36 @@ Ignored: isolation level beyond "no transactions are open": every record below t
 high watermark is stable as long as transactions are not offered.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncline.core.fetch_session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetch_operation import FetchOperation
 from syncline.wire.api import ApiKey
-from syncline.wire.fetch import FetchResponse, encode_fetch_response, parse_fetch_request
+from syncline.wire.fetch import (
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    encode_fetch_response,
+    parse_fetch_request,
+)
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
     from syncline.node.request import Request
 
 KEY = ApiKey.FETCH
-_TOPIC_ID_VERSION = 13
+_TOPIC_ID_VERSION: Final = 13
+_ISOLATION_LEVELS: Final = (0, 1)
 
 
 def handle(broker: "Broker", request: "Request") -> None:
     """Answer a fetch now, or park it until there is enough to answer."""
     fetch = parse_fetch_request(request.body, request.version, request.position)
+    if fetch.isolation_level not in _ISOLATION_LEVELS:
+        request.reply_parts(encode_fetch_response(_refused(fetch, request.version), request.version))
+        return
     listed = [
         (
             (topic, each.partition),
@@ -57,3 +67,15 @@ def handle(broker: "Broker", request: "Request") -> None:
         request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))
         return
     FetchOperation(broker, request, fetch, context).start()
+
+
+def _refused(fetch: FetchRequest, version: int) -> FetchResponse:
+    """Return the answer to an isolation level that nobody knows: from v13 the error stands for all rows."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    topics = [
+        (topic, [FetchedPartition(each.partition, code, aborted_transactions=[]) for each in partitions])
+        for topic, partitions in fetch.topics
+    ]
+    return FetchResponse(
+        error_code=code, session_id=fetch.session_id, topics=topics if version < _TOPIC_ID_VERSION else ()
+    )

@@ -32,6 +32,7 @@ LATEST_TIERED: Final = -5
 # The first version in which each special timestamp may be asked for.
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _OFFSET_NOT_AVAILABLE_VERSION: Final = 5
+_ISOLATION_LEVELS: Final = (0, 1)
 
 Found = tuple[ErrorCode, int, int, int]
 NOTHING: Final[Found] = (ErrorCode.NONE, -1, -1, -1)
@@ -43,6 +44,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     topics = [(str(topic.name), list(topic.partitions)) for topic in asked.topics]
     keys = [TopicPartition(name, int(each.partition_index)) for name, partitions in topics for each in partitions]
     duplicates = {key for key in keys if keys.count(key) > 1} if len(keys) > 1 else set()
+    is_isolation_known = int(getattr(asked, "isolation_level", 0)) in _ISOLATION_LEVELS
 
     def answer(found: list[Found]) -> None:
         request.reply(_response(request.version, topics, found))
@@ -52,7 +54,9 @@ def handle(broker: "Broker", request: "Request") -> None:
         for each in partitions:
             key = TopicPartition(name, int(each.partition_index))
             slot = gather.slot()
-            if key in duplicates:
+            if not is_isolation_known:
+                slot((ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1))
+            elif key in duplicates:
                 slot((ErrorCode.INVALID_REQUEST, -1, -1, -1))
             else:
                 _find(broker, request.version, asked, key, each, slot)
@@ -143,10 +147,11 @@ def _by_time(
 
 
 def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found]) -> Any:
+    """Return the answer; whatever was listed more than once, topic or partition, has one row."""
     rows = iter(found)
-    answered = []
+    rows_of: dict[str, dict[int, dict[str, Any]]] = {}
     for name, partitions in topics:
-        row_of = {}
+        row_of = rows_of.setdefault(name, {})
         for each in partitions:
             error, timestamp, offset, epoch = next(rows)
             row_of[int(each.partition_index)] = {
@@ -156,5 +161,5 @@ def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Fou
                 "offset": offset,
                 "leader_epoch": epoch,
             }
-        answered.append({"name": name, "partitions": list(row_of.values())})
+    answered = [{"name": name, "partitions": list(row_of.values())} for name, row_of in rows_of.items()]
     return build(response_type(KEY, version), {"throttle_time": 0, "topics": answered})

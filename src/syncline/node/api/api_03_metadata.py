@@ -12,7 +12,7 @@ from uuid import UUID
 
 from syncline.core.topic_names import colliding, what_is_wrong
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
+from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, NONE, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
 from syncline.wire.api import ApiKey
 from syncline.wire.metadata import (
@@ -52,7 +52,7 @@ def handle(broker: "Broker", request: "Request") -> None:
             request.reply_parts(
                 (
                     encode_metadata_response(
-                        version, brokers=[], cluster_id=None, controller_id=image.controller_id, topics=refusal
+                        version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal
                     ),
                 )
             )
@@ -87,10 +87,7 @@ def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) ->
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     else:
         return None
-    return [
-        MetadataTopic(code, name or ("" if version < 12 else name), topic_id or NO_TOPIC_ID, False, [])
-        for topic_id, name in names
-    ]
+    return [MetadataTopic(code, name or "", topic_id or NO_TOPIC_ID, False, []) for topic_id, name in names]
 
 
 def _named(

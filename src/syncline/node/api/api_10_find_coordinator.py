@@ -25,6 +25,8 @@ KEY = ApiKey.FIND_COORDINATOR
 BATCH_VERSION: Final = 4
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
+SHARE_KEY_TYPE: Final = 2
+SHARE_VERSION: Final = 6
 
 _NOT_AVAILABLE: Final = "The coordinator is not available."
 _NO_TRANSACTIONS: Final = "This cluster has no transaction coordinator."
@@ -49,7 +51,9 @@ def handle(broker: "Broker", request: "Request") -> None:
     asked = request.decode()
     key_type = int(getattr(asked, "key_type", GROUP_KEY_TYPE))
     if request.version >= BATCH_VERSION:
-        fields: dict[str, Any] = {"coordinators": [_row(broker, key_type, key) for key in asked.coordinator_keys]}
+        fields: dict[str, Any] = {
+            "coordinators": [_row(broker, key_type, key, request.version) for key in asked.coordinator_keys]
+        }
     else:
         node = _find(broker, key_type, asked.key)
         # Versions 1-3 name the error, "NONE" included; later ones give a text only where there is more to say.
@@ -58,7 +62,9 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, **fields}))
 
 
-def _row(broker: "Broker", key_type: int, key: str) -> dict[str, Any]:
+def _row(broker: "Broker", key_type: int, key: str, version: int) -> dict[str, Any]:
+    if key_type == SHARE_KEY_TYPE and version < SHARE_VERSION:
+        return {"key": key, **_fields(_Node(ErrorCode.INVALID_REQUEST))}
     return {"key": key, **_fields(_find(broker, key_type, key))}
 
 

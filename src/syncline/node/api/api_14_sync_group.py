@@ -4,9 +4,10 @@ v1 throttle time, v3 static members (KIP-345), v4 flexible, v5 protocol type and
 name (KIP-559). The answer waits for the leader's assignment to be stored.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncline.core.group_messages import SyncReply, SyncRequest
+from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from syncline.node.request import Request
 
 KEY = ApiKey.SYNC_GROUP
+PROTOCOL_VERSION: Final = 5
 
 
 def handle(broker: "Broker", request: "Request") -> None:
@@ -32,6 +34,10 @@ def handle(broker: "Broker", request: "Request") -> None:
         }
         request.reply(build(response_type(KEY, request.version), fields))
 
+    if request.version >= PROTOCOL_VERSION and None in (asked.protocol_type, asked.protocol_name):
+        # Nullable on the wire, required all the same.
+        answer(SyncReply(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
     broker.groups.sync(
         str(asked.group_id),
         SyncRequest(

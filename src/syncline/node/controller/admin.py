@@ -6,7 +6,7 @@ replies to a topic or resource carry their own error; the request as a whole
 cannot fail, except that there may be no controller to take it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.core.cluster import Decision
@@ -63,9 +63,10 @@ def _create_topics(controller: ActiveController, asked: Asked, reply: Reply) -> 
     topics = [_new_topic(topic) for topic in request.topics]
     if _is_over(request):
         results = tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics)
-        reply(asked.reply_with({"topics": [_created(result, None, controller) for result in results]}))
+        reply(asked.reply_with({"topics": [_created(result, None, controller, {}) for result in results]}))
         return
     created: dict[str, MetadataImage] = {}
+    sent = {topic.name: dict(topic.configs) for topic in topics}
 
     def decide(image: MetadataImage, version: int) -> Decision[tuple[TopicResult, ...]]:
         decision = create_topics(
@@ -78,7 +79,8 @@ def _create_topics(controller: ActiveController, asked: Asked, reply: Reply) -> 
         if results is None:
             reply(None)
             return
-        rows = [_created(result, created["image"] if asked.version >= 5 else None, controller) for result in results]
+        image = created["image"] if asked.version >= 5 else None
+        rows = [_created(result, image, controller, sent.get(result.name or "", {})) for result in results]
         reply(asked.reply_with({"topics": rows}))
 
     controller.decide(decide, answer)
@@ -94,7 +96,10 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _created(result: TopicResult, image: MetadataImage | None, controller: ActiveController) -> dict[str, Any]:
+def _created(
+    result: TopicResult, image: MetadataImage | None, controller: ActiveController, sent: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """Return the row of one topic; what the client has `sent` is echoed to the letter, as Kafka does."""
     row: dict[str, Any] = {
         "name": result.name,
         "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
@@ -109,7 +114,7 @@ def _created(result: TopicResult, image: MetadataImage | None, controller: Activ
         row["configs"] = [
             {
                 "name": entry.name,
-                "value": entry.value,
+                "value": sent.get(entry.name, entry.value),
                 "read_only": entry.read_only,
                 "config_source": int(entry.source),
                 "is_sensitive": entry.is_sensitive,

@@ -233,7 +233,10 @@ class GroupCoordinator:
                 at=at,
             ),
             answer,
-            lambda error: HeartbeatReply(error=error),
+            # As Kafka does: a member must not give up its heartbeats because its coordinator is still loading.
+            lambda error: HeartbeatReply(
+                error=ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+            ),
         )
 
     def leave(self, group_id: str, identities: Sequence[MemberIdentity], answer: Answer[LeaveReply]) -> None:
