@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint unit bench virtual conformance-live setup clean
+.PHONY: demo test check lint unit bench virtual chaos conformance-live setup clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,6 +40,9 @@ bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md
 
 virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with faults
 	$(BIN)/python -m syncline.virtual run --seeds 0..499 --seconds 30 --jobs 2
+
+chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all load; everything acknowledged must be there
+	$(BIN)/python -m tests.process.chaos
 
 conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java and Maven)
 	$(BIN)/python -m tests.conformance.live

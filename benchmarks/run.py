@@ -212,7 +212,7 @@ def report(results: dict[str, Figures]) -> str:
             "",
             "## With and without page-cache recycling",
             "",
-            "Followers give page cache back behind the end of their logs (docs/page-cache.md). First run on fresh memory",
+            "Followers give page cache back behind the end of their logs (docs/page-cache.md). First run, fresh memory",
             "(cold) and the median of three runs:",
             "",
             "| produce 1 KB | cold | median | broker CPU |",

@@ -1,12 +1,17 @@
 """Chaos: SIGKILL a random broker every few seconds under acks=all load, then look at everything.
 
-`python -m tests.process.chaos [--seconds N] [--seed N]`: two minutes unless told
-otherwise. The run itself is not repeatable, its choices are: the seed is printed.
+`python -m tests.process.chaos [--seconds N] [--seed N] [--pauses]`: two minutes
+unless told otherwise. With pauses every other victim is stopped (SIGSTOP) for a
+while instead, up to twice its session time-out. The run itself is not
+repeatable, its choices are: the seed is printed.
 """
 
 import argparse
+import contextlib
+import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -19,6 +24,13 @@ from tests.process.load import Load, await_full_isr, check_history, create_topic
 
 TOPIC = "chaos"
 PARTITIONS = 4
+# Of runs with pauses, so that some of them outlast it.
+SESSION_S = 2.0
+PAUSE_CONFIG = {
+    "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
+    "broker.heartbeat.interval.ms": "300",
+    "replica.lag.time.max.ms": "1500",
+}
 
 
 @dataclass(frozen=True)
@@ -48,23 +60,29 @@ def run(
     min_isr: int = 2,
     pause_s: tuple[float, float] = (1.5, 5.0),
     rate_per_s: float = 2_000.0,
+    has_pauses: bool = False,
 ) -> Outcome:
     """Kill random brokers of a running cluster for so long; assert that nothing acknowledged is lost."""
     rng = random.Random(seed)
     began_s = time.monotonic()
     create_topic(cluster.bootstrap, TOPIC, PARTITIONS, config={"min.insync.replicas": str(min_isr)})
     kills = 0
-    with Load(cluster.bootstrap, TOPIC, PARTITIONS, rate_per_s=rate_per_s) as load:
+    settings = {"socket.timeout.ms": 1_000} if has_pauses else {}
+    with Load(cluster.bootstrap, TOPIC, PARTITIONS, rate_per_s=rate_per_s, settings=settings) as load:
         load.wait_for_more(200)
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             victim = rng.choice(sorted(cluster.pids))
-            try:
-                cluster.kill(victim)
-            except ProcessLookupError:
-                pass  # Its successor has not been announced yet.
-            else:
-                kills += 1
+            pid = cluster.pids[victim]
+            # Its successor may not have been announced yet.
+            with contextlib.suppress(ProcessLookupError):
+                if has_pauses and rng.random() < 0.5:
+                    os.kill(pid, signal.SIGSTOP)
+                    time.sleep(rng.uniform(0.1, 2 * SESSION_S))
+                    os.kill(pid, signal.SIGCONT)
+                else:
+                    os.kill(pid, signal.SIGKILL)
+                    kills += 1
             time.sleep(min(left_s, rng.uniform(*pause_s)))
         load.wait_for_more(100)
         load.stop()
@@ -82,20 +100,30 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--min-isr", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the data directory")
+    parser.add_argument("--pauses", action="store_true", help="stop every other victim for a while instead")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 31)
     directory = Path(tempfile.mkdtemp(prefix="syncline-chaos-"))
-    print(f"chaos for {arguments.seconds:.0f} s, seed {seed}, in {directory}", flush=True)
-    cluster = start_cluster(3, directory=directory)
+    sys.stdout.write(f"chaos for {arguments.seconds:.0f} s, seed {seed}, in {directory}\n")
+    sys.stdout.flush()
+    cluster = start_cluster(3, PAUSE_CONFIG if arguments.pauses else None, directory=directory)
     try:
-        outcome = run(cluster, seconds=arguments.seconds, seed=seed, min_isr=arguments.min_isr)
+        outcome = run(
+            cluster,
+            seconds=arguments.seconds,
+            seed=seed,
+            min_isr=arguments.min_isr,
+            has_pauses=arguments.pauses,
+        )
     except AssertionError as error:
-        print(f"FAILED (python -m tests.process.chaos --seed {seed}): {error}\nthe data is kept in {directory}", flush=True)
+        sys.stdout.write(
+            f"FAILED (python -m tests.process.chaos --seed {seed}): {error}\nthe data is kept in {directory}\n"
+        )
         return 1
     finally:
         cluster.stop()
     processes.await_none(directory)
-    print(outcome, flush=True)
+    sys.stdout.write(f"{outcome}\n")
     if not arguments.keep:
         shutil.rmtree(directory, ignore_errors=True)
     return 0

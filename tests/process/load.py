@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -116,7 +116,7 @@ class Load:
         )
         self._thread = threading.Thread(target=self._run, name=f"load-{topic}", daemon=True)
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         self._began_s = time.monotonic()
         self._thread.start()
         return self
@@ -205,7 +205,9 @@ class Load:
         acknowledged.last_s = now_s
 
 
-def read_all(bootstrap: str, topic: str, partitions: int, within_s: float = READ_TIMEOUT_S) -> list[list[tuple[int, bytes]]]:
+def read_all(
+    bootstrap: str, topic: str, partitions: int, within_s: float = READ_TIMEOUT_S
+) -> list[list[tuple[int, bytes]]]:
     """Return (offset, value) of everything in each partition, from its start to its end."""
     consumer = Consumer(
         {
@@ -248,9 +250,13 @@ def check_history(load: Load, records: Sequence[Sequence[tuple[int, bytes]]]) ->
             assert int(owner) == partition, f"partition {partition} holds a record of partition {owner!r}"
             numbers.append(int(number))
             told = acknowledged.offsets.get(int(number), offset)
-            assert told == offset, f"record {partition}:{int(number)} was acknowledged at {told}, it is read at {offset}"
+            assert told == offset, (
+                f"record {partition}:{int(number)} was acknowledged at {told}, it is read at {offset}"
+            )
         twice = len(numbers) - len(set(numbers))
         assert not twice, f"{twice} records of partition {partition} are there twice"
         lost = sorted(set(acknowledged.offsets) - set(numbers))
-        assert not lost, f"{len(lost)} acknowledged records of partition {partition} are lost, the first ones {lost[:5]}"
+        assert not lost, (
+            f"{len(lost)} acknowledged records of partition {partition} are lost, the first ones {lost[:5]}"
+        )
         assert numbers == sorted(numbers), f"partition {partition} is out of order"

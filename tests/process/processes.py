@@ -21,7 +21,9 @@ def of_directory(data: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != psutil.Process().pid and any(file.path.startswith(prefix) for file in process.open_files()):
+            if process.pid != psutil.Process().pid and any(
+                file.path.startswith(prefix) for file in process.open_files()
+            ):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -17,7 +17,7 @@ def test_acknowledged_records_survive_kills_of_random_brokers(tmp_path: Path) ->
     """Every acknowledged record is read once and in order, and the three logs of each partition are identical."""
     cluster = start_cluster(3, directory=tmp_path)
     try:
-        outcome = chaos.run(cluster, seconds=20, seed=3)
+        outcome = chaos.run(cluster, seconds=16, seed=3, pause_s=(1.0, 4.0))
     finally:
         cluster.stop()
     processes.await_none(tmp_path)

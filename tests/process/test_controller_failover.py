@@ -4,12 +4,14 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from syncline.model.errors import ErrorCode
+from syncline.wire.api import ApiKey
 from tests.cluster import LocalCluster, start_cluster
 from tests.process import disks, processes, raw
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 SESSION_S = 9.0
 TOPICS_PER_REQUEST = 5
 ROUNDS = 3
+# Between two requests: many topics, but not thousands.
+PAUSE_S = 0.1
 
 
 def topics_of(cluster: LocalCluster, broker_id: int) -> dict[str, Any]:
@@ -49,7 +53,7 @@ class Creator:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Creator":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -61,7 +65,7 @@ class Creator:
     def _run(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET})
         number = 0
-        while not self._stop.is_set():
+        while not self._stop.wait(PAUSE_S):
             names = [f"made-{number}-{index}" for index in range(TOPICS_PER_REQUEST)]
             number += 1
             futures = admin.create_topics(
@@ -116,6 +120,35 @@ def test_killed_controllers_leave_one_outcome_of_topic_creation(tmp_path: Path) 
     processes.await_none(tmp_path)
 
 
+def test_isr_proposals_over_a_forgotten_connection_are_void(tmp_path: Path) -> None:
+    """An AlterPartition over another connection than its sender registered with changes nothing, however right."""
+    cluster = start_cluster(2, directory=tmp_path)
+    try:
+        create_topic(cluster.bootstrap, "guarded", 2, replicas=2)
+        before = processes.stored_metadata(tmp_path)
+        holder, _ = processes.lease(tmp_path)
+        topic = before.topics["guarded"]
+        record = next(each for each in topic.partitions if each.leader != holder)
+        row = {
+            "partition_index": record.partition,
+            "leader_epoch": record.leader_epoch,
+            "new_isr_with_epochs": [{"broker_id": record.leader, "broker_epoch": -1}],
+            "leader_recovery_state": 0,
+            "partition_epoch": record.partition_epoch,
+        }
+        fields = {
+            "broker_id": record.leader,
+            "broker_epoch": before.brokers[record.leader].broker_epoch,
+            "topics": [{"topic_id": topic.topic_id, "partitions": [row]}],
+        }
+        reply = raw.ask(before.brokers[holder].internal_port, ApiKey.ALTER_PARTITION, 3, fields)
+        assert int(reply.error_code) == ErrorCode.NOT_CONTROLLER
+        assert processes.stored_metadata(tmp_path).topics["guarded"] == topic
+    finally:
+        cluster.stop()
+    processes.await_none(tmp_path)
+
+
 def check_one_outcome(cluster: LocalCluster, data: Path, outcomes: dict[str, str]) -> None:
     """Assert that brokers, store and disks agree on which topics there are, and keep what was promised."""
     deadline_s = time.monotonic() + 10
@@ -132,6 +165,8 @@ def check_one_outcome(cluster: LocalCluster, data: Path, outcomes: dict[str, str
     assert {name for name in stored.topics if name.startswith("made-")} == set(views[0])
     for broker_id in (1, 2, 3):
         directory = data / f"broker-{broker_id}"
-        on_disk = {path.name.rpartition("-")[0] for path in directory.glob("made-*") if not path.name.endswith("-delete")}
+        on_disk = {
+            path.name.rpartition("-")[0] for path in directory.glob("made-*") if not path.name.endswith("-delete")
+        }
         # A log without records needs no directory.
         assert on_disk <= set(views[0]), f"broker {broker_id} has other directories"

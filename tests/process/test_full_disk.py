@@ -36,7 +36,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / f"broker-{FULL}"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size=24m,nr_inodes={INODES}", "tmpfs", str(place)], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size=24m,nr_inodes={INODES}", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")

@@ -84,3 +84,20 @@ def test_everything_acknowledged_survives_a_kill_of_all_processes(tmp_path: Path
     finally:
         cluster.stop()
     processes.await_none(tmp_path)
+
+
+def test_data_of_another_cluster_is_refused_not_deleted(tmp_path: Path) -> None:
+    """Without the cluster's metadata the records would be strays: brokers refuse to start, and delete nothing."""
+    cluster = start_cluster(1, directory=tmp_path)
+    create_topic(cluster.bootstrap, "precious", 1, replicas=1)
+    with Load(cluster.bootstrap, "precious", 1) as load:
+        load.wait_for_more(50)
+    cluster.stop()
+    held = disks.log_bytes(tmp_path, 1, "precious", 0)
+    for path in tmp_path.glob("cluster.db*"):
+        path.unlink()
+    with pytest.raises(AssertionError, match="belongs to cluster"):
+        start_cluster(1, directory=tmp_path)
+    assert held
+    assert disks.log_bytes(tmp_path, 1, "precious", 0) == held
+    processes.await_none(tmp_path)

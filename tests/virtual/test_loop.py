@@ -67,7 +67,7 @@ def spinner(loop: VirtualLoop) -> "asyncio.Task[None]":
     """Return a task that waits without waiting."""
 
     async def spin() -> None:
-        while True:
+        while True:  # noqa: ASYNC110 - that is what it is about
             await asyncio.sleep(0)
 
     task = loop.create_task(spin())

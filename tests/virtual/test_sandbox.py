@@ -54,7 +54,7 @@ def test_third_party_dice_are_seeded(loop) -> None:
 def own_module(code: str) -> types.CodeType:
     """Run `code` as if it stood in a module of ours."""
     module = types.ModuleType("syncline.node.planted")
-    exec(compile(code, "planted", "exec"), module.__dict__)  # noqa: S102
+    exec(compile(code, "planted", "exec"), module.__dict__)
     return module.work
 
 
@@ -101,7 +101,7 @@ def test_collector_is_off_during_a_run(loop) -> None:
 
 
 def test_client_partitions_hash_without_the_interpreters_salt(loop) -> None:
-    """aiokafka's sets of partitions have the same order in every process."""
+    """Sets of partitions inside aiokafka have the same order in every process."""
     from aiokafka import TopicPartition
 
     with sealed(loop, 1):

@@ -106,27 +106,34 @@ class Recorder(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the beginning."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.calls.append("made")
 
     def get_buffer(self, sizehint: int) -> bytearray:
+        """Return the buffer."""
         return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Keep what came."""
         self.data += self.buffer[:nbytes]
 
     def eof_received(self) -> bool:
+        """Note the end of the stream."""
         self.calls.append("end")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end."""
         self.calls.append(f"lost {type(exc).__name__}")
 
     def pause_writing(self) -> None:
+        """Note the pause."""
         self.calls.append("pause")
 
     def resume_writing(self) -> None:
+        """Note its end."""
         self.calls.append("resume")
 
 

@@ -1,5 +1,6 @@
 """`up`, `down`, `status`, `broker`: clusters on this machine."""
 
+import contextlib
 import json
 import os
 import signal
@@ -42,7 +43,8 @@ def _up(context: typer.Context) -> None:
 def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
     """Stop the cluster of a data directory, in good order."""
     running = _running(data)
-    os.kill(running.supervisor_pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(running.supervisor_pid, signal.SIGTERM)
     deadline_s = time.monotonic() + STOP_TIMEOUT_S
     while is_alive(running.supervisor_pid):
         if time.monotonic() > deadline_s:

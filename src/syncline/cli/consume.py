@@ -55,7 +55,8 @@ def consume(
 
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    if admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].error is not None:
+    found = guarded("cannot read the topic", lambda: admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S))
+    if found.topics[topic].error is not None:
         raise LocalClusterError(f"there is no topic {topic!r}. `syncline topics list` shows those that are.")
     consumer = Consumer(
         client_config(
@@ -64,7 +65,8 @@ def consume(
                 "group.id": group or "syncline-cli",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest" if from_offset == "latest" else "earliest",
-                "enable.partition.eof": False,
+                # A partition may end with less than --until promised: nothing new for a group, or no records at all.
+                "enable.partition.eof": until is not None,
             },
         )
     )
@@ -137,7 +139,9 @@ def _show(
     keys: bool,
     as_json: bool,
 ) -> None:
-    shown = 0
+    from confluent_kafka import KafkaError
+
+    shown = committed = 0
     last_s = time.monotonic()
     while (limit is None or shown < limit) and (stops is None or stops):
         messages = consumer.consume(min(500, (limit or 500) - shown if limit else 500), POLL_S)
@@ -145,6 +149,9 @@ def _show(
             return
         for message in messages:
             if message.error():
+                if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    _end(stops, message)
+                    continue
                 raise LocalClusterError(f"cannot consume: {message.error().str()}")
             last_s = time.monotonic()
             stop = None if stops is None else stops.get(message.partition())
@@ -156,8 +163,15 @@ def _show(
             if stops is not None and stop is not None and message.offset() + 1 >= stop:
                 stops.pop(message.partition(), None)
         sys.stdout.flush()
-        if group and messages:
-            consumer.commit(asynchronous=False)
+        if group and shown > committed:
+            committed = shown
+            guarded("cannot commit", lambda: consumer.commit(asynchronous=False))
+
+
+def _end(stops: dict[int, int] | None, end: Any) -> None:
+    """Note that a partition holds nothing more: it is done if that is where it should stop."""
+    if stops is not None and end.offset() >= stops.get(end.partition(), 0):
+        stops.pop(end.partition(), None)
 
 
 def _print(message: Any, *, keys: bool, as_json: bool) -> None:

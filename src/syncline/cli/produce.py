@@ -42,7 +42,10 @@ def register(app: typer.Typer) -> None:
 
 def produce(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read from here instead of standard input.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read from here instead of standard input."),
+    ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help="Lines are KEY<separator>VALUE.")
     ] = None,
@@ -82,8 +85,13 @@ def produce(
         raise LocalClusterError(f"cannot produce: {error.args[0].str()}") from None
     outcome = Outcome()
     source = file.open("rb") if file else sys.stdin.buffer
-    for message in _messages(source, key_separator, from_json=from_json, headers=headers, partition=partition):
-        _send(producer, topic, message, outcome)
+    try:
+        for message in _messages(source, key_separator, from_json=from_json, headers=headers, partition=partition):
+            _send(producer, topic, message, outcome)
+    except LocalClusterError:
+        # The lines before the bad one were good, and were taken.
+        producer.flush(FLUSH_TIMEOUT_S)
+        raise
     remaining = producer.flush(FLUSH_TIMEOUT_S)
     outcome.progress(is_last=True)
     if remaining or outcome.errors:
@@ -123,6 +131,8 @@ class Outcome:
 
 
 def _send(producer: Any, topic: str, message: Message, outcome: Outcome) -> None:
+    from confluent_kafka import KafkaException
+
     optional: dict[str, Any] = {}
     if message.timestamp_ms:
         optional["timestamp"] = message.timestamp_ms
@@ -137,6 +147,10 @@ def _send(producer: Any, topic: str, message: Message, outcome: Outcome) -> None
         except BufferError:
             producer.poll(0.1)
             outcome.progress()
+        except KafkaException as error:
+            # Refused by the client itself, a record too large for instance.
+            outcome.delivered(error.args[0], None)
+            break
     producer.poll(0)
     outcome.progress()
 
@@ -177,9 +191,15 @@ def _from_json(line: bytes, number: int, headers: list[tuple[str, bytes | None]]
         _bytes(fields.get("key")),
         _bytes(fields.get("value")),
         [*headers, *((name, _bytes(value)) for name, value in own.items())],
-        int(fields.get("timestamp") or 0),
-        int(fields.get("partition", partition)),
+        _integer(fields.get("timestamp") or 0, "timestamp", number),
+        _integer(fields.get("partition", partition), "partition", number),
     )
+
+
+def _integer(value: Any, name: str, number: int) -> int:
+    if type(value) is not int:
+        raise LocalClusterError(f"line {number}: {name} must be an integer, not {value!r}.")
+    return value
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -25,11 +25,11 @@ from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage
 
 
-class LeaseLost(Exception):  # noqa: N818 - what happened, not whose fault it is
+class LeaseLost(Exception):
     """The commit was refused: another broker holds the lease by now."""
 
 
-class StoreFailed(Exception):  # noqa: N818 - as above
+class StoreFailed(Exception):
     """The store could not be read or written (disk full, damaged file); nothing was changed."""
 
 

@@ -23,6 +23,7 @@ event loop by `call_soon_threadsafe`.
 """
 
 import fcntl
+import logging
 import os
 import queue
 import sqlite3
@@ -36,9 +37,13 @@ from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_json import decode_changes, encode_changes
 
+log = logging.getLogger("syncline.coordination")
+
 DATABASE_NAME: Final = "cluster.db"
 # A busy store is one in which another broker is taking over or compacting: both take milliseconds.
 BUSY_TIMEOUT_S: Final = 10.0
+# The event loop reads, too, and must not stand still for a store that is busy; it asks again soon.
+READ_TIMEOUT_S: Final = 0.05
 # Batches behind the snapshot that a new holder tolerates before it makes a new one.
 BATCHES_MAX: Final = 500
 
@@ -77,7 +82,7 @@ class SqliteCoordination:
         self._path = self._directory / DATABASE_NAME
         self._directory.mkdir(parents=True, exist_ok=True)
         self._prepare()
-        self._reader = _connect(self._path)
+        self._reader = _connect(self._path, READ_TIMEOUT_S)
         self._work: queue.SimpleQueue[Callable[[sqlite3.Connection], None] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._candidate: Holder | None = None
@@ -91,19 +96,26 @@ class SqliteCoordination:
         self._sighting: _Sighting | None = None
 
     def holder(self) -> Holder | None:
-        """Return who holds the lease as the store says."""
-        return _read_holder(self._reader)
+        """Return who holds the lease as the store says, None while it cannot be asked."""
+        try:
+            return _read_holder(self._reader)
+        except sqlite3.Error as error:
+            log.warning("the cluster's store cannot be read just now: %s", error)
+            return None
 
     def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
         """Wait for the lease of the present epoch in a thread of its own."""
         self._candidate = candidate
         self._won = won
-        self._wait_for(self._epoch())
+        epoch = self._epoch()
+        if epoch is not None:
+            self._wait_for(epoch)
 
     def observe(self, now_ms: int, patience_ms: int) -> None:
         """Follow the epoch if it changed; take over when its holder shows no life for `patience_ms`."""
         epoch = self._epoch()
-        if epoch == self._held_epoch or self._closed or self._candidate is None:
+        is_mine = self._held_epoch > 0 and epoch == self._held_epoch
+        if epoch is None or is_mine or self._closed or self._candidate is None:
             self._sighting = None
             return
         self._drop_lease(self._held_epoch)
@@ -122,10 +134,15 @@ class SqliteCoordination:
 
     def renew(self, lease_epoch: int) -> bool:
         """Touch the lock file, unless the lease has gone to somebody else."""
-        if self._epoch() != lease_epoch:
+        present = self._epoch()
+        if present is not None and present != lease_epoch:
             self._drop_lease(lease_epoch)
             return False
-        os.utime(self._lock_path(lease_epoch))
+        try:
+            os.utime(self._lock_path(lease_epoch))
+        except OSError as error:
+            # Others will find this holder silent and depose it, which is as it should be.
+            log.warning("the controller lease %s cannot be renewed: %s", lease_epoch, error)
         return True
 
     def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
@@ -199,12 +216,20 @@ class SqliteCoordination:
         if not self._closed:
             self._call_soon(callback, *args)
 
-    def _epoch(self) -> int:
-        holder = _read_holder(self._reader)
+    def _epoch(self) -> int | None:
+        """Return the lease's epoch, 0 before the first; None while the store cannot be asked."""
+        try:
+            holder = _read_holder(self._reader)
+        except sqlite3.Error as error:
+            log.warning("the cluster's store cannot be read just now: %s", error)
+            return None
         return 0 if holder is None else holder.lease_epoch
 
     def _lock_path(self, epoch: int) -> Path:
         return self._directory / f"lease-{epoch}.lock"
+
+    def _open_lock(self, epoch: int) -> int:
+        return os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def _renewed_ns(self, epoch: int) -> int:
         try:
@@ -218,7 +243,13 @@ class SqliteCoordination:
 
     def _wait(self, epoch: int) -> None:
         while True:
-            lock = os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                lock = self._open_lock(epoch)
+            except OSError as error:
+                # A full disk, no descriptors left: `observe` starts anew.
+                log.warning("cannot campaign for the controller lease: %s", error)
+                self._waiting_on = -1
+                return
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 present = self._take_over(epoch)
@@ -238,7 +269,12 @@ class SqliteCoordination:
         candidate = self._candidate
         if candidate is None or self._closed:
             return None
-        lock = os.open(self._lock_path(epoch + 1), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            lock = self._open_lock(epoch + 1)
+        except OSError as error:
+            log.warning("cannot take the controller lease: %s", error)
+            self._waiting_on = -1
+            return None
         kept = False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,8 +301,9 @@ class SqliteCoordination:
             self._tell(won, Lease(epoch + 1, image, silent_holder))
         except BlockingIOError:
             return epoch
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError) as error:
             # The store is busy or broken: `observe` starts anew.
+            log.warning("cannot take the controller lease: %s", error)
             self._waiting_on = -1
         finally:
             if not kept:
@@ -286,8 +323,8 @@ class SqliteCoordination:
         os.close(file)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+def _connect(path: Path, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     # Each commit is on disk before it is acted on: this file has no replicas.
     connection.execute("PRAGMA synchronous = FULL")
     return connection

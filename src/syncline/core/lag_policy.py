@@ -157,7 +157,7 @@ class LagBegin:
         elif follower.lag_begin_ms == NEVER_MS:
             follower.lag_begin_ms = now_ms
 
-    def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:  # noqa: ARG002 - protocol
+    def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
         """Return whether the follower neither lags nor is silent for longer than the window."""
         spoke_ms = follower.log_end_update_ms if follower.stamp is None else follower.stamp.last_fetch_ms
         if now_ms - spoke_ms > self.replica_lag_time_max_ms:

@@ -178,7 +178,7 @@ class LeaderPartition:
                 follower.settle()
         return self.advance_high_watermark(now_ms)
 
-    def follower_fetched(  # noqa: PLR0917 - one call per partition of every follower fetch
+    def follower_fetched(
         self,
         replica_id: BrokerId,
         offset: Offset,

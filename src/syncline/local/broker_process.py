@@ -32,6 +32,7 @@ else:
 log = logging.getLogger("syncline.local")
 
 HOST = "127.0.0.1"
+STOP_TIMEOUT_S = 30.0
 
 
 class BrokerProcess:
@@ -114,7 +115,13 @@ class BrokerProcess:
         self._on_serving()
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
-        await node.stop()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await node.stop()
+        except TimeoutError:
+            # Nobody may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
+            log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
+            return 1
         coordination.close()
         disk.close()
         log.info("stopped")

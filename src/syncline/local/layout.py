@@ -99,7 +99,19 @@ class Layout:
             client_ports={int(broker): port for broker, port in fields["client_ports"].items()},
             started_at_ms=fields["started_at_ms"],
         )
-        return running if is_alive(running.supervisor_pid) else None
+        # A process id is used again some day: without the lock that process is somebody else's.
+        return running if is_alive(running.supervisor_pid) and self._is_locked() else None
+
+    def _is_locked(self) -> bool:
+        """Return whether a supervisor, or a broker that outlived it, holds the lock."""
+        try:
+            with self.lock_file.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def remembered_ports(self) -> dict[int, int]:
         """Return the client ports of the last run, so that a cluster comes back where its clients look for it."""

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,8 @@ class Supervisor:
                     if child.ready is not None:
                         child.ready.close()
                 code = self._child_main(broker_id, listeners[broker_id], internal[broker_id], child_ready)
+            except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
+                traceback.print_exc()
             finally:
                 os._exit(code)
         child_ready.close()
@@ -357,6 +360,8 @@ def _run_detached_supervisor(spec: ClusterSpec, layout: Layout, ready_file: Path
             log.error("%s", error)
             with contextlib.suppress(OSError):
                 os.write(writer, json.dumps({"error": str(error)}).encode() + b"\n")
+    except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
+        traceback.print_exc()
     finally:
         os._exit(code)
 

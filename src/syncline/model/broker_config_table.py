@@ -50,7 +50,7 @@ _FOREVER: Final = str(LONG_MAX)
 _INT_MAX: Final = str(INT_MAX)
 
 
-def _row(  # noqa: PLR0917 - a row of a table reads by position
+def _row(
     name: str,
     kind: ConfigType,
     default: str | None,

@@ -41,7 +41,7 @@ FOLLOWER_THROTTLED: Final = "follower.replication.throttled.replicas"
 LEADER_THROTTLED: Final = "leader.replication.throttled.replicas"
 
 
-def _row(  # noqa: PLR0917 - a row of a table reads by position
+def _row(
     name: str, kind: ConfigType, default: str | None, check: Check | None, synonyms: str, documentation: str
 ) -> ConfigDefinition:
     return ConfigDefinition(

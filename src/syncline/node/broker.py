@@ -47,6 +47,7 @@ from syncline.node.request import Buffer
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.reading import Slice
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.metadata import MetadataTopic
 
@@ -231,7 +232,11 @@ class Broker:
             while self._woken:
                 woken, self._woken = self._woken, {}
                 for operation in woken:
-                    operation.wake()
+                    try:
+                        operation.wake()
+                    except Exception:
+                        # The others were woken for the same reason and must not sleep on.
+                        log.exception("a parked fetch failed")
         finally:
             self._is_settling = False
 
@@ -409,6 +414,7 @@ class Broker:
         partition.leader = None
         partition.follower = None
         partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.low_watermarks.moved(partition)
         partition.watchers.role_changed()
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self.groups.resigned(partition.key.partition)
@@ -542,7 +548,7 @@ class Broker:
     async def read_batches(self, partition: Partition, offset: Offset, end: Offset) -> bytes:
         """Return whole batches of a hosted partition from `offset` on, at most 1 MiB but at least one."""
         plan = partition.log.read_plan(offset, 1 << 20, end, at_least_one=True)
-        if getattr(plan, "size_bytes", 1) == 0:
+        if isinstance(plan, Slice) and not plan.size_bytes:
             return b""
         read: asyncio.Future[Buffer] = self.loop.create_future()
 

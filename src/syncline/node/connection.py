@@ -25,6 +25,7 @@ log = logging.getLogger("syncline.node")
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 # Requests of one connection that wait for their answers; more are not read until some are answered.
 PENDING_REQUESTS_MAX: Final = 4096
+NOTHING: Final = memoryview(b"")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -70,10 +71,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every whole frame that is there now."""
-        frames = self._frames
-        frames.buffer_updated(nbytes)
+        self._frames.buffer_updated(nbytes)
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        # Whoever stopped reading also leaves alone what was received: one read may hold thousands of requests.
         try:
-            while self._transport is not None and (frame := frames.next_frame()) is not None:
+            while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
@@ -96,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._pending.append(request)
         self._dispatcher.dispatch(request)
+        # A parked request would pin the whole receive buffer; and what it kept would soon be another frame's bytes.
+        request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
             self._update_reading()
 
@@ -168,5 +174,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = should_read
         if should_read:
             transport.resume_reading()
+            if self._frames.pending_bytes:
+                # Requests left behind by the pause need no more bytes to be handled.
+                asyncio.get_running_loop().call_soon(self._handle_frames)
         else:
             transport.pause_reading()

@@ -11,9 +11,12 @@ one bucket later, never earlier.
 
 import asyncio
 import heapq
+import logging
 from typing import Final, Protocol
 
 from syncline.node.clock import Clock
+
+log = logging.getLogger("syncline.node")
 
 BUCKET_MS: Final = 10
 
@@ -79,9 +82,14 @@ class Deadlines:
         due = now_ms // BUCKET_MS
         while self._order and self._order[0] <= due:
             for operation in self._buckets.pop(heapq.heappop(self._order)):
-                operation.expired(now_ms)
+                try:
+                    operation.expired(now_ms)
+                except Exception:
+                    # The others' time is over, too, and nothing else would ever answer them.
+                    log.exception("an operation failed when its time was over")
         # Buckets that emptied before their time need no timer.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]
-        if self._order and self._timer is None:
+        # Whoever parked again meanwhile has armed the timer for itself, which may be later.
+        if self._order and (self._timer is None or self._order[0] < self._timer_bucket):
             self._arm(self._order[0])

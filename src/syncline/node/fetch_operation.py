@@ -23,6 +23,7 @@ from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Topic
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
 from syncline.storage.errors import StorageError
+from syncline.storage.reading import Slice
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.fetch import FetchedPartition, FetchRequest, FetchResponse, encode_fetch_response
 
@@ -37,6 +38,8 @@ _HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_E
 # The first fetch version whose consumers may read from followers, and whose answers carry leader hints.
 _FOLLOWER_READ_VERSION: Final = 11
 _HINT_VERSION: Final = 16
+# The first fetch version that may be told of a failed disk (KIP-112).
+_STORAGE_ERROR_VERSION: Final = 6
 
 
 def _key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
@@ -233,7 +236,7 @@ class FetchOperation:
 
     def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
         if partition.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return self._storage_error
         leader = partition.leader
         requested = LeaderEpoch(-1 if entry.current_leader_epoch == -2 else entry.current_leader_epoch)
         if entry.is_follower and leader is not None:
@@ -251,6 +254,12 @@ class FetchOperation:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
+    @property
+    def _storage_error(self) -> ErrorCode:
+        """Return what a failed disk is called: old clients do not know the word, and look for another leader."""
+        is_known = self._request.version >= _STORAGE_ERROR_VERSION
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _read_records(self, row: _Row, partition: Partition, budget: FetchBudget) -> None:
         grant = budget.grant(row.entry.max_bytes)
         if grant.is_negative:
@@ -266,13 +275,14 @@ class FetchOperation:
             row.fail(error.code)
             return
         except StorageError:
-            row.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            row.fail(self._storage_error)
             return
-        size_bytes = getattr(plan, "size_bytes", grant.max_bytes)
-        if size_bytes == 0:
+        # The size of what has yet to be found is not known; it is at most what was granted.
+        size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
+        if isinstance(plan, Slice) and not size_bytes:
             return
         budget.spend(size_bytes)
-        data = plan.read_resident() if hasattr(plan, "read_resident") else None
+        data = plan.read_resident()
         if data is not None:
             row.records = data
             return
@@ -280,8 +290,12 @@ class FetchOperation:
 
         def done(result: Buffer | Exception) -> None:
             if isinstance(result, Exception):
-                row.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-            elif self._broker.partitions.get(partition.key) is not partition:
+                row.fail(self._storage_error)
+            elif (
+                self._broker.partitions.get(partition.key) is not partition
+                or partition.leader_epoch != row.leader_epoch
+            ):
+                # The log may have been cut and written anew while it was read.
                 row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 row.records = result

@@ -4,10 +4,13 @@ Events are collected and written a few times per second as one batch, to
 whoever leads the journal's partition, with acks=1: the journal must never hold
 up what it reports. While the journal topic cannot be written, events wait, up
 to a bound; beyond it the oldest samples go first, then the oldest decisions.
+An event whose answer was lost is written again: readers may see it twice.
 
 Times in ms. The record's timestamp is the event's own.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -21,8 +24,6 @@ from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 
 if TYPE_CHECKING:
-    import asyncio
-
     from syncline.node.broker import Broker
 
 log = logging.getLogger("syncline.node")
@@ -30,7 +31,15 @@ log = logging.getLogger("syncline.node")
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 500
 WAITING_EVENTS_MAX: Final = 20_000
-BATCH_EVENTS_MAX: Final = 2_000
+# One batch stays far below `max.message.bytes`; a cluster that loses a broker has thousands of events at once.
+BATCH_BYTES_MAX: Final = 256 << 10
+# A leader that stands still must not keep the events from its successor.
+ANSWER_TIMEOUT_S: Final = 5.0
+LAST_FLUSH_TIMEOUT_S: Final = 1.0
+# A batch that was refused for one of these would be refused for ever.
+_HOPELESS: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
+)
 PRODUCE_VERSION: Final = 9
 
 
@@ -65,9 +74,11 @@ class Journal:
             self._peer.close()
 
     async def flush(self) -> None:
-        """Write what waits now, as far as possible: the broker is stopping."""
+        """Write what waits now, as far as possible in a moment: the broker is stopping."""
         if self._waiting and not self._is_writing:
-            await self._write()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
+                    await self._write()
 
     def _make_room(self) -> None:
         for index, event in enumerate(self._waiting):
@@ -87,61 +98,74 @@ class Journal:
 
     async def _write(self) -> None:
         self._is_writing = True
-        events = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_EVENTS_MAX))]
-        is_written = False
+        events: list[Event] = []
+        is_done = False
         try:
-            is_written = await self._write_batch(events)
+            batch = self._take_batch(events)
+            is_done = not events or await self._write_batch(batch)
         finally:
             self._is_writing = False
-            if not is_written:
+            if not is_done:
                 self._waiting.extendleft(reversed(events))
             if self._waiting:
-                self._arm(FLUSH_MS if is_written else RETRY_MS)
+                self._arm(FLUSH_MS if is_done else RETRY_MS)
 
-    async def _write_batch(self, events: list[Event]) -> bool:
-        if not events:
-            return True
+    def _take_batch(self, events: list[Event]) -> bytearray:
+        """Move waiting events into `events`, as many as fit, and return them as a batch."""
+        builder = BatchBuilder()
+        while self._waiting and builder.size_bytes < BATCH_BYTES_MAX:
+            event = self._waiting.popleft()
+            events.append(event)
+            builder.append(event.ts_ms, journal_key(event), to_json(event))
+        return builder.build() if events else bytearray()
+
+    async def _write_batch(self, batch: bytearray) -> bool:
+        """Return whether the events of a batch need not wait any longer."""
         broker = self._broker
         record = broker.image.partition(JOURNAL_TOPIC, 0)
         if record is None:
             await broker.create_journal_topic()
             return False
-        batch = self._encode(events)
         partition = broker.partitions.get(TopicPartition(JOURNAL_TOPIC, 0))
         if partition is not None and partition.leader is not None:
             code = partition.append_local(batch)
             broker.settle()
-            return code == ErrorCode.NONE
-        if not record.has_leader:
+        elif record.has_leader:
+            code = await self._send(record.leader, batch)
+        else:
             return False
-        return await self._send(record.leader, batch)
+        if code in _HOPELESS:
+            log.error("the journal refuses a batch of %s bytes, its events are dropped: %s", len(batch), code.name)
+        return code == ErrorCode.NONE or code in _HOPELESS
 
-    @staticmethod
-    def _encode(events: list[Event]) -> bytearray:
-        builder = BatchBuilder()
-        for event in events:
-            builder.append(event.ts_ms, journal_key(event), to_json(event))
-        return builder.build()
-
-    async def _send(self, leader_id: int, batch: bytearray) -> bool:
+    async def _send(self, leader_id: int, batch: bytearray) -> ErrorCode:
         try:
-            if self._peer is None or not self._peer.is_open or self._peer_leader != leader_id:
-                if self._peer is not None:
-                    self._peer.close()
-                    self._peer = None
-                target = self._broker.image.brokers.get(leader_id)  # type: ignore[call-overload]
-                if target is None:
-                    return False
-                self._peer = await PeerConnection.connect(
-                    target.internal_host, target.internal_port, f"broker-{self._broker.broker_id}-journal"
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                peer = await self._peer_of(leader_id)
+                parts = encode_produce_request(
+                    PRODUCE_VERSION, acks=1, timeout_ms=5000, topics=[(JOURNAL_TOPIC, [(0, batch)])]
                 )
-                self._peer_leader = leader_id
-            parts = encode_produce_request(
-                PRODUCE_VERSION, acks=1, timeout_ms=5000, topics=[(JOURNAL_TOPIC, [(0, batch)])]
+                body = await peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
+        except (PeerLost, TimeoutError):
+            self._drop_peer()
+            return ErrorCode.NETWORK_EXCEPTION
+        _, rows = parse_produce_response(body, PRODUCE_VERSION).topics[0]
+        return ErrorCode(rows[0].error_code)
+
+    async def _peer_of(self, leader_id: int) -> PeerConnection:
+        """Return the connection to the journal's leader, made anew if it is another one."""
+        if self._peer is None or not self._peer.is_open or self._peer_leader != leader_id:
+            self._drop_peer()
+            target = self._broker.image.brokers.get(leader_id)  # type: ignore[call-overload]
+            if target is None:
+                raise PeerLost(f"broker {leader_id} is not known")
+            self._peer = await PeerConnection.connect(
+                target.internal_host, target.internal_port, f"broker-{self._broker.broker_id}-journal"
             )
-            body = await self._peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
-        except PeerLost:
-            self._peer = None
-            return False
-        answer = parse_produce_response(body, PRODUCE_VERSION)
-        return all(not row.error_code for _, rows in answer.topics for row in rows)
+            self._peer_leader = leader_id
+        return self._peer
+
+    def _drop_peer(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()

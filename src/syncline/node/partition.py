@@ -201,6 +201,7 @@ class Partition:
         """Stop leading: whoever waits for this leader is sent on."""
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._broker.low_watermarks.moved(self)
         self.watchers.role_changed()
 
     # Appending.

@@ -5,7 +5,7 @@ are handed over inside the callback that received them; a frame is valid only
 during that call, so records can be written to disk without being copied.
 
 Every request ends: with its answer, or with `PeerLost` when the connection
-breaks. There is no time-out here: whoever needs one closes the connection.
+breaks. Only connecting has a time-out here: whoever else needs one closes the connection.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from syncline.wire.frames import FrameParser, frame_request
 from syncline.wire.response_header import correlation_id_of, response_body_position
 
 ANSWER_BYTES_MAX: Final = 128 << 20
+# Kafka's socket.connection.setup.timeout.ms: a host behind a cut line answers nothing at all.
+CONNECT_TIMEOUT_S: Final = 10.0
 
 # Called with (frame, position of the body), or (None, 0) when the connection broke first.
 OnAnswer = Callable[[memoryview | None, int], None]
@@ -44,9 +46,11 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def connect(
         cls, host: str, port: int, client_id: str, on_lost: Callable[[], None] | None = None
     ) -> "PeerConnection":
-        """Return an open connection; raises `PeerLost` when nobody listens there."""
+        """Return an open connection; raises `PeerLost` when nobody listens there, or nobody answers in time."""
         try:
-            _, peer = await asyncio.get_running_loop().create_connection(lambda: cls(client_id, on_lost), host, port)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                loop = asyncio.get_running_loop()
+                _, peer = await loop.create_connection(lambda: cls(client_id, on_lost), host, port)
         except OSError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: {error}") from error
         return peer

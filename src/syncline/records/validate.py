@@ -51,7 +51,7 @@ _LENGTH: Final = struct.Struct(">i")
 RecordErrors = Sequence[tuple[int, str | None]]
 
 
-class InvalidBatch(RequestError):  # noqa: N818 - what it is, not that it is raised
+class InvalidBatch(RequestError):
     """A batch is refused.
 
     `record_errors` names the records at fault, as (place in the batch, what is wrong). `fills_log_start` says that

@@ -436,7 +436,7 @@ class SimFile:
     def _enter(self, operation: str) -> None:
         self._disk.enter(operation, self.path)
         if not self._is_open:
-            raise OSError(errno.EBADF, "Bad file descriptor", self.path)
+            raise OSError(errno.EBADF, "the file is closed", self.path)
 
     @property
     def size_bytes(self) -> int:

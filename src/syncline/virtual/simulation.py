@@ -244,8 +244,9 @@ class Simulation:
         cluster = self._cluster
         verdict = judge(cluster, self._keys, self._producers, self._consumers)
         cluster.failures.extend(verdict.violations)
+        for client in self._clients():
+            cluster.failures.extend(client.violations)
         for consumer in self._consumers:
-            cluster.failures.extend(consumer.violations)
             if consumer.resets:
                 cluster.ghost.counts["consumer resets"] = consumer.resets
         for client in self._clients():

@@ -46,6 +46,7 @@ class ProducerClient:
         self.name = f"client-{number}"
         self.history: list[Sent] = []
         self.in_doubt = 0
+        self.violations: list[str] = []
         self._cluster = cluster
         self._partitions = partitions
         self._rng = cluster.rng("client", number)
@@ -105,6 +106,9 @@ class ProducerClient:
             offset = (await delivery).offset
         except KafkaError:
             is_ok = False
+        end = self._cluster.ghost.committed_end(key)
+        if offset >= end:
+            self.violations.append(f"S9 {key}: {self.name} was acknowledged {offset}, committed is {end} only")
         self._note(Sent(key, value, is_ok=is_ok, offset=offset, sent_ns=sent_ns, done_ns=self._cluster.loop.now_ns))
 
     def _note(self, sent: Sent) -> None:

@@ -52,7 +52,7 @@ def read_committed(version: int) -> list[Action]:
     ]
 
 
-@sequence(4, 12, t=topic((0,)))
+@sequence(4, 12, 17, t=topic((0,)))
 def unknown_isolation(version: int) -> list[Action]:
     """An isolation level nobody defined."""
     return [*_fill(), fetch(version, {"t": {0: 0}}, isolation_level=2)]
@@ -117,6 +117,18 @@ def negative_limits(version: int) -> list[Action]:
 
 
 @sequence(12, t=topic((0,), (0,), (0,)))
+def negative_limits_across_partitions(version: int) -> list[Action]:
+    """A negative limit is the error of who reads next; where there is nothing to read it does no harm."""
+    return [
+        *(produce(7, {"t": {index: batch("a")}}, quiet=True) for index in (0, 1, 2)),
+        fetch(version, {"t": {0: 0, 1: 0, 2: 0}}, max_bytes=-1),
+        fetch(version, {"t": {0: 1, 1: 0, 2: 0}}, max_bytes=-1),
+        fetch(version, {"t": {0: _at(0, partition_max_bytes=-1), 1: 0, 2: 0}}),
+        fetch(version, {"t": {0: _at(1, partition_max_bytes=-1), 1: 0}}),
+    ]
+
+
+@sequence(12, t=topic((0,), (0,), (0,)))
 def limits_across_partitions(version: int) -> list[Action]:
     """What the first partition took is missing for the later ones."""
     return [
@@ -175,6 +187,36 @@ def unknown_places(version: int) -> list[Action]:
 def unknown_beside_good(version: int) -> list[Action]:
     """An unknown topic beside a good partition waits for the full time."""
     return [fetch(version, {"t": {0: 0}, exact("nope"): {0: 0}}, max_wait=WAIT_MS, waits_ms=WAIT_MS)]
+
+
+@sequence(12, 13, t=topic((0,)))
+def unknown_beside_woken(version: int) -> list[Action]:
+    """What is unknown beside a good partition does not end the wait when that one gets too little."""
+    unknown: Any = exact("nope") if version < 13 else UNKNOWN_ID
+    wanted = {"t": {0: 0}, unknown: {0: 0}}
+    return [
+        fetch(version, wanted, max_wait=1500, min_bytes=1000, hold=True, connection="waiting"),
+        produce(7, {"t": {0: batch("a")}}),
+        Receive(to=leader("t"), connection="waiting", waits_ms=1500),
+        fetch(version, {"t": {0: 1}, unknown: {0: 0}}, max_wait=8000, hold=True, connection="waiting"),
+        produce(7, {"t": {0: batch("b")}}),
+        Receive(to=leader("t"), connection="waiting", waits_ms=8000),
+    ]
+
+
+@sequence(12)
+def unknown_made_while_waiting(version: int) -> list[Action]:
+    """What was unknown when the request came is unknown in its answer."""
+    return [
+        create_topics(5, new_topic("good")),
+        metadata(12, ["good"], settle={"topics.0.error_code": 0, "topics.0.partitions.0.error_code": 0}, quiet=True),
+        fetch(12, {"good": {0: 0}}, settle={"responses.0.partitions.0.error_code": 0}, quiet=True),
+        fetch(
+            version, {"good": {0: 0}, "made": {0: 0}}, to=leader("good"), max_wait=2500, hold=True, connection="waiting"
+        ),
+        create_topics(5, new_topic("made")),
+        Receive(to=leader("good"), connection="waiting", waits_ms=2500),
+    ]
 
 
 @sequence(12, t=topic((0,), (0,)))

@@ -132,6 +132,18 @@ def forgotten_and_listed(version: int) -> list[Action]:
     ]
 
 
+@sequence(17, t=topic((0,), (0,)))
+def forgotten_for_good(version: int) -> list[Action]:
+    """The last answer covers what its request lists, also what is new there."""
+    return [
+        _full(version, {"t": {0: 0}}),
+        _write(0),
+        _write(1),
+        _next(version, 1, {"t": {0: 0, 1: 0}}, forget={"t": [0, 1]}),
+        _next(version, 2),
+    ]
+
+
 @sequence(7, 12, 17, t=topic((0,), (0,)))
 def forgotten_and_listed_beside_another(version: int) -> list[Action]:
     """A partition that is listed and forgotten in one request is forgotten."""

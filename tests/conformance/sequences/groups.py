@@ -207,6 +207,8 @@ def sync_protocols(version: int) -> list[Action]:
         *enter(9, "m1", protocols=FIRST),
         sync(version, member=M1, generation=GENERATION, protocol_type="connect", protocol_name="range"),
         sync(version, member=M1, generation=GENERATION, protocol_type=None, protocol_name=None),
+        sync(version, member=M1, generation=GENERATION, protocol_type="consumer", protocol_name=None),
+        sync(version, member=exact("nobody"), generation=GENERATION, protocol_type=None, protocol_name="range"),
         sync(version, member=M1, generation=GENERATION, protocol_type="consumer", protocol_name="other"),
         sync(
             version,
@@ -395,6 +397,22 @@ def pending_member(version: int) -> list[Action]:
         heartbeat(3, member=M1, generation=GENERATION),
         leave(4, members=[M3]),
         describe_groups(5, "g"),
+    ]
+
+
+@sequence(9)
+def pending_member_leaves(version: int) -> list[Action]:
+    """A pending member that leaves: a lone group stays as it was, a group between two barriers begins anew."""
+    return [
+        join(version, save={"m2": "member_id"}),
+        leave(4, members=[M2]),
+        describe_groups(5, "g"),
+        *enter(version, "m1", protocols=FIRST),
+        join(version, save={"m3": "member_id"}),
+        leave(4, members=[M3]),
+        describe_groups(5, "g"),
+        heartbeat(3, member=M1, generation=GENERATION),
+        join(version, member=M1, protocols=FIRST, save=SAVE_GENERATION),
     ]
 
 

@@ -120,6 +120,16 @@ def duplicates(version: int) -> list[Action]:
     ]
 
 
+@sequence(9, t=topic((0,), (0,)))
+def topic_listed_twice(version: int) -> list[Action]:
+    """Of a topic that is listed twice there is one row."""
+    return [
+        list_offsets(version, [("t", {0: -1}), ("t", {1: -1})]),
+        list_offsets(version, [("t", {0: -1, 1: -1}), ("t", {1: -2})]),
+        list_offsets(version, [("t", {0: -1}), ("t", {0: -1, 1: -1})], isolation_level=3),
+    ]
+
+
 @sequence(2, 9, t=topic((0,)))
 def isolation(version: int) -> list[Action]:
     """Read committed ends at the last stable offset."""

@@ -97,6 +97,12 @@ def neither_id_nor_name(version: int) -> list[Action]:
     return [metadata(version, [{"topic_id": ZERO_ID, "name": None}])]
 
 
+@sequence(10, 12, t=topic((0,)))
+def neither_beside_good(version: int) -> list[Action]:
+    """One row without both spoils the request."""
+    return [metadata(version, [{"topic_id": ZERO_ID, "name": None}, {"topic_id": ZERO_ID, "name": Name("t")}])]
+
+
 @sequence(1, 12, t=topic((0,)))
 def duplicates(version: int) -> list[Action]:
     """A name asked twice is answered once."""

@@ -238,6 +238,7 @@ def deleting_oddly(version: int) -> list[Action]:
         delete_topics(version, by_name, by_name),
         delete_topics(version, by_id, by_id),
         delete_topics(version, by_name, by_id),
+        delete_topics(version, by_id, by_name),
         delete_topics(version, {"name": Name("t"), "topic_id": TopicId("t")}),
         delete_topics(version, {"name": None, "topic_id": None}),
         metadata(9, ["t"]),

@@ -101,6 +101,7 @@ func (a *agent) producer(with arguments) (*kgo.Client, error) {
 		kgo.ProduceRequestTimeout(time.Duration(with.RequestTimeoutMs/2) * time.Millisecond),
 		kgo.RequestTimeoutOverhead(time.Duration(with.RequestTimeoutMs/2) * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
+		kgo.MetadataMinAge(50 * time.Millisecond),
 	}
 	if !with.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
@@ -241,6 +242,7 @@ func (a *agent) join(with arguments) (any, error) {
 		kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(session/10),
 		kgo.DisableAutoCommit(),
+		kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(own(true)),
 		kgo.OnPartitionsRevoked(own(false)),

@@ -49,7 +49,8 @@ const members = new Map();
 let connectedAdmin = null;
 
 function client(settings = {}) {
-  return new Kafka({ clientId: "kafkajs", brokers, logLevel: logLevel.NOTHING, ...settings });
+  const retry = { initialRetryTime: 50, maxRetryTime: 500, retries: 20 };
+  return new Kafka({ clientId: "kafkajs", brokers, logLevel: logLevel.NOTHING, retry, ...settings });
 }
 
 async function admin() {
@@ -81,7 +82,7 @@ function listed(headers) {
 async function producer(codec, idempotent, timeoutMs) {
   const key = [idempotent, timeoutMs].join();
   if (!producers.has(key)) {
-    const made = client({ requestTimeout: timeoutMs, retry: { initialRetryTime: 50, retries: 20 } }).producer({
+    const made = client({ requestTimeout: timeoutMs }).producer({
       idempotent,
       maxInFlightRequests: idempotent ? 1 : null,
     });

@@ -5,6 +5,7 @@ v2 isolation level, v4 leader epochs (KIP-320), v7 timestamp -3, the largest
 Nothing is tiered here: -4 is the log start, -5 finds nothing.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +44,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     asked = request.decode()
     topics = [(str(topic.name), list(topic.partitions)) for topic in asked.topics]
     keys = [TopicPartition(name, int(each.partition_index)) for name, partitions in topics for each in partitions]
-    duplicates = {key for key in keys if keys.count(key) > 1} if len(keys) > 1 else set()
+    duplicates = {key for key, count in Counter(keys).items() if count > 1}
     is_isolation_known = int(getattr(asked, "isolation_level", 0)) in _ISOLATION_LEVELS
 
     def answer(found: list[Found]) -> None:

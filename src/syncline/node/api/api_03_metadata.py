@@ -50,11 +50,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         refusal = _refuse_whole(names, version)
         if refusal is not None:
             request.reply_parts(
-                (
-                    encode_metadata_response(
-                        version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal
-                    ),
-                )
+                (encode_metadata_response(version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal),)
             )
             return
         rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)

@@ -68,7 +68,7 @@ _CREATE_TOPICS_VERSION: Final = 7
 OnImage = Callable[[MetadataImage, MetadataImage, MetadataDelta], None]
 
 
-class RegistrationRefused(Exception):  # noqa: N818 - what happened, in the words of the protocol
+class RegistrationRefused(Exception):
     """A broker cannot join the cluster, and trying again would not help."""
 
 
@@ -253,7 +253,7 @@ class Channel:
                 {"broker_id": self._identity.broker_id, "broker_epoch": self.broker_epoch},
             )
             reply = await self.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, entity)
-            if reply is None:
+            if reply is None or int(reply.error_code):
                 return None
             first = int(reply.producer_id_start)
             self._producer_ids = range(first, first + int(reply.producer_id_len))
@@ -386,14 +386,16 @@ class Channel:
 
     async def _stay(self) -> bool:
         """Register, and be heard of until the connection breaks; return False if registering failed."""
-        control = self._control
+        control, stream = self._control, self._stream
         assert control is not None, "connected before"
+        assert stream is not None, "connected before"
         if not await self._register(control):
             return False
         self._poll()
         self._send_forwardings()
         self._send_proposals()
-        while self._control is control and control.is_open:
+        # Without the stream this broker would be heard of, and hear nothing.
+        while self._control is control and control.is_open and stream.is_open:
             self._wake.clear()
             if not await self._heartbeat(control):
                 return True

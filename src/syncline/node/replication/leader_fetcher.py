@@ -54,7 +54,7 @@ EARLIEST: Final = -2
 RESPONSE_BYTES_MAX: Final = 2 << 20
 RECONNECT_MS: Final = 2
 RECONNECT_MS_MAX: Final = 500
-# Added to the long poll: how long an answer may be late before the connection counts as dead.
+
 Key = tuple[bytes, int]
 
 
@@ -208,10 +208,15 @@ class LeaderFetcher:
             self._fetcher.session_refused(ErrorCode(response.error_code))
         else:
             self._fetcher.answered(response.session_id)
-            for topic_id, rows in response.topics:
-                assert isinstance(topic_id, bytes)
-                for row in rows:
-                    self._process((topic_id, row.partition), row)
+            try:
+                for topic_id, rows in response.topics:
+                    assert isinstance(topic_id, bytes)
+                    for row in rows:
+                        self._process((topic_id, row.partition), row)
+            except Exception:
+                # Our bug. Without the next fetch all partitions of this leader would stop in silence: begin anew.
+                log.exception("an answer of broker %s could not be processed", self.leader_id)
+                self._drop_connection()
         self.go()
         self._broker.settle()
 

@@ -1,0 +1,1 @@
+"""Tests of the proof room, and the proof itself."""

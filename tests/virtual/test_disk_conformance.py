@@ -1,0 +1,46 @@
+"""The simulated disk against the Disk port's conformance suite."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from syncline.virtual.disk import DiskSettings, Medium, SimDisk
+from syncline.virtual.loop import DeadlockError, VirtualLoop
+from syncline.virtual.trace import Trace
+from tests.storage.disk_conformance import DiskConformance
+
+
+class TestSimDisk(DiskConformance):
+    """Files in memory."""
+
+    @pytest.fixture
+    def loop(self) -> Iterator[VirtualLoop]:
+        """Return a loop that is closed afterwards."""
+        loop = VirtualLoop()
+        yield loop
+        loop.close()
+
+    @pytest.fixture
+    def disk(self, loop: VirtualLoop) -> SimDisk:
+        """Return a disk without chance misses."""
+        medium = Medium("host", random.Random(1))
+        return SimDisk(loop, medium, random.Random(2), Trace(), DiskSettings(miss_probability=0))
+
+    @pytest.fixture
+    def root(self) -> str:
+        """Return a directory that does not exist yet."""
+        return "/data"
+
+    @pytest.fixture
+    def settle(self, loop: VirtualLoop) -> Callable[[], None]:
+        """Return what turns the loop until nothing is left to do."""
+
+        def turn() -> None:
+            try:
+                while True:
+                    loop._run_once()
+            except DeadlockError:
+                pass
+
+        return turn
