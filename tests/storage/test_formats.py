@@ -68,6 +68,12 @@ def test_epoch_checkpoint_has_epoch_and_start() -> None:
         checkpoints.decode_epochs("file", b"0\n1\n0 -1\n")
 
 
+def test_e27_an_epoch_checkpoint_with_fewer_entries_than_it_declares_is_refused() -> None:
+    """Three are declared and two are there: the file was cut, and a shorter history would be a wrong one."""
+    with pytest.raises(CheckpointError, match="3 entries expected, 2 found"):
+        checkpoints.decode_epochs("leader-epoch-checkpoint", b"0\n3\n0 0\n1 5\n")
+
+
 def test_partition_metadata_has_the_topic_id_in_base64() -> None:
     """22 characters, without padding."""
     topic_id = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,11 @@ from typing import Annotated
 import typer
 
 from syncline.cli import up
-from syncline.cli.up import DEFAULT_DIRECTORY, parse_configs
-from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive
+from syncline.cli.up import DEFAULT_DIRECTORY, checked_configs
+from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
 
 STOP_TIMEOUT_S = 20.0
+SILENCE_S = 2.0
 
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the cluster.", show_default=True)]
 ConfigOption = Annotated[
@@ -29,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         name="up",
         help=up.SUMMARY,
+        short_help="Start a cluster on this machine.",
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )(_up)
     app.command()(down)
@@ -45,12 +48,20 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
     running = _running(data)
     with contextlib.suppress(ProcessLookupError):
         os.kill(running.supervisor_pid, signal.SIGTERM)
-    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        # A stopped process cannot act on SIGTERM.
+        os.kill(running.supervisor_pid, signal.SIGCONT)
+    began_s = time.monotonic()
+    has_spoken = False
     while is_alive(running.supervisor_pid):
-        if time.monotonic() > deadline_s:
+        waited_s = time.monotonic() - began_s
+        if waited_s > STOP_TIMEOUT_S:
             raise LocalClusterError(
-                f"the cluster (process {running.supervisor_pid}) did not stop in {STOP_TIMEOUT_S:.0f} s."
+                f"the cluster (process {running.supervisor_pid}) did not stop in {STOP_TIMEOUT_S:.0f} s. "
+                f"`kill -9 {running.supervisor_pid}` ends it; nothing acknowledged is lost."
             )
+        if waited_s > SILENCE_S and not has_spoken:
+            has_spoken = True
+            print("waiting for brokers to hand over and stop ...", file=sys.stderr)
         time.sleep(0.01)
     print(json.dumps({"stopped": True}) if as_json else "stopped")
 
@@ -63,7 +74,7 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
             "broker": broker_id,
             "pid": pid,
             "port": running.client_ports[broker_id],
-            "state": "running" if is_alive(pid) else "dead",
+            "state": state_of(pid),
         }
         for broker_id, pid in sorted(running.broker_pids.items())
     ]
@@ -76,28 +87,37 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
 
 
 def broker(
-    broker_id: Annotated[int, typer.Argument(help="Id of this broker.", min=0)],
+    broker_id: Annotated[int, typer.Argument(help="Id of this broker.", min=0, max=2**31 - 1)],
     data: DataOption = DEFAULT_DIRECTORY,
     port: Annotated[int, typer.Option(help="Port for clients; 0: a free one.", min=0, max=65535)] = 9092,
     internal_port: Annotated[int, typer.Option(help="Port for other brokers; 0: a free one.", min=0, max=65535)] = 0,
     cluster_size: Annotated[int, typer.Option(help="How many brokers the cluster is meant to have.", min=1)] = 1,
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run one broker in the foreground. Brokers with the same data directory form one cluster."""
     from syncline.local.broker_process import BrokerProcess
-    from syncline.local.ports import listen
+    from syncline.local.ports import HOST, listen, port_of
 
-    configs = parse_configs(config)
+    configs = checked_configs(config)
     layout = Layout(data.absolute())
     layout.create()
+    client, internal = listen(port), listen(internal_port, "--internal-port")
+    where = f"{HOST}:{port_of(client)}"
+
+    def serving() -> None:
+        fields = {"broker": broker_id, "bootstrap": where, "pid": os.getpid()}
+        print(json.dumps(fields) if as_json else f"broker {broker_id} serves: bootstrap {where}", flush=True)
+
     process = BrokerProcess(
         broker_id=broker_id,
         cluster_directory=layout.directory,
         log_directory=layout.broker_directory(broker_id),
         config=configs,
         cluster_size=cluster_size,
-        client_listener=listen(port),
-        internal_listener=listen(internal_port),
+        client_listener=client,
+        internal_listener=internal,
+        on_serving=serving,
     )
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     raise SystemExit(process.run())

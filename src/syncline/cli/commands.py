@@ -1,17 +1,45 @@
-"""All sub-commands, on one typer application."""
+"""All sub-commands, on one typer application.
+
+click 8.5 has a help text of its own for arguments, forgets the one that typer
+has set and would show a section that typer shows already: the text is put back
+here, and click's section left out.
+"""
+
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from syncline import __version__
 from syncline.cli import cluster, configs, consume, demo, groups, produce, topics
 
 app = typer.Typer(
     name="syncline",
-    help="A Kafka-compatible replicated log whose replication you can see, prove and tune.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"syncline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def syncline(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A Kafka-compatible replicated log whose replication you can see, prove and tune.
+
+    Begin with `syncline up`; `syncline COMMAND --help` explains each command.
+    """
+
+
 cluster.register(app)
 produce.register(app)
 consume.register(app)
@@ -19,3 +47,24 @@ demo.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+
+
+def command_line() -> Any:
+    """Return the whole command line, ready to be called."""
+    command = typer.main.get_command(app)
+    _restore_argument_help(command)
+    return command
+
+
+def _restore_argument_help(command: Any) -> None:
+    for sub_command in getattr(command, "commands", {}).values():
+        _restore_argument_help(sub_command)
+    lacking = [each for each in command.params if each.param_type_name == "argument" and not each.help]
+    if not lacking:
+        return
+    command.format_arguments = lambda *_: None
+    hints = get_type_hints(command.callback.__wrapped__, include_extras=True)
+    for parameter in lacking:
+        parameter.help = next(
+            (note.help for note in getattr(hints[parameter.name], "__metadata__", ()) if hasattr(note, "help")), None
+        )

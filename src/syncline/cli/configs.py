@@ -1,23 +1,28 @@
 """`configs`: describe and alter configurations of topics and brokers."""
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
+    REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
     admin_client,
     bootstrap_of,
+    find_topic,
     guarded,
     parse_pairs,
     print_table,
     result_of,
 )
 from syncline.local.layout import LocalClusterError
+from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
+from syncline.model.topic_config_table import TOPIC_CONFIGS
 
 app = typer.Typer(no_args_is_help=True, help="Describe and alter configurations of topics and brokers.")
 
@@ -38,7 +43,7 @@ def describe(
 ) -> None:
     """Show what is configured for a topic or a broker."""
     admin = admin_client(bootstrap_of(bootstrap, data))
-    resource = _resource(kind, name)
+    resource = _resource(admin, kind, name)
     what = f"cannot describe {kind} {name!r}"
     entries = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
     rows = [
@@ -75,8 +80,19 @@ def alter(
     if not changes and not removals:
         raise LocalClusterError("nothing to alter: give --set NAME=VALUE or --unset NAME.")
     admin = admin_client(bootstrap_of(bootstrap, data))
+    _note_unknown(admin, kind, name, [*parse_pairs(changes, "--set"), *(removals or [])])
     set_configs(admin, kind, name, parse_pairs(changes, "--set"), removals or [])
     print(json.dumps({"altered": name}) if as_json else f"altered {kind} {name}")
+
+
+def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
+    """Say which names nobody knows: Kafka keeps such ones of brokers, for plug-ins, and answers nothing."""
+    resource = _resource(admin, kind, name)
+    what = f"cannot alter {kind} {name!r}"
+    known = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
+    for key in keys:
+        if key not in known and key not in BROKER_CONFIGS and key not in TOPIC_CONFIGS and key not in THROTTLE_RATES:
+            print(f"note: {kind} {name} has no configuration {key!r} so far", file=sys.stderr)
 
 
 def set_configs(admin: Any, kind: str, name: str, changes: dict[str, str], removals: list[str]) -> None:
@@ -86,15 +102,23 @@ def set_configs(admin: Any, kind: str, name: str, changes: dict[str, str], remov
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
     ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removals]
-    resource = ConfigResource(_resource(kind, name).restype, name, incremental_configs=entries)
+    resource = ConfigResource(_resource(admin, kind, name).restype, name, incremental_configs=entries)
     what = f"cannot alter {kind} {name!r}"
     result_of(guarded(what, lambda: admin.incremental_alter_configs([resource]))[resource], what)
 
 
-def _resource(kind: str, name: str) -> Any:
+def _resource(admin: Any, kind: str, name: str) -> Any:
+    """Return what a request names; `LocalClusterError` when there is no such topic or broker."""
     from confluent_kafka.admin import ConfigResource
 
-    kinds = {"topic": ConfigResource.Type.TOPIC, "broker": ConfigResource.Type.BROKER}
-    if kind not in kinds:
-        raise LocalClusterError(f"configurations belong to a topic or a broker, not to a {kind!r}.")
-    return ConfigResource(kinds[kind], name)
+    if kind == "topic":
+        find_topic(admin, name)
+        return ConfigResource(ConfigResource.Type.TOPIC, name)
+    if kind == "broker":
+        brokers = guarded("cannot list brokers", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).brokers
+        if name not in map(str, brokers):
+            raise LocalClusterError(
+                f"there is no broker {name!r} now. Those that answer are {', '.join(map(str, sorted(brokers)))}."
+            )
+        return ConfigResource(ConfigResource.Type.BROKER, name)
+    raise LocalClusterError(f"configurations belong to a `topic` or a `broker`, not to a {kind!r}.")

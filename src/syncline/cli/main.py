@@ -3,13 +3,24 @@
 An expected failure is one sentence on standard error and exit code 1; wrong
 usage is 2, as everywhere. A traceback is our bug: it goes to a file, and the
 sentence names it.
+
+Ctrl-C ends a command at once and silently, by the signal's own default: most
+commands have nothing to put in order. Those that do (`consume`, `produce`,
+`demo`, the supervisor, brokers) say so with `interruptible` or by a handler of
+their own. Until then a KeyboardInterrupt could come up in the middle of an
+import, where nobody would catch it.
 """
 
-import os
-import sys
+import signal
 
-from syncline.local.layout import LocalClusterError
-from syncline.model.config_types import ConfigError
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import os  # noqa: E402 - the signal comes first
+import sys  # noqa: E402
+
+from syncline.local.layout import LocalClusterError  # noqa: E402
+from syncline.model.config_types import ConfigError  # noqa: E402
 
 
 def main() -> None:
@@ -20,18 +31,18 @@ def main() -> None:
 
             up.run(sys.argv[2:])
         else:
-            from syncline.cli.commands import app
+            from syncline.cli.commands import command_line
 
-            app()
+            command_line()(prog_name="syncline")
     except (LocalClusterError, ConfigError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`); that is no failure.
+        # Whoever read our output has enough (`| head`): there is nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+        raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence before a person sees a traceback
         _report(error)
         raise SystemExit(1) from None
@@ -41,6 +52,10 @@ def _report(error: Exception) -> None:
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="syncline-error-", suffix=".txt", delete=False) as file:
-        traceback.print_exc(file=file)
-    print(f"syncline: internal error: {error!r}; the details are in {file.name}", file=sys.stderr)
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="syncline-error-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+        where = f"the details are in {file.name}"
+    except OSError:
+        where = "there was no room for the details"
+    print(f"syncline: internal error: {error!r}; {where}", file=sys.stderr)

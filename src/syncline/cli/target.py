@@ -5,6 +5,7 @@ without it the cluster of the data directory is meant, so that nobody types
 ports at their own laptop.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -12,10 +13,14 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 
 from syncline.local.layout import Layout, LocalClusterError
+from syncline.model.errors import ErrorCode
 
 _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
+CONNECT_TIMEOUT_S = 5.0
+PORT_DEFAULT = "9092"
+_SERVER = re.compile(r"(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 BootstrapOption = Annotated[
     str | None,
@@ -30,14 +35,26 @@ DEFAULT_DIRECTORY = Path("syncline-data")
 
 def bootstrap_of(bootstrap: str | None, data: Path) -> str:
     """Return the servers to connect to."""
-    if bootstrap:
-        return bootstrap
+    if bootstrap is not None:
+        return checked_bootstrap(bootstrap)
     running = Layout(data.absolute()).running()
     if running is None:
         raise LocalClusterError(
             f"no cluster is running in {data}. Start one with `syncline up`, or name one with --bootstrap HOST:PORT."
         )
     return running.bootstrap
+
+
+def checked_bootstrap(bootstrap: str) -> str:
+    """Return the servers without blanks; `LocalClusterError` names one that cannot be an address."""
+    servers = [each.strip() for each in bootstrap.split(",")]
+    for server in servers:
+        match = _SERVER.fullmatch(server)
+        if match is None or not 0 < int(match["port"] or PORT_DEFAULT) < 65_536:
+            raise LocalClusterError(
+                f"--bootstrap takes HOST:PORT (several with commas between), with ports up to 65535, not {server!r}."
+            )
+    return ",".join(servers)
 
 
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
@@ -50,12 +67,44 @@ def admin_client(bootstrap: str) -> Any:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient(client_config(bootstrap))
+    troubles: list[Any] = []
+    admin = AdminClient(client_config(bootstrap, error_cb=troubles.append))
     try:
-        admin.list_topics(timeout=REQUEST_TIMEOUT_S / 3)
+        admin.list_topics(timeout=CONNECT_TIMEOUT_S)
     except KafkaException:
-        raise LocalClusterError(f"no broker answers at {bootstrap}. Is the cluster up?") from None
+        admin.poll(0)
+        # The last one only says that all of them are down.
+        why = next((_reason(each) for each in troubles if "brokers are down" not in each.str()), "")
+        raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
     return admin
+
+
+def _reason(error: Any) -> str:
+    """Return the part of a connection's error that a person needs, in brackets."""
+    text = error.str()
+    for phrase in ("Connection refused", "timed out", "Disconnected", "SSL"):
+        if phrase in text:
+            return f" ({phrase.lower() if phrase != 'SSL' else 'it speaks TLS'})"
+    return f" ({text.removesuffix(' (after')})" if "resolve" not in text else " (there is no such host)"
+
+
+def topic_names(admin: Any) -> dict[str, Any]:
+    """Return the metadata of all topics by name. To ask for one by its name could create it."""
+    topics: dict[str, Any] = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+    return topics
+
+
+def find_topic(admin: Any, name: str) -> Any:
+    """Return a topic's metadata; `LocalClusterError` when there is none of this name."""
+    topic = topic_names(admin).get(name)
+    if topic is None:
+        raise no_topic(name)
+    return topic
+
+
+def no_topic(name: str) -> LocalClusterError:
+    """Return the sentence for a topic that is not there."""
+    return LocalClusterError(f"there is no topic {name!r}. `syncline topics list` shows those that are.")
 
 
 def result_of(future: Any, what: str) -> Any:
@@ -72,9 +121,15 @@ def result_of(future: Any, what: str) -> Any:
 
 def refuse(what: str, error: Any) -> NoReturn:
     """Raise the sentence for a Kafka error."""
-    text = error.str() if hasattr(error, "str") else str(error)
-    name = error.name() if hasattr(error, "name") else ""
-    raise LocalClusterError(f"{what}: {text}{f' ({name})' if name and name not in text else ''}")
+    raise LocalClusterError(f"{what}: {sentence_of(error)}")
+
+
+def sentence_of(error: Any) -> str:
+    """Return a Kafka error as text, with Kafka's name for it when a broker said it."""
+    text = str(error.str() if hasattr(error, "str") else error).removeprefix("Broker: ").removeprefix("Local: ")
+    code = error.code() if hasattr(error, "code") else -1
+    name = ErrorCode(code).name if code > 0 and code in ErrorCode else ""
+    return f"{text} ({name})" if name and name not in text else text
 
 
 def guarded(what: str, call: Callable[[], _T]) -> _T:
@@ -98,6 +153,11 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
             raise LocalClusterError(f"{option} takes NAME=VALUE, not {pair!r}.")
         parsed[name.strip()] = value
     return parsed
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 record", "2 records"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def print_table(headers: list[str], rows: list[list[Any]]) -> None:

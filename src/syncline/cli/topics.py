@@ -13,10 +13,14 @@ from syncline.cli.target import (
     JsonOption,
     admin_client,
     bootstrap_of,
+    counted,
+    find_topic,
     guarded,
+    no_topic,
     parse_pairs,
     print_table,
     result_of,
+    topic_names,
 )
 from syncline.local.layout import LocalClusterError
 
@@ -60,7 +64,7 @@ def list_topics(
 ) -> None:
     """List topics."""
     admin = admin_client(bootstrap_of(bootstrap, data))
-    topics = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
+    topics = topic_names(admin)
     rows = [
         {"topic": name, "partitions": len(topic.partitions), "replicas": _replica_count(topic)}
         for name, topic in sorted(topics.items())
@@ -85,7 +89,7 @@ def describe(
     from confluent_kafka.admin import ConfigResource
 
     admin = admin_client(bootstrap_of(bootstrap, data))
-    topic = _find(admin, name)
+    topic = find_topic(admin, name)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     entries = result_of(admin.describe_configs([resource])[resource], f"cannot describe topic {name!r}")
     configs = {key: entry.value for key, entry in sorted(entries.items()) if entry.source == 1}
@@ -96,7 +100,7 @@ def describe(
     if as_json:
         print(json.dumps({"topic": name, "partitions": partitions, "configs": configs}))
         return
-    print(f"topic {name}: {len(partitions)} partitions, {_replica_count(topic)} replicas")
+    print(f"topic {name}: {counted(len(partitions), 'partition')}, {counted(_replica_count(topic), 'replica')}")
     for key, value in configs.items():
         print(f"  {key} = {value}")
     print_table(
@@ -116,14 +120,29 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete topics and everything in them."""
+    from confluent_kafka import KafkaError
+
     admin = admin_client(bootstrap_of(bootstrap, data))
-    futures = guarded("cannot delete topics", lambda: admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_S))
-    for name in names:
-        result_of(futures[name], f"cannot delete topic {name!r}")
+    unique = list(dict.fromkeys(names))
+    futures = guarded("cannot delete topics", lambda: admin.delete_topics(unique, request_timeout=REQUEST_TIMEOUT_S))
+    deleted = []
+    refusals = []
+    for name in unique:
+        try:
+            error = futures[name].exception(REQUEST_TIMEOUT_S)
+            if error is not None and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise no_topic(name)
+            result_of(futures[name], f"cannot delete topic {name!r}")
+        except LocalClusterError as refusal:
+            refusals.append(refusal)
+            continue
+        deleted.append(name)
         if not as_json:
             print(f"deleted topic {name}")
     if as_json:
-        print(json.dumps({"deleted": names}))
+        print(json.dumps({"deleted": deleted}))
+    if refusals:
+        raise LocalClusterError(" ".join(map(str, refusals)))
 
 
 @app.command()
@@ -147,7 +166,7 @@ def alter(
     if partitions is None and not config:
         raise LocalClusterError("nothing to alter: give --partitions or --config.")
     admin = admin_client(bootstrap_of(bootstrap, data))
-    _find(admin, name)
+    find_topic(admin, name)
     what = f"cannot alter topic {name!r}"
     if partitions is not None:
         futures = guarded(what, lambda: admin.create_partitions([NewPartitions(name, partitions)]))
@@ -155,13 +174,6 @@ def alter(
     if config:
         set_configs(admin, "topic", name, parse_pairs(config, "--config"), [])
     print(json.dumps({"altered": name}) if as_json else f"altered topic {name}")
-
-
-def _find(admin: Any, name: str) -> Any:
-    topic = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics.get(name)
-    if topic is None:
-        raise LocalClusterError(f"there is no topic {name!r}. `syncline topics list` shows those that are.")
-    return topic
 
 
 def _replica_count(topic: Any) -> int:

@@ -7,18 +7,63 @@ without typer: argparse is there in ten milliseconds.
 import argparse
 import json
 import logging
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from syncline.local.layout import LocalClusterError, RunningCluster
+from syncline.local.layout import BROKERS_MAX, LocalClusterError, RunningCluster
 from syncline.local.profiles import PROFILES
 
 SUMMARY: Final = "Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."
 DEFAULT_DIRECTORY = Path("syncline-data")
-BROKERS_MAX: Final = 64
 PORT_MAX: Final = 65_535
+# `up` and `broker` decide these by their own options.
+DECIDED: Final = {
+    "node.id": "the id of the broker",
+    "broker.id": "the id of the broker",
+    "listeners": "--port",
+    "advertised.listeners": "--port",
+    "log.dir": "--data",
+    "log.dirs": "--data",
+}
+
+
+def checked_configs(pairs: list[str] | None, profile: str | None = None) -> dict[str, str]:
+    """Return broker configurations that a broker will accept; a sentence says what is wrong with others."""
+    from syncline.model.configs import BrokerConfig
+    from syncline.model.config_types import ConfigError
+
+    configs = parse_configs(pairs, profile)
+    for name in configs:
+        if name in DECIDED:
+            raise LocalClusterError(f"--config cannot set {name}: {DECIDED[name]} decides it.")
+    try:
+        resolved = BrokerConfig.resolve(configs)
+    except ConfigError as error:
+        raise LocalClusterError(f"{error}{_like_it(configs)}") from None
+    if resolved.broker_session_timeout_ms < 2 * resolved.broker_heartbeat_interval_ms:
+        raise LocalClusterError(
+            f"broker.session.timeout.ms ({resolved.broker_session_timeout_ms}) must be at least twice "
+            f"broker.heartbeat.interval.ms ({resolved.broker_heartbeat_interval_ms}): "
+            "brokers would be given up between two heartbeats."
+        )
+    return configs
+
+
+def _like_it(names: Iterable[str]) -> str:
+    """Return a hint for a name that nobody knows, "" when all are known."""
+    import difflib
+
+    from syncline.model.configs import BROKER_CONFIGS
+
+    for name in names:
+        if name not in BROKER_CONFIGS:
+            close = difflib.get_close_matches(name, BROKER_CONFIGS, 1)
+            return f". Did you mean {close[0]}?" if close else ""
+    return ""
 
 
 def parse_configs(pairs: list[str] | None, profile: str | None = None) -> dict[str, str]:
@@ -37,37 +82,47 @@ def parse_configs(pairs: list[str] | None, profile: str | None = None) -> dict[s
 def run(arguments: Sequence[str]) -> None:
     """Run the command; ends the process."""
     from syncline.local.supervisor import ClusterSpec, Supervisor, run_detached, write_ready_file
-    from syncline.model.configs import BrokerConfig
 
     options = _parser().parse_args(arguments)
-    configs = parse_configs(options.config, options.profile)
-    BrokerConfig.resolve(configs)
+    ready_file = options.ready_file.absolute() if options.ready_file else None
+    if ready_file is not None and not ready_file.parent.is_dir():
+        raise LocalClusterError(f"cannot write the ready file {ready_file}: there is no directory {ready_file.parent}.")
     spec = ClusterSpec(
         directory=options.data.absolute(),
         brokers=options.brokers,
         port=options.port,
-        config=configs,
+        config=checked_configs(options.config, options.profile),
         restart=options.restart,
     )
-    ready_file = options.ready_file.absolute() if options.ready_file else None
     if options.detach:
-        _announce(run_detached(spec, ready_file), as_json=options.json)
+        interruptible()
+        _announce(run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr)), as_json=options.json)
         return
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
     def announce(running: RunningCluster) -> None:
         if ready_file is not None:
             write_ready_file(ready_file, running)
-        _announce(running, as_json=options.json)
-        if not options.json:
-            print("Ctrl-C stops it.", flush=True)
+        try:
+            _announce(running, as_json=options.json, more="\nCtrl-C stops it.")
+        except BrokenPipeError:
+            # Whoever read this has gone; whoever uses the cluster has not.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     raise SystemExit(Supervisor(spec, announce).run())
 
 
+def interruptible() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt: there is something to put in order."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="syncline up", description=SUMMARY)
-    parser.add_argument("--brokers", type=_brokers, default=3, metavar="N", help="how many brokers (default: 3)")
+    parser.add_argument(
+        "--brokers", type=_brokers, metavar="N", help="how many brokers (default: as many as last time, or 3)"
+    )
     parser.add_argument(
         "--data",
         type=Path,
@@ -120,7 +175,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _announce(running: RunningCluster, *, as_json: bool) -> None:
+def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None:
     if as_json:
         print(
             json.dumps(
@@ -134,5 +189,4 @@ def _announce(running: RunningCluster, *, as_json: bool) -> None:
         )
         return
     count = len(running.broker_pids)
-    print(f"{count} broker{'s are' if count > 1 else ' is'} up: bootstrap {running.bootstrap}", flush=True)
-    sys.stdout.flush()
+    print(f"{count} broker{'s are' if count > 1 else ' is'} up: bootstrap {running.bootstrap}{more}", flush=True)

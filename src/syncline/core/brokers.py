@@ -47,6 +47,11 @@ class KnownBrokers:
         standing = self._standings.get(broker_id)
         return BrokerEpoch(NONE) if standing is None else standing.broker_epoch
 
+    def is_unfenced(self, broker_id: BrokerId) -> bool:
+        """Return whether a broker is registered and serves."""
+        standing = self._standings.get(broker_id)
+        return standing is not None and not standing.is_fenced
+
     def is_stale(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch) -> bool:
         """Return whether a fetch was sent by a former incarnation of a live broker."""
         if fetched_broker_epoch == NONE:

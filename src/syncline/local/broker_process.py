@@ -13,6 +13,7 @@ import random
 import secrets
 import signal
 import socket
+import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -50,6 +51,7 @@ class BrokerProcess:
         internal_listener: socket.socket,
         supervisor_alive_fd: int | None = None,
         on_serving: Callable[[], object] = lambda: None,
+        on_failed: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._broker_id = broker_id
         self._cluster_directory = cluster_directory
@@ -60,6 +62,7 @@ class BrokerProcess:
         self._internal = internal_listener
         self._supervisor_alive_fd = supervisor_alive_fd
         self._on_serving = on_serving
+        self._on_failed = on_failed
 
     def run(self) -> int:
         """Serve until told to stop; return the exit code."""
@@ -76,9 +79,25 @@ class BrokerProcess:
                 asyncio.set_event_loop(loop)
                 return int(loop.run_until_complete(self._serve()))
             return asyncio.run(self._serve())
-        except (ConfigError, StorageError, RegistrationRefused, OSError) as error:
-            log.error("%s", error)
-            return 1
+        except (ConfigError, StorageError, RegistrationRefused, sqlite3.Error, OSError) as error:
+            reason = self._sentence(error)
+            log.error("%s", reason)
+        except Exception as error:
+            reason = f"internal error: {error!r}"
+            log.exception("internal error")
+        self._on_failed(reason)
+        return 1
+
+    def _sentence(self, error: Exception) -> str:
+        """Return what is wrong and what to do about it."""
+        if isinstance(error, RegistrationRefused):
+            return f"{error}. Use another data directory, or remove {self._log_directory} if its data may go."
+        if isinstance(error, sqlite3.Error):
+            store = self._cluster_directory / "cluster.db"
+            return f"{store}, the cluster's metadata, cannot be used: {error}. Put a good copy of it there."
+        if isinstance(error, OSError) and error.strerror:
+            return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        return str(error)
 
     async def _serve(self) -> int:
         loop = asyncio.get_running_loop()

@@ -13,10 +13,13 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 # How long brokers without a supervisor may take to hand over and stop.
 ORPHANS_STOP_S: Final = 10.0
+BROKERS_DEFAULT: Final = 3
+BROKERS_MAX: Final = 64
+ANOTHER: Final = "Choose another with --data."
 
 
 class LocalClusterError(Exception):
@@ -40,7 +43,9 @@ class Layout:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.state_file = directory / "cluster.json"
+        self.ports_file = directory / "ports.json"
         self.lock_file = directory / "supervisor.lock"
+        self.metadata_file = directory / "cluster.db"
         self.logs = directory / "logs"
 
     def broker_directory(self, broker_id: int) -> Path:
@@ -51,10 +56,57 @@ class Layout:
         """Make the directory; `LocalClusterError` says why it cannot be used."""
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
+            self.lock_file.open("a").close()
         except OSError as error:
+            raise self.unusable(error) from None
+
+    def unusable(self, error: OSError) -> LocalClusterError:
+        """Return the sentence for a data directory that refuses."""
+        where = error.filename if error.filename not in (None, str(self.directory)) else None
+        return LocalClusterError(
+            f"cannot use {self.directory} as data directory: {error.strerror or error}"
+            f"{f' ({where})' if where else ''}. {ANOTHER}"
+        )
+
+    def broker_count(self, asked: int | None) -> int:
+        """Return how many brokers to start: as asked for, as many as last time, or three.
+
+        Fewer than the directory holds data of are refused: what only the others have would be without a leader.
+        """
+        held = self._brokers_with_data()
+        if held and not self.metadata_file.exists():
+            broker_id, cluster_id = next(iter(held.items()))
             raise LocalClusterError(
-                f"cannot use {self.directory} as data directory: {error.strerror}. Choose another with --data."
-            ) from None
+                f"broker-{broker_id} in {self.directory} belongs to cluster {cluster_id}, whose metadata "
+                f"({self.metadata_file.name}) is missing. Put it back, or choose another directory with --data."
+            )
+        least = max(held, default=0)
+        if least > BROKERS_MAX:
+            raise LocalClusterError(
+                f"{self.directory} holds data of broker {least}, and `up` starts brokers 1 to {BROKERS_MAX}. "
+                "Start its brokers with `syncline broker ID`."
+            )
+        if asked is None:
+            return max(least, *self.remembered_ports(), 0) or BROKERS_DEFAULT
+        if asked < least:
+            raise LocalClusterError(
+                f"{self.directory} holds data of broker {least}, which --brokers {asked} would leave out. "
+                f"Start {least} brokers, or choose another directory with --data."
+            )
+        return asked
+
+    def _brokers_with_data(self) -> dict[int, str]:
+        """Return the cluster id by broker, for each broker that has joined a cluster with this directory."""
+        held = {}
+        for file in self.directory.glob("broker-*/meta.properties"):
+            number = file.parent.name.removeprefix("broker-")
+            try:
+                properties = dict(line.partition("=")[::2] for line in file.read_text(errors="replace").splitlines())
+            except OSError:
+                continue  # Its broker says it better.
+            if number.isdecimal() and properties.get("cluster.id"):
+                held[int(number)] = properties["cluster.id"]
+        return dict(sorted(held.items()))
 
     def lock(self) -> IO[str]:
         """Return the lock of this directory, held until it is closed and all brokers forked meanwhile have ended.
@@ -62,23 +114,40 @@ class Layout:
         Brokers share it with their supervisor: one that was killed leaves brokers behind that are just
         stopping, and they are waited for.
         """
-        file = self.lock_file.open("a+")
+        try:
+            file = self.lock_file.open("a+")
+        except OSError as error:
+            raise self.unusable(error) from None
         deadline_s = time.monotonic() + ORPHANS_STOP_S
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 running = self.running()
                 if running is None and time.monotonic() < deadline_s:
                     time.sleep(0.02)
                     continue
                 file.close()
-                who = f" (process {running.supervisor_pid}, bootstrap {running.bootstrap})" if running else ""
-                raise LocalClusterError(
-                    f"the data directory {self.directory} is in use by a running cluster{who}. "
-                    "Stop it with `syncline down`, or choose another with --data."
-                ) from None
+                raise self._in_use(running) from None
+            except OSError as error:
+                file.close()
+                raise self.unusable(error) from None
             return file
+
+    def _in_use(self, running: RunningCluster | None) -> LocalClusterError:
+        if running is not None:
+            return LocalClusterError(
+                f"the data directory {self.directory} is in use by a running cluster (process "
+                f"{running.supervisor_pid}, bootstrap {running.bootstrap}). "
+                "Stop it with `syncline down`, or choose another with --data."
+            )
+        last = self._last_run()
+        left = [pid for pid in last.broker_pids.values() if is_alive(pid)] if last else []
+        who = f" (process {', '.join(map(str, left))})" if left else ""
+        return LocalClusterError(
+            f"the data directory {self.directory} is still in use: a cluster there is starting, or brokers that lost "
+            f"their supervisor have not stopped{who}. Wait, end those processes, or choose another with --data."
+        )
 
     def write_running(self, running: RunningCluster) -> None:
         """Tell others how to reach the cluster; atomically, since `status` may read at any moment."""
@@ -88,19 +157,23 @@ class Layout:
 
     def running(self) -> RunningCluster | None:
         """Return the cluster that runs here, or None."""
+        last = self._last_run()
+        # A process id is used again some day: without the lock that process is somebody else's.
+        return last if last is not None and is_alive(last.supervisor_pid) and self._is_locked() else None
+
+    def _last_run(self) -> RunningCluster | None:
+        """Return what the state file says, None when there is none or it makes no sense."""
         try:
             fields = json.loads(self.state_file.read_text())
-        except (OSError, ValueError):
+            return RunningCluster(
+                supervisor_pid=int(fields["supervisor_pid"]),
+                bootstrap=str(fields["bootstrap"]),
+                broker_pids={int(broker): int(pid) for broker, pid in fields["broker_pids"].items()},
+                client_ports={int(broker): int(port) for broker, port in fields["client_ports"].items()},
+                started_at_ms=int(fields["started_at_ms"]),
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
-        running = RunningCluster(
-            supervisor_pid=fields["supervisor_pid"],
-            bootstrap=fields["bootstrap"],
-            broker_pids={int(broker): pid for broker, pid in fields["broker_pids"].items()},
-            client_ports={int(broker): port for broker, port in fields["client_ports"].items()},
-            started_at_ms=fields["started_at_ms"],
-        )
-        # A process id is used again some day: without the lock that process is somebody else's.
-        return running if is_alive(running.supervisor_pid) and self._is_locked() else None
 
     def _is_locked(self) -> bool:
         """Return whether a supervisor, or a broker that outlived it, holds the lock."""
@@ -116,25 +189,34 @@ class Layout:
     def remembered_ports(self) -> dict[int, int]:
         """Return the client ports of the last run, so that a cluster comes back where its clients look for it."""
         try:
-            ports = json.loads((self.directory / "ports.json").read_text())
-        except (OSError, ValueError):
+            ports = json.loads(self.ports_file.read_text())
+            return {int(broker): int(port) for broker, port in ports.items() if 0 < int(port) < 65_536}
+        except (OSError, ValueError, TypeError, AttributeError):
             return {}
-        return {int(broker): int(port) for broker, port in ports.items()}
 
     def remember_ports(self, ports: dict[int, int]) -> None:
         """Keep the client ports for the next run."""
-        (self.directory / "ports.json").write_text(json.dumps(ports))
+        self.ports_file.write_text(json.dumps(ports))
 
 
 def is_alive(pid: int) -> bool:
     """Return whether a process with this id exists (a zombie counts as dead)."""
+    return state_of(pid) != "dead"
+
+
+def state_of(pid: int) -> Literal["running", "paused", "dead"]:
+    """Return what a process does; "paused" is stopped by a signal."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
+        return "dead"
     except PermissionError:
-        return True
+        return "running"
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return True
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        # No /proc here, or the process ended just now and is seen as dead next time.
+        return "running"
+    if letter in "ZX":
+        return "dead"
+    return "paused" if letter in "Tt" else "running"

@@ -12,9 +12,10 @@ from syncline.local.layout import LocalClusterError
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
+PORT_MAX = 65_535
 
 
-def listen(port: int) -> socket.socket:
+def listen(port: int, option: str = "--port") -> socket.socket:
     """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names the port that is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,7 +26,7 @@ def listen(port: int) -> socket.socket:
         listener.close()
         reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         raise LocalClusterError(
-            f"port {port} {reason}. Choose another with --port, or --port 0 for free ones."
+            f"port {port} {reason}. Choose another with {option}, or {option} 0 for a free one."
         ) from None
     listener.setblocking(False)
     return listener
@@ -36,6 +37,11 @@ def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, in
 
     `port` 0 asks for free ports. Without a port, a remembered or default port that is taken gives way to a free one.
     """
+    if port and port + len(broker_ids) - 1 > PORT_MAX:
+        raise LocalClusterError(
+            f"{len(broker_ids)} brokers need ports {port} to {port + len(broker_ids) - 1}, and the last one there is is "
+            f"{PORT_MAX}. Choose a lower one with --port."
+        )
     listeners: dict[int, socket.socket] = {}
     try:
         for index, broker_id in enumerate(broker_ids):

@@ -6,8 +6,11 @@ code with its siblings. The supervisor itself keeps no listening socket while
 brokers run, so that a dead broker's port refuses connections: that is the
 evidence by which its peers know that its process is gone.
 
-Two pipes tie a broker to its supervisor: it writes a byte to one when it
-serves; the other it only reads, and its end means that the supervisor is dead.
+Two lines tie a broker to its supervisor: into one it writes a byte when it
+serves, or else the reason why it cannot; the other it only reads, and its end
+means that the supervisor is dead. A detached supervisor has a line of the same
+kind to whoever asked for it: when that ends before the cluster is up, nobody
+wants it any more.
 """
 
 import contextlib
@@ -35,6 +38,10 @@ RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran this long before it died is started again without delay.
 STABLE_AFTER_S = 10.0
+# A start that takes longer is spoken about: recovery of large logs takes its time.
+PATIENCE_S = 5.0
+SERVING = b"\x01"
+FAILURE_BYTES_MAX = 4096
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -43,7 +50,7 @@ class ClusterSpec:
     """What `up` was asked for."""
 
     directory: Path
-    brokers: int = 3
+    brokers: int | None = None  # None: as many as last time, or three.
     port: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     restart: bool = True
@@ -61,18 +68,26 @@ class Child:
     restart_at_s: float | None = None
     restart_delay_s: float = RESTART_DELAY_S
     serving: bool = False
+    failure: str = ""
 
 
 class Supervisor:
     """Runs the brokers of one data directory until told to stop."""
 
-    def __init__(self, spec: ClusterSpec, announce: Callable[[RunningCluster], None]) -> None:
+    def __init__(
+        self, spec: ClusterSpec, announce: Callable[[RunningCluster], None], asked_by: socket.socket | None = None
+    ) -> None:
         self._spec = spec
         self._announce = announce
+        self._asked_by = asked_by
         self._layout = Layout(spec.directory)
         self._children: dict[int, Child] = {}
+        self._broker_count = 0
         self._stop_signal = 0
+        self._interrupts = 0
         self._announced = False
+        self._state_is_stale = False
+        self._patient_until_s = time.monotonic() + PATIENCE_S
         # Brokers hold the reading end; it ends when this process does.
         self._alive_reader, self._alive_writer = os.pipe()
 
@@ -80,10 +95,14 @@ class Supervisor:
         """Start the brokers, supervise until SIGTERM or SIGINT, stop them; return the exit code."""
         self._layout.create()
         with self._layout.lock():
-            return self._run_locked()
+            try:
+                return self._run_locked()
+            except OSError as error:
+                raise self._layout.unusable(error) from None
 
     def _run_locked(self) -> int:
-        broker_ids = list(range(1, self._spec.brokers + 1))
+        self._broker_count = self._layout.broker_count(self._spec.brokers)
+        broker_ids = list(range(1, self._broker_count + 1))
         listeners = listen_all(broker_ids, self._spec.port, self._layout.remembered_ports())
         internal = {broker_id: listen(0) for broker_id in broker_ids}
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
@@ -91,7 +110,9 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         for number in STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
+            # Under nohup a closed terminal is no reason to stop.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
@@ -105,12 +126,14 @@ class Supervisor:
             self._watch(wake_reader)
         finally:
             self._stop_children()
-            self._layout.state_file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._layout.state_file.unlink()
             signal.set_wakeup_fd(-1)
         return 0
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._stop_signal = number
+        self._interrupts += number == signal.SIGINT
 
     def _fork(
         self, broker_id: int, listeners: Mapping[int, socket.socket], internal: Mapping[int, socket.socket]
@@ -121,7 +144,13 @@ class Supervisor:
         sys.stderr.flush()
         # A signal between fork and the broker's own handlers would be taken by this process's and forgotten.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            ready.close()
+            child_ready.close()
+            raise
         if pid != 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         else:
@@ -136,6 +165,8 @@ class Supervisor:
                 for child in self._children.values():
                     if child.ready is not None:
                         child.ready.close()
+                if self._asked_by is not None:
+                    self._asked_by.close()
                 code = self._child_main(broker_id, listeners[broker_id], internal[broker_id], child_ready)
             except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
                 traceback.print_exc()
@@ -154,6 +185,7 @@ class Supervisor:
         )
 
     def _child_main(self, broker_id: int, client: socket.socket, internal: socket.socket, ready: socket.socket) -> int:
+        logging.getLogger("syncline.local").setLevel(logging.NOTSET)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Until there is a loop to stop in good order, SIGTERM just ends this process.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -161,7 +193,11 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        output = os.open(self._layout.logs / f"broker-{broker_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            output = os.open(self._log_of(broker_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError:
+            # No room for another name: a broker without a log is better than none.
+            output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
         os.dup2(output, 2)
         from syncline.local.broker_process import BrokerProcess
@@ -171,37 +207,69 @@ class Supervisor:
             cluster_directory=self._spec.directory,
             log_directory=self._layout.broker_directory(broker_id),
             config=self._spec.config,
-            cluster_size=self._spec.brokers,
+            cluster_size=self._broker_count,
             client_listener=client,
             internal_listener=internal,
             supervisor_alive_fd=self._alive_reader,
-            on_serving=lambda: ready.send(b"1"),
+            on_serving=lambda: ready.send(SERVING),
+            on_failed=lambda reason: ready.send(reason.encode()[:FAILURE_BYTES_MAX]),
         ).run()
+
+    def _log_of(self, broker_id: int) -> Path:
+        return self._layout.logs / f"broker-{broker_id}.log"
 
     def _watch(self, wake_reader: int) -> None:
         while not self._stop_signal:
             self._reap()
             self._restart_due()
+            self._say_who_is_late()
+            if self._state_is_stale:
+                self._write_state()
             waiting = {child.ready: child for child in self._children.values() if child.ready is not None}
-            due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
-            timeout_s = max(0.0, min(due) - time.monotonic()) if due else None
             sources: list[int | socket.socket] = [wake_reader, *waiting]
-            for source in select.select(sources, [], [], timeout_s)[0]:
-                if isinstance(source, socket.socket):
+            if self._asked_by is not None and not self._announced:
+                sources.append(self._asked_by)
+            for source in select.select(sources, [], [], self._sleep_s())[0]:
+                if source is self._asked_by:
+                    # It says nothing: this is its end.
+                    self._stop_signal = signal.SIGTERM
+                elif isinstance(source, socket.socket):
                     self._note_serving(waiting[source])
                 else:
                     with contextlib.suppress(BlockingIOError):
-                        os.read(source, 4096)
+                        os.read(wake_reader, 4096)
+
+    def _sleep_s(self) -> float | None:
+        """Return how long nothing is due, None when nothing will be without an event."""
+        due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
+        if not self._announced:
+            due.append(self._patient_until_s)
+        if self._state_is_stale:
+            due.append(time.monotonic() + RESTART_DELAY_S_MAX)
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _say_who_is_late(self) -> None:
+        if self._announced or time.monotonic() < self._patient_until_s:
+            return
+        self._patient_until_s = time.monotonic() + 2 * PATIENCE_S
+        late = [child.broker_id for child in self._children.values() if not child.serving]
+        log.warning("still waiting for broker %s; see %s", ", ".join(map(str, late)), self._layout.logs)
 
     def _note_serving(self, child: Child) -> None:
         assert child.ready is not None
-        try:
-            child.serving = child.ready.recv(1) == b"1"
-        except OSError:
-            child.serving = False
+        said = b""
+        with contextlib.suppress(OSError):
+            said = child.ready.recv(FAILURE_BYTES_MAX)
         child.ready.close()
         child.ready = None
-        if child.serving and all(each.serving for each in self._children.values()):
+        child.serving = said == SERVING
+        if not child.serving:
+            # It ends now, and is reaped then.
+            child.failure = said.decode(errors="replace")
+        elif self._announced:
+            log.warning("broker %s serves again (process %s)", child.broker_id, child.pid)
+            self._write_state()
+        elif all(each.serving for each in self._children.values()):
             self._write_state()
 
     def _write_state(self) -> None:
@@ -212,7 +280,17 @@ class Supervisor:
             client_ports={child.broker_id: child.port for child in self._children.values()},
             started_at_ms=time.time_ns() // 1_000_000,
         )
-        self._layout.write_running(running)
+        try:
+            self._layout.write_running(running)
+        except OSError as error:
+            if not self._announced:
+                raise
+            # The disk is full, most likely. The brokers are more important than who can find them.
+            if not self._state_is_stale:
+                log.warning("cannot write %s: %s", self._layout.state_file, error.strerror)
+            self._state_is_stale = True
+            return
+        self._state_is_stale = False
         if not self._announced:
             self._announced = True
             self._announce(running)
@@ -230,17 +308,22 @@ class Supervisor:
                     self._child_died(child, os.waitstatus_to_exitcode(status))
 
     def _child_died(self, child: Child, exit_code: int) -> None:
-        child.serving = False
         if child.ready is not None:
-            child.ready.close()
-            child.ready = None
-        reason = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
-        log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
-        output = self._layout.logs / f"broker-{child.broker_id}.log"
+            self._note_serving(child)
+        child.serving = False
+        how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+        reason = f"{how}: {child.failure}" if child.failure else how
         if not self._announced and exit_code > 0:
-            raise LocalClusterError(f"broker {child.broker_id} could not start; see {output}:\n{last_lines(output)}")
+            why = child.failure or f"it ended with {how}"
+            raise LocalClusterError(
+                f"broker {child.broker_id} could not start: {why} (its log: {self._log_of(child.broker_id)})"
+            )
         if not self._spec.restart:
+            log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
             return
+        log.warning(
+            "broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason
+        )
         now_s = time.monotonic()
         stable = now_s - child.started_at_s >= STABLE_AFTER_S
         child.restart_delay_s = RESTART_DELAY_S if stable else min(child.restart_delay_s * 2, RESTART_DELAY_S_MAX)
@@ -252,14 +335,14 @@ class Supervisor:
             if child.restart_at_s is None or child.restart_at_s > now_s:
                 continue
             try:
-                client, internal = listen(child.port), listen(0)
-            except LocalClusterError as error:
+                self._restart(child)
+            except (LocalClusterError, OSError) as error:
                 log.warning("broker %s cannot be started again yet: %s", child.broker_id, error)
                 child.restart_at_s = now_s + RESTART_DELAY_S_MAX
-                continue
+
+    def _restart(self, child: Child) -> None:
+        with listen(child.port) as client, listen(0) as internal:
             self._fork(child.broker_id, {child.broker_id: client}, {child.broker_id: internal})
-            client.close()
-            internal.close()
 
     def _stop_children(self) -> None:
         """SIGTERM to all (controlled shutdown), SIGKILL to what is left after the time-out."""
@@ -270,7 +353,9 @@ class Supervisor:
                 # A stopped process cannot act on SIGTERM.
                 os.kill(pid, signal.SIGCONT)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
-        while alive and time.monotonic() < deadline_s:
+        interrupts = max(1, self._interrupts)
+        # Who presses Ctrl-C twice does not want to wait.
+        while alive and time.monotonic() < deadline_s and self._interrupts <= interrupts:
             alive = {pid for pid in alive if not exited(pid)}
             time.sleep(0.005)
         for pid in alive:
@@ -303,33 +388,31 @@ def preload() -> None:
     preload_schemas(((ApiKey.BROKER_REGISTRATION, 4), (ApiKey.BROKER_HEARTBEAT, 1), (ApiKey.CREATE_TOPICS, 7)))
 
 
-def last_lines(file: Path, count: int = 5) -> str:
-    """Return the end of a log file, for an error message."""
-    try:
-        return "\n".join("  " + line for line in file.read_text(errors="replace").splitlines()[-count:])
-    except OSError:
-        return "  (no log)"
+def run_detached(
+    spec: ClusterSpec, ready_file: Path | None, waiting: Callable[[str], object] = lambda _: None
+) -> RunningCluster:
+    """Start a supervisor that outlives this process; return once the cluster serves.
 
-
-def run_detached(spec: ClusterSpec, ready_file: Path | None) -> RunningCluster:
-    """Start a supervisor that outlives this process; return once the cluster serves."""
+    `waiting` is told, in a sentence, when that takes long. An interrupted wait stops what was started.
+    """
     layout = Layout(spec.directory)
     layout.create()
-    reader, writer = os.pipe()
+    ours, theirs = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     pid = os.fork()
     if pid == 0:
-        os.close(reader)
+        ours.close()
         os.setsid()
         if os.fork() != 0:
             os._exit(0)
-        _run_detached_supervisor(spec, layout, ready_file, writer)
-    os.close(writer)
+        _run_detached_supervisor(spec, layout, ready_file, theirs)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    theirs.close()
     os.waitpid(pid, 0)
-    with os.fdopen(reader) as answers:
-        line = answers.readline()
-    if not line:
-        raise LocalClusterError(f"the cluster did not start; see {layout.logs / 'supervisor.log'}")
-    answer = json.loads(line)
+    with ours:
+        answer = _answer_of(ours, layout, waiting)
     if "error" in answer:
         raise LocalClusterError(answer["error"])
     running = layout.running()
@@ -338,45 +421,85 @@ def run_detached(spec: ClusterSpec, ready_file: Path | None) -> RunningCluster:
     return running
 
 
-def _run_detached_supervisor(spec: ClusterSpec, layout: Layout, ready_file: Path | None, writer: int) -> None:
+def _answer_of(line: socket.socket, layout: Layout, waiting: Callable[[str], object]) -> dict[str, str]:
+    """Return what the supervisor says once it knows how its start went."""
+    said = bytearray()
+    try:
+        while b"\n" not in said:
+            if not select.select([line], [], [], PATIENCE_S)[0]:
+                waiting(f"the cluster is still starting; see {layout.logs}")
+                continue
+            part = line.recv(FAILURE_BYTES_MAX)
+            if not part:
+                return {"error": f"the cluster did not start; see {layout.logs / 'supervisor.log'}"}
+            said += part
+    except KeyboardInterrupt:
+        line.shutdown(socket.SHUT_WR)
+        waiting("stopping what was started")
+        # The end of the line is the end of the supervisor.
+        while line.recv(FAILURE_BYTES_MAX):
+            pass
+        raise
+    answer: dict[str, str] = json.loads(said)
+    return answer
+
+
+def _run_detached_supervisor(spec: ClusterSpec, layout: Layout, ready_file: Path | None, line: socket.socket) -> None:
     code = 1
     try:
-        null = os.open(os.devnull, os.O_RDONLY)
-        output = os.open(layout.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(null, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-
-        def announce(running: RunningCluster) -> None:
-            if ready_file is not None:
-                write_ready_file(ready_file, running)
-            os.write(writer, b"{}\n")
-            os.close(writer)
-
         try:
-            code = Supervisor(spec, announce).run()
+            _let_go_of_the_terminal(layout.logs / "supervisor.log")
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+            def announce(running: RunningCluster) -> None:
+                if ready_file is not None:
+                    write_ready_file(ready_file, running)
+                _answer(line, {})
+                line.close()
+
+            code = Supervisor(spec, announce, asked_by=line).run()
         except LocalClusterError as error:
             log.error("%s", error)
-            with contextlib.suppress(OSError):
-                os.write(writer, json.dumps({"error": str(error)}).encode() + b"\n")
+            _answer(line, {"error": str(error)})
+        except Exception as error:
+            log.exception("internal error")
+            log_file = layout.logs / "supervisor.log"
+            _answer(line, {"error": f"internal error: {error!r}; the details are in {log_file}"})
     except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
+def _answer(line: socket.socket, answer: Mapping[str, str]) -> None:
+    with contextlib.suppress(OSError):
+        line.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _let_go_of_the_terminal(log_file: Path) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise LocalClusterError(f"cannot write {log_file}: {error.strerror}.") from None
+    os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
 def write_ready_file(file: Path, running: RunningCluster) -> None:
     """Tell scripts that wait for it where the cluster is: JSON, written atomically."""
-    temporary = file.with_suffix(file.suffix + ".tmp")
-    temporary.write_text(
-        json.dumps(
-            {
-                "bootstrap": running.bootstrap,
-                "supervisor_pid": running.supervisor_pid,
-                "broker_pids": running.broker_pids,
-            }
-        )
-        + "\n"
-    )
-    temporary.replace(file)
+    temporary = file.with_name(file.name + ".tmp")
+    fields = {
+        "bootstrap": running.bootstrap,
+        "supervisor_pid": running.supervisor_pid,
+        "broker_pids": running.broker_pids,
+    }
+    try:
+        temporary.write_text(json.dumps(fields) + "\n")
+        temporary.replace(file)
+    except OSError as error:
+        raise LocalClusterError(f"cannot write the ready file {file}: {error.strerror}.") from None

@@ -37,6 +37,7 @@ from syncline.model.metadata import MetadataDelta, MetadataImage, PartitionRecor
 from syncline.node.clock import Clock
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
+from syncline.node.departures import Departures
 from syncline.node.dispatch import Dispatcher
 from syncline.node.journal import Journal
 from syncline.node.log_settings import log_settings
@@ -116,6 +117,7 @@ class Broker:
         )
         self.low_watermarks = LowWatermarks(self)
         self.counters = Counters()
+        self.departures = Departures(clock)
         self.journal = Journal(self)
         self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
         self.controller: Channel
@@ -278,6 +280,10 @@ class Broker:
             if (record := self.image.brokers.get(broker_id)) is not None
             and self.known_brokers.broker_epoch(broker_id) not in (-1, record.broker_epoch)
         )
+        for broker_id in delta.brokers:
+            record = self.image.brokers.get(broker_id)
+            if record is not None and record.fenced and self.known_brokers.is_unfenced(broker_id):
+                self.departures.fenced(broker_id)
         self.known_brokers.replace(
             {
                 broker_id: BrokerStanding(record.broker_epoch, record.fenced, record.shutting_down)

@@ -271,32 +271,33 @@ class FetchOperation:
             plan = partition.log.read_plan(
                 row.entry.fetch_offset, grant.max_bytes, row.bound, at_least_one=grant.whole_first_batch
             )
+            # The size of what has yet to be found is not known; it is at most what was granted.
+            size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
+            if isinstance(plan, Slice) and not size_bytes:
+                return
+            data = plan.read_resident()
         except RequestError as error:
             row.fail(error.code)
             return
-        except StorageError:
+        except (StorageError, OSError):
+            # A segment that was closed meanwhile may not even be opened again.
             row.fail(self._storage_error)
             return
-        # The size of what has yet to be found is not known; it is at most what was granted.
-        size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
-        if isinstance(plan, Slice) and not size_bytes:
-            return
         budget.spend(size_bytes)
-        data = plan.read_resident()
         if data is not None:
             row.records = data
             return
         self._reads_left += 1
 
         def done(result: Buffer | Exception) -> None:
-            if isinstance(result, Exception):
-                row.fail(self._storage_error)
-            elif (
+            if (
                 self._broker.partitions.get(partition.key) is not partition
                 or partition.leader_epoch != row.leader_epoch
             ):
-                # The log may have been cut and written anew while it was read.
+                # The log may have been cut and written anew while it was read, or its files be gone.
                 row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif isinstance(result, Exception):
+                row.fail(self._storage_error)
             else:
                 row.records = result
             self._reads_left -= 1

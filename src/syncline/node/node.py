@@ -112,6 +112,8 @@ class Node:
             cluster_size=spec.cluster_size,
             probe=self._probe,
         )
+        if self._on_disk_failed is not None:
+            broker.on_disk_failed = self._on_disk_failed
         broker.dispatcher = Dispatcher(broker, Handlers())
         broker.controller = Channel(
             loop=loop,

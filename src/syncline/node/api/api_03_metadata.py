@@ -4,7 +4,8 @@ v1 controller and null for "all", v4 automatic creation, v5 offline replicas, v7
 epochs, v8 authorized operations (KIP-430), v10 topic ids, v12 look-up by id (KIP-516).
 
 The answer is hand-made and each topic's partitions are encoded once per image: a
-client that asks for everything, often, costs a copy.
+client that asks for everything, often, costs a copy. Brokers that just died are shown
+as clients cope best (`node.departures`).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -56,10 +57,11 @@ def handle(broker: "Broker", request: "Request") -> None:
         rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
     if asked.include_topic_authorized_operations:
         rows = [row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row for row in rows]
+    just_fenced = broker.departures.just_fenced()
     brokers = [
         MetadataBroker(record.broker_id, record.host, record.port, record.rack)
         for record in image.brokers.values()
-        if not record.fenced
+        if not record.fenced or record.broker_id in just_fenced
     ]
     request.reply_parts(
         (
@@ -117,15 +119,31 @@ def _by_name(broker: "Broker", name: str, version: int, *, may_create: bool) -> 
 
 
 def _row(broker: "Broker", topic: Topic, version: int) -> MetadataTopic:
+    doubted = broker.departures.doubted()
+    if doubted:
+        return _encode(broker.image, topic, version, doubted)
     cache = broker.metadata_cache
     key = (topic.name, version)
     cached = cache.get(key)
     if cached is not None and cached[0] is topic and cached[1] is broker.image.brokers:
         return cached[2]
-    partitions = encode_partitions(version, [_partition(broker.image, each, version) for each in topic.partitions])
-    row = MetadataTopic(ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in _INTERNAL, partitions)
+    row = _encode(broker.image, topic, version, doubted)
     cache[key] = (topic, broker.image.brokers, row)
     return row
+
+
+def _encode(image: MetadataImage, topic: Topic, version: int, doubted: frozenset[int]) -> MetadataTopic:
+    partitions = [
+        _partition(image, each._replace(leader=BrokerId(NONE)) if each.leader in doubted else each, version)
+        for each in topic.partitions
+    ]
+    return MetadataTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id.bytes,
+        topic.name in _INTERNAL,
+        encode_partitions(version, partitions),
+    )
 
 
 def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:

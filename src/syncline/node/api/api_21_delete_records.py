@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, Offset, TopicPartition
 from syncline.node.gather import Gather
+from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build
@@ -46,7 +47,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         slot = gather.slot()
         try:
             target = _raise_log_start(broker, key, offset)
-        except RequestError as error:
+        except (RequestError, StorageError) as error:
             slot((error.code, -1))
             continue
         broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, slot)

@@ -129,7 +129,7 @@ class LeaderFetcher:
             return
         if not self._peer.is_open:
             # It broke while no fetch was under way, so no answer told of it.
-            self._lost()
+            self._broke()
             return
         now_ms = self._broker.clock.mono_ms()
         plan = self._fetcher.next_request(now_ms)
@@ -195,9 +195,10 @@ class LeaderFetcher:
             return
         self._is_in_flight = False
         if frame is None:
-            self._lost()
+            self._broke()
             return
         self._reconnect_ms = RECONNECT_MS
+        self._broker.departures.answered(self.leader_id)
         try:
             response = parse_fetch_response(frame, FETCH_VERSION, position)
         except DecodeError as error:
@@ -240,6 +241,10 @@ class LeaderFetcher:
         finally:
             self._connecting = None
         self.go()
+
+    def _broke(self) -> None:
+        self._broker.departures.connection_broke(self.leader_id)
+        self._lost()
 
     def _lost(self) -> None:
         self._peer = None

@@ -1,0 +1,155 @@
+"""Deadlines: never too early, at most a bucket too late, and nobody's failure is another's."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from syncline.node.deadlines import BUCKET_MS, Deadlines
+from syncline.virtual.clock import VirtualClock
+from syncline.virtual.loop import VirtualLoop
+from tests.node.wire_client import at
+from tests.node.world import World
+
+
+class Operation:
+    """Remembers when its time was over."""
+
+    def __init__(self, then: Callable[[], object] | None = None) -> None:
+        self.expired_ms: list[int] = []
+        self._then = then
+
+    def expired(self, now_ms: int) -> None:
+        """Note the time."""
+        self.expired_ms.append(now_ms)
+        if self._then is not None:
+            self._then()
+
+
+class Stage:
+    """Deadlines on a loop that starts at 1,000 ms."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.deadlines = Deadlines(self.loop, VirtualClock(self.loop))
+
+    def run_until(self, time_ms: int) -> None:
+        """Let time pass."""
+        self.loop.run_until_complete(self._sleep(time_ms - self.loop.now_ns // 1_000_000))
+
+    @staticmethod
+    async def _sleep(duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+
+@pytest.mark.parametrize("deadline_ms", [1_000, 1_001, 1_009, 1_010, 1_011, 5_555])
+def test_deadline_is_kept_to_a_bucket_when_it_passes(deadline_ms: int) -> None:
+    """Not before the deadline, and not more than a bucket after it."""
+    stage = Stage()
+    operation = Operation()
+    stage.deadlines.park(operation, deadline_ms)
+    stage.run_until(10_000)
+
+    assert len(operation.expired_ms) == 1
+    assert 0 <= operation.expired_ms[0] - deadline_ms <= BUCKET_MS
+
+
+def test_deadline_does_not_pass_when_the_operation_is_forgotten() -> None:
+    """What was answered in time is left alone; its neighbour in the bucket is not."""
+    stage = Stage()
+    answered, waiting = Operation(), Operation()
+    bucket = stage.deadlines.park(answered, 2_000)
+    stage.deadlines.park(waiting, 2_001)
+    stage.deadlines.forget(answered, bucket)
+    stage.run_until(3_000)
+
+    assert answered.expired_ms == []
+    assert len(waiting.expired_ms) == 1
+    assert len(stage.deadlines) == 0
+
+
+def test_deadline_in_the_past_expires_at_once_when_parked() -> None:
+    """A read that took longer than the wait is answered without another one."""
+    stage = Stage()
+    operation = Operation()
+    stage.deadlines.park(operation, 10)
+    stage.run_until(1_002)
+
+    assert operation.expired_ms == [1_001]
+
+
+def test_deadline_is_kept_when_it_is_parked_after_a_later_one() -> None:
+    """The timer follows the earliest bucket, in whatever order they come."""
+    stage = Stage()
+    late, early = Operation(), Operation()
+    stage.deadlines.park(late, 9_000)
+    stage.deadlines.park(early, 2_000)
+    stage.run_until(20_000)
+
+    assert (early.expired_ms, late.expired_ms) == ([2_010], [9_010])
+
+
+def test_deadlines_of_others_are_kept_when_an_operation_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """One that raises is logged; those of its bucket and of later ones expire all the same."""
+    stage = Stage()
+
+    def fail() -> None:
+        raise ZeroDivisionError("planted")
+
+    operations = [Operation(fail), Operation(), Operation()]
+    for operation, deadline_ms in zip(operations, (2_000, 2_000, 3_000), strict=True):
+        stage.deadlines.park(operation, deadline_ms)
+    stage.run_until(4_000)
+
+    assert [len(operation.expired_ms) for operation in operations] == [1, 1, 1]
+    assert "an operation failed when its time was over" in caplog.text
+
+
+def test_deadline_is_kept_when_it_is_parked_while_another_expires() -> None:
+    """An operation that parks again, or lets another one park, finds the timer armed."""
+    stage = Stage()
+    sooner, later = Operation(), Operation()
+
+    def park_two() -> None:
+        stage.deadlines.park(later, 8_000)
+        stage.deadlines.park(sooner, 2_500)
+
+    stage.deadlines.park(Operation(park_two), 2_000)
+    stage.deadlines.park(Operation(), 5_000)
+    stage.run_until(10_000)
+
+    assert (sooner.expired_ms, later.expired_ms) == ([2_510], [8_010])
+
+
+def test_deadlines_leave_no_timer_when_nothing_waits() -> None:
+    """Buckets that emptied before their time go with the first timer, and an idle broker has none."""
+    stage = Stage()
+    forgotten = [Operation() for _ in range(3)]
+    for number, operation in enumerate(forgotten):
+        stage.deadlines.forget(operation, stage.deadlines.park(operation, 2_000 + 1_000 * number))
+    stage.run_until(2_100)
+
+    assert stage.deadlines._timer is None
+
+
+def test_deadlines_never_pass_when_they_were_closed() -> None:
+    """A broker that stops answers nobody any more."""
+    stage = Stage()
+    operation = Operation()
+    stage.deadlines.park(operation, 2_000)
+    stage.deadlines.close()
+    stage.run_until(4_000)
+
+    assert operation.expired_ms == []
+
+
+async def test_deadline_holds_for_thousands_when_all_wait_for_nothing(world: World) -> None:
+    """A thousand parked fetches are answered together, empty, when their wait is over."""
+    await world.topic()
+    client = await world.client()
+    ids = [client.send_fetch({"t": [at(0)]}, max_wait_ms=700) for _ in range(1_000)]
+    began = world.loop.time()
+    rows = [await client.fetched_row(each) for each in ids]
+
+    assert {bytes(row.records) for row in rows} == {b""}
+    assert 0.7 <= world.loop.time() - began < 0.75

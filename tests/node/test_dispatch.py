@@ -1,0 +1,121 @@
+"""Dispatch: who is served what, and that a failure stays with the connection that met it."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from syncline.model.errors import ErrorCode
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import decode_response
+from tests.node.wire_client import WireClient, at, batch, offsets
+from tests.node.world import World
+
+
+async def is_refused(world: World, client: WireClient, key: int, version: int, body: bytes = b"") -> bool:
+    """Return whether a request ends its connection, unanswered, and nobody else's."""
+    other = await world.client()
+    # Without a client id, and where the version knows them, without tagged fields.
+    frame = struct.pack(">hhihB", key, version, 0, -1, 0) + body
+    client.transport.write(struct.pack(">i", len(frame)) + frame)
+    await client.lost()
+    await other.body(other.send(ApiKey.API_VERSIONS, 0))
+    return not client.answers
+
+
+@pytest.mark.parametrize("key", [4, 71, 999, -1])
+async def test_dispatch_closes_the_connection_when_nobody_serves_the_key(world: World, key: int) -> None:
+    """There is no answer that such a client could read."""
+    client = await world.client()
+
+    assert await is_refused(world, client, key, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        pytest.param(ApiKey.METADATA, 99, id="newer-than-any"),
+        pytest.param(ApiKey.PRODUCE, 2, id="advertised-but-not-served"),
+        pytest.param(ApiKey.FETCH, 3, id="older-than-any"),
+        pytest.param(ApiKey.METADATA, -1, id="negative"),
+    ],
+)
+async def test_dispatch_closes_the_connection_when_the_version_is_not_served(
+    world: World, key: int, version: int
+) -> None:
+    """As Kafka does: a client that asked for the versions knows better."""
+    client = await world.client()
+
+    assert await is_refused(world, client, key, version)
+
+
+async def test_dispatch_answers_api_versions_when_its_version_is_unknown(world: World) -> None:
+    """The one question that is answered at any version: in version 0, with the versions that there are (KIP-511)."""
+    client = await world.client()
+    body = await client.body(client.send(ApiKey.API_VERSIONS, 77))
+    answer = decode_response(ApiKey.API_VERSIONS, 0, body)
+
+    assert int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
+    assert ApiKey.API_VERSIONS in [each.api_key for each in answer.api_keys]
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        (ApiKey.ALTER_PARTITION, 3),
+        (ApiKey.BROKER_REGISTRATION, 4),
+        (ApiKey.BROKER_HEARTBEAT, 1),
+        (ApiKey.METADATA_DELTAS, 0),
+        (ApiKey.FORWARD, 0),
+    ],
+)
+async def test_dispatch_refuses_what_brokers_ask_each_other_when_a_client_asks_it(
+    world: World, key: ApiKey, version: int
+) -> None:
+    """A client cannot play broker, however well-formed its request is: only the inter-broker listener serves it."""
+    client = await world.client()
+
+    assert await is_refused(world, client, key, version, bytes(64))
+
+
+async def test_dispatch_closes_the_connection_when_a_body_is_malformed(world: World) -> None:
+    """A request that ends too early is nobody's answer, and nothing of it is carried out."""
+    await world.topic()
+    whole, client = await world.client(), await world.client()
+    frame = whole.frame(ApiKey.PRODUCE, 9, b"\x00\xff\xff\x00\x00\x00\x00\x02\x02t")
+    client.transport.write(frame)
+    await client.lost()
+
+    assert client.answers == {}
+    assert world.partition().log.log_end == 0
+
+
+async def test_dispatch_survives_when_a_handler_fails(world: World) -> None:
+    """A fault of ours is logged and costs one connection; everybody else is served on."""
+    bad, good = await world.client(), await world.client()
+
+    def fail(*_arguments: Any) -> None:
+        raise ZeroDivisionError("planted")
+
+    world.broker().dispatcher._handlers._known[ApiKey.LIST_GROUPS] = fail
+    bad.send(ApiKey.LIST_GROUPS, 0)
+    await bad.lost()
+    answer = await good.body(good.send(ApiKey.API_VERSIONS, 0))
+    logged = world.errors.take()
+
+    assert answer
+    assert bad.answers == {}
+    assert [f"request failed: API key {ApiKey.LIST_GROUPS} version 0: ZeroDivisionError('planted')"] == logged
+
+
+async def test_dispatch_wakes_parked_fetches_once_when_the_callback_ends(world: World) -> None:
+    """Two produce requests in one read are one answer to the fetch that waited for them."""
+    await world.topic()
+    reader, writer = await world.client(), await world.client()
+    parked = reader.send_fetch({"t": [at(0)]}, max_wait_ms=30_000)
+    await world.until(lambda: len(world.broker().deadlines) == 1)
+    for _ in range(2):
+        writer.send_produce("t", batch(), acks=1)
+    row = await reader.fetched_row(parked)
+
+    assert offsets(row.records) == [0, 1]
