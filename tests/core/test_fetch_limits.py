@@ -50,3 +50,11 @@ def test_limits_count_down_over_partitions() -> None:
 
     assert [read(budget, 1000, [100]), read(budget, 1000, [100, 100]), read(budget, 1000, [100])] == [100, 100, 0]
     assert budget.remaining_bytes == 50
+
+
+def test_negative_limit_is_the_error_of_the_first_partition_only() -> None:
+    """What comes after it has no limit left, and is read as if it were zero."""
+    budget = FetchBudget(-1)
+
+    assert budget.grant(1000).is_negative
+    assert [read(budget, 1000, []), read(budget, 1000, [100, 100]), read(budget, 1000, [100])] == [0, 100, 0]

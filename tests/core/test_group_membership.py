@@ -101,11 +101,11 @@ def test_join_is_refused_when_the_group_is_full() -> None:
 # Pending members
 
 
-def test_pending_member_makes_neither_a_group_nor_a_rebalance() -> None:
-    """A member that was only told its id disturbs nobody, and shows nothing."""
+def test_pending_member_makes_an_empty_group_and_no_rebalance() -> None:
+    """A member that was only told its id disturbs nobody."""
     driver = GroupDriver()
     driver.join()
-    assert driver.state() == "Dead"
+    assert driver.state() == "Empty"
     (member,) = driver.stable(1)
 
     driver.join()
@@ -312,7 +312,7 @@ def test_sync_is_answered_only_when_the_log_has_the_assignment() -> None:
     driver.tick()
     driver.is_committing = False
     ticket = driver.sync(member, 1, {member: b"a"})
-    assert (ticket in driver.answers, driver.state()) == (False, "Dead")
+    assert (ticket in driver.answers, driver.state()) == (False, "CompletingRebalance")
 
     driver.commit_log()
 
@@ -762,12 +762,19 @@ def test_static_restart_answers_the_requests_of_its_past_life() -> None:
 # What others see
 
 
-def test_describe_shows_the_committed_group() -> None:
-    """Dead before the first Sync; without metadata while PREPARING; the type stays when Empty."""
+def test_describe_shows_what_is_settled() -> None:
+    """Metadata while Stable only, an old assignment until the next one begins, the type even when Empty."""
     driver = GroupDriver()
     member, _ = driver.new_member()
     driver.tick()
-    assert driver.state() == "Dead"
+    completing = driver.shard.describe(GROUP)
+    assert completing is not None
+    assert (completing.state.value, completing.protocol_type, completing.protocol_name) == (
+        "CompletingRebalance",
+        "consumer",
+        "",
+    )
+    assert [(each.metadata, each.assignment) for each in completing.members] == [(b"", b"")]
 
     driver.sync(member, 1, {member: b"a"})
     stable = driver.shard.describe(GROUP)
@@ -779,7 +786,7 @@ def test_describe_shows_the_committed_group() -> None:
     preparing = driver.shard.describe(GROUP)
     assert preparing is not None
     assert (preparing.state.value, preparing.protocol_name) == ("PreparingRebalance", "")
-    assert {(each.metadata, each.assignment) for each in preparing.members} == {(b"", b"")}
+    assert [(each.metadata, each.assignment) for each in preparing.members] == [(b"", b"a"), (b"", b"")]
 
     driver.leave(*[each.member_id for each in preparing.members])
     empty = driver.shard.describe(GROUP)

@@ -1,7 +1,12 @@
 """What clients are told of brokers that just died."""
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
+from syncline.node.deadlines import Deadlines
 from syncline.node.departures import DOUBT_MS, LISTED_MS, Departures
 
 
@@ -20,32 +25,48 @@ class Watch:
         return self.now_ms
 
 
-def test_departures_doubt_a_leader_for_a_moment_when_its_connection_broke() -> None:
-    """A doubt ends by itself: connections break without a death, too."""
+@pytest.fixture
+def departures() -> Iterator[Departures]:
+    """Return departures whose time is told by `expired`."""
+    loop = asyncio.new_event_loop()
     watch = Watch()
-    departures = Departures(watch)
+    deadlines = Deadlines(loop, watch)
+    yield Departures(watch, deadlines)
+    deadlines.close()
+    loop.close()
+
+
+def test_departures_doubt_a_leader_for_a_moment_when_its_connection_broke(departures: Departures) -> None:
+    """A doubt ends by itself, and who waits for its end goes on: connections break without a death, too."""
+    resumed: list[int] = []
     departures.connection_broke(2)
-    watch.now_ms = DOUBT_MS - 1
-    assert departures.doubted() == {2}
-    watch.now_ms = DOUBT_MS
-    assert departures.doubted() == frozenset()
+    departures.when_settled(lambda: resumed.append(2))
+    assert (departures.doubted, resumed) == ({2}, [])
+    departures.expired(DOUBT_MS)
+    assert (departures.doubted, resumed) == (frozenset(), [2])
 
 
-def test_departures_trust_a_leader_again_when_it_answers() -> None:
+def test_departures_trust_a_leader_again_when_it_answers(departures: Departures) -> None:
     """An answer proves that the process lives, and says nothing of another leader."""
-    departures = Departures(Watch())
+    resumed: list[int] = []
     departures.connection_broke(2)
     departures.connection_broke(3)
+    departures.when_settled(lambda: resumed.append(2))
+    departures.answered(1)
+    assert resumed == []
     departures.answered(2)
-    assert departures.doubted() == {3}
+    assert (departures.doubted, resumed) == ({3}, [2])
 
 
-def test_departures_keep_a_fenced_broker_listed_for_some_seconds() -> None:
-    """Its clients move their partitions first, and drop the broker later."""
-    watch = Watch()
-    departures = Departures(watch)
+def test_departures_keep_a_fenced_broker_listed_for_some_seconds(departures: Departures) -> None:
+    """Its clients move their partitions first and drop the broker later; nobody waits for it any more."""
+    resumed: list[int] = []
+    departures.connection_broke(1)
+    departures.when_settled(lambda: resumed.append(1))
     departures.fenced(1)
-    watch.now_ms = LISTED_MS - 1
-    assert (departures.just_fenced(), departures.doubted()) == ({1}, frozenset())
-    watch.now_ms = LISTED_MS
-    assert departures.just_fenced() == frozenset()
+    departures.connection_broke(1)
+    assert (departures.just_fenced, departures.doubted, resumed) == ({1}, frozenset(), [1])
+    departures.expired(LISTED_MS - 1)
+    assert departures.just_fenced == {1}
+    departures.expired(LISTED_MS)
+    assert departures.just_fenced == frozenset()

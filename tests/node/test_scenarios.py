@@ -1,4 +1,4 @@
-"""Scenarios of replication that need a whole broker: roles that change under a waiting request, old clients, bad disks."""
+"""Scenarios that need whole brokers: roles that change under a waiting request, old clients, bad disks."""
 
 import errno
 from typing import Any
@@ -140,9 +140,7 @@ async def test_g14_delete_records_times_out_when_a_follower_is_silent(world: Wor
         pytest.param(6, ErrorCode.KAFKA_STORAGE_ERROR, id="v6"),
     ],
 )
-async def test_h10_a_failed_log_is_told_in_words_the_client_knows(
-    world: World, version: int, error: ErrorCode
-) -> None:
+async def test_h10_a_failed_log_is_told_in_words_the_client_knows(world: World, version: int, error: ErrorCode) -> None:
     """Up to version 5 a client is sent to look for another leader; from 6 on it may hear of the disk."""
     await world.topic()
     client = await world.client()

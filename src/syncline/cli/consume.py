@@ -1,41 +1,75 @@
-"""`consume`: records of a topic to standard output, as lines or JSON."""
+"""`consume`: records of a topic to standard output, as lines or JSON.
+
+Where nobody watches, lines are the bytes of the records. On a terminal what
+cannot be read is escaped: a record is not to command somebody's screen.
+"""
 
 import json
 import sys
 import time
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
 
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
-    REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
     admin_client,
     bootstrap_of,
     client_config,
+    find_topic,
     guarded,
+    offsets,
+    sentence_of,
 )
+from syncline.cli.up import interruptible
 from syncline.local.layout import LocalClusterError
 
 POLL_S = 0.2
+BATCH = 500
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(consume)
+    app.command(short_help="Show the records of a topic.")(consume)
+
+
+@dataclass
+class Reading:
+    """What was asked for, and how far it is."""
+
+    topic: str
+    group: str | None
+    limit: int | None
+    timeout_s: float | None
+    keys: bool
+    as_json: bool
+    # Where each partition that is not done yet ends; None: never.
+    stops: dict[int, int] | None = None
+    shown: int = 0
+    # The offset after the last record shown, of partitions with something to commit.
+    to_commit: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is wanted."""
+        return (self.limit is not None and self.shown >= self.limit) or (self.stops is not None and not self.stops)
 
 
 def consume(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     from_offset: Annotated[
-        str, typer.Option("--from", help="earliest, latest or an offset; not with --group.")
+        str,
+        typer.Option(
+            "--from", metavar="WHERE", help="earliest, latest or an offset. A group goes on where it has committed."
+        ),
     ] = "earliest",
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Stop at this offset (exclusive), or at `end`: where the topic ends now."),
+        typer.Option(metavar="WHERE", help="Stop at this offset (exclusive), or at `end`: where the topic ends now."),
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
     group: Annotated[
@@ -50,122 +84,139 @@ def consume(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show records, and wait for more until Ctrl-C (or --until, --limit, --timeout)."""
+    """Show records, and wait for more until Ctrl-C (or --until, --limit, --timeout).
+
+    With --json each line is an object: topic, partition, offset, timestamp, key, value, headers.
+    """
     from confluent_kafka import Consumer
 
+    start = _number(from_offset, "--from", ("earliest", "latest"))
+    stop = None if until is None else _number(until, "--until", ("end",))
+    if group is not None and (isinstance(start, int) or partition is not None):
+        raise LocalClusterError(
+            "--group reads all partitions from where the group has committed: it goes with neither --partition nor an "
+            "offset in --from. `syncline groups reset-offsets` moves a group."
+        )
+    if group == "":
+        raise LocalClusterError("--group takes a name.")
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    found = guarded("cannot read the topic", lambda: admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S))
-    if found.topics[topic].error is not None:
-        raise LocalClusterError(f"there is no topic {topic!r}. `syncline topics list` shows those that are.")
+    partitions = sorted(find_topic(admin, topic).partitions)
+    if partition is not None:
+        if partition not in partitions:
+            raise LocalClusterError(f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {partition}.")
+        partitions = [partition]
+    reading = Reading(topic, group, limit, timeout_s, keys, as_json)
     consumer = Consumer(
         client_config(
             servers,
             **{
                 "group.id": group or "syncline-cli",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "latest" if from_offset == "latest" else "earliest",
+                "auto.offset.reset": "latest" if start == "latest" else "earliest",
                 # A partition may end with less than --until promised: nothing new for a group, or no records at all.
                 "enable.partition.eof": until is not None,
+                "error_cb": _note_outage,
             },
         )
     )
+    interruptible()
     try:
-        stops = _start(consumer, topic, from_offset, until, partition, group)
-        _show(consumer, stops, group, limit, timeout_s, keys=keys, as_json=as_json)
+        _start(consumer, admin, reading, partitions, start, stop)
+        while not reading.is_done:
+            if not _show_some(consumer, reading):
+                break
     except KeyboardInterrupt:
         pass
     finally:
         consumer.close()
 
 
-def _start(
-    consumer: Any, topic: str, from_offset: str, until: str | None, partition: int | None, group: str | None
-) -> dict[int, int] | None:
-    """Assign or subscribe; return where each partition ends, None for "never"."""
-    from confluent_kafka import TopicPartition
-
-    metadata = guarded("cannot read the topic", lambda: consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S))
-    partitions = sorted(metadata.topics[topic].partitions)
-    if partition is not None:
-        if partition not in partitions:
-            raise LocalClusterError(f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {partition}.")
-        partitions = [partition]
-    bounds = {
-        index: guarded(
-            "cannot read offsets",
-            lambda index=index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=REQUEST_TIMEOUT_S),  # type: ignore[misc]
-        )
-        for index in partitions
-    }
-    stops = None
-    if until == "end":
-        stops = {index: high for index, (_, high) in bounds.items()}
-    elif until is not None:
-        stops = dict.fromkeys(partitions, _number(until, "--until"))
-    if group:
-        consumer.subscribe([topic])
-        return stops
-    if from_offset == "earliest":
-        starts = {index: low for index, (low, _) in bounds.items()}
-    elif from_offset == "latest":
-        starts = {index: high for index, (_, high) in bounds.items()}
-    else:
-        starts = dict.fromkeys(partitions, _number(from_offset, "--from"))
-        for index, (low, high) in bounds.items():
-            if not low <= starts[index] <= high:
-                raise LocalClusterError(
-                    f"offset {starts[index]} is outside {topic}-{index}, which holds {low} to {high} (exclusive)."
-                )
-    consumer.assign([TopicPartition(topic, index, offset) for index, offset in starts.items()])
-    if stops is not None:
-        stops = {index: stop for index, stop in stops.items() if starts[index] < stop}
-    return stops
-
-
-def _number(text: str, option: str) -> int:
-    if not text.isdigit():
-        raise LocalClusterError(f"{option} takes an offset or a word from its help, not {text!r}.")
+def _number(text: str, option: str, words: tuple[str, ...]) -> str | int:
+    if text in words:
+        return text
+    if not text.isdecimal() or int(text) >= 1 << 63:
+        raise LocalClusterError(f"{option} takes {', '.join(words)} or an offset, not {text!r}.")
     return int(text)
 
 
-def _show(
-    consumer: Any,
-    stops: dict[int, int] | None,
-    group: str | None,
-    limit: int | None,
-    timeout_s: float | None,
-    *,
-    keys: bool,
-    as_json: bool,
-) -> None:
+def _note_outage(error: Any) -> None:
     from confluent_kafka import KafkaError
 
-    shown = committed = 0
-    last_s = time.monotonic()
-    while (limit is None or shown < limit) and (stops is None or stops):
-        messages = consumer.consume(min(500, (limit or 500) - shown if limit else 500), POLL_S)
-        if not messages and timeout_s is not None and time.monotonic() - last_s >= timeout_s:
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+        print("syncline: no broker answers; waiting for the cluster (Ctrl-C stops)", file=sys.stderr)
+
+
+def _start(
+    consumer: Any, admin: Any, reading: Reading, partitions: list[int], start: str | int, stop: str | int | None
+) -> None:
+    """Assign or subscribe, and note where each partition ends."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    places = [TopicPartition(reading.topic, index) for index in partitions]
+    lows = {place[1]: low for place, low in offsets(admin, places, OffsetSpec.earliest()).items()}
+    highs = {place[1]: high for place, high in offsets(admin, places, OffsetSpec.latest()).items()}
+    if stop is not None:
+        reading.stops = dict.fromkeys(partitions, stop) if isinstance(stop, int) else dict(highs)
+    if reading.group is not None:
+        guarded("cannot join the group", lambda: consumer.subscribe([reading.topic]))
+        return
+    if isinstance(start, int):
+        starts = dict.fromkeys(partitions, start)
+        for index in partitions:
+            if not lows[index] <= start <= highs[index]:
+                raise LocalClusterError(
+                    f"offset {start} is outside {reading.topic}-{index}, which holds {lows[index]} to {highs[index]} "
+                    f"(exclusive).{'' if len(partitions) == 1 else ' --partition chooses one partition.'}"
+                )
+    else:
+        starts = highs if start == "latest" else lows
+    consumer.assign([TopicPartition(reading.topic, index, offset) for index, offset in starts.items()])
+    if reading.stops is not None:
+        reading.stops = {index: end for index, end in reading.stops.items() if starts[index] < end}
+
+
+def _show_some(consumer: Any, reading: Reading) -> bool:
+    """Show what is there; return False when nothing came for as long as somebody wanted to wait."""
+    from confluent_kafka import KafkaError
+
+    wait_s = POLL_S if reading.timeout_s is None else min(POLL_S, reading.timeout_s)
+    began_s = time.monotonic()
+    while True:
+        messages = consumer.consume(min(BATCH, (reading.limit or BATCH + reading.shown) - reading.shown), wait_s)
+        if messages:
+            break
+        if reading.timeout_s is not None and time.monotonic() - began_s >= reading.timeout_s:
+            return False
+    lines: list[bytes] = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            _take(message, reading, lines)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            _end(reading.stops, message)
+        elif error.fatal() or not error.retriable():
+            raise LocalClusterError(f"cannot consume: {sentence_of(error)}")
+    if lines:
+        sys.stdout.buffer.write(b"".join(lines))
+        sys.stdout.buffer.flush()
+        _commit(consumer, reading)
+    return True
+
+
+def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
+    """Add a record to what is shown, unless it lies behind the end."""
+    index, offset = message.partition(), message.offset()
+    if reading.stops is not None:
+        stop = reading.stops.get(index)
+        if stop is None or offset + 1 >= stop:
+            reading.stops.pop(index, None)
+        if stop is None or offset >= stop:
             return
-        for message in messages:
-            if message.error():
-                if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-                    _end(stops, message)
-                    continue
-                raise LocalClusterError(f"cannot consume: {message.error().str()}")
-            last_s = time.monotonic()
-            stop = None if stops is None else stops.get(message.partition())
-            if stops is not None and (stop is None or message.offset() >= stop):
-                stops.pop(message.partition(), None)
-                continue
-            _print(message, keys=keys, as_json=as_json)
-            shown += 1
-            if stops is not None and stop is not None and message.offset() + 1 >= stop:
-                stops.pop(message.partition(), None)
-        sys.stdout.flush()
-        if group and shown > committed:
-            committed = shown
-            guarded("cannot commit", lambda: consumer.commit(asynchronous=False))
+    lines.append(_line(message, reading))
+    reading.shown += 1
+    reading.to_commit[index] = offset + 1
 
 
 def _end(stops: dict[int, int] | None, end: Any) -> None:
@@ -174,27 +225,44 @@ def _end(stops: dict[int, int] | None, end: Any) -> None:
         stops.pop(end.partition(), None)
 
 
-def _print(message: Any, *, keys: bool, as_json: bool) -> None:
-    if as_json:
-        print(
-            json.dumps(
-                {
-                    "topic": message.topic(),
-                    "partition": message.partition(),
-                    "offset": message.offset(),
-                    "timestamp": message.timestamp()[1],
-                    "key": _text(message.key()),
-                    "value": _text(message.value()),
-                    "headers": {name: _text(value) for name, value in message.headers() or []},
-                },
-                ensure_ascii=False,
-            )
-        )
-    elif keys:
-        print(f"{_text(message.key()) or ''}\t{_text(message.value()) or ''}")
-    else:
-        print(_text(message.value()) or "")
+def _commit(consumer: Any, reading: Reading) -> None:
+    from confluent_kafka import TopicPartition
+
+    if reading.group is None or not reading.to_commit:
+        return
+    places = [TopicPartition(reading.topic, index, offset) for index, offset in reading.to_commit.items()]
+    reading.to_commit.clear()
+    guarded("cannot commit", lambda: consumer.commit(offsets=places, asynchronous=False))
+
+
+def _line(message: Any, reading: Reading) -> bytes:
+    if reading.as_json:
+        headers = [(name, _text(value)) for name, value in message.headers() or []]
+        # A name may come twice, which an object cannot say.
+        is_unique = len(dict(headers)) == len(headers)
+        record = {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp": message.timestamp()[1],
+            "key": _text(message.key()),
+            "value": _text(message.value()),
+            "headers": dict(headers) if is_unique else headers,
+        }
+        return json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+    parts = [message.key(), message.value()] if reading.keys else [message.value()]
+    if sys.stdout.isatty():
+        return "\t".join(_readable(part) for part in parts).encode(errors="backslashreplace") + b"\n"
+    return b"\t".join(part or b"" for part in parts) + b"\n"
 
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
+
+
+def _readable(data: bytes | None) -> str:
+    """Return text without anything that a terminal would obey."""
+    return "".join(
+        each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
+        for each in _text(data) or ""
+    )

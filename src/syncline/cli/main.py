@@ -16,11 +16,11 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import os  # noqa: E402 - the signal comes first
-import sys  # noqa: E402
+import os
+import sys
 
-from syncline.local.layout import LocalClusterError  # noqa: E402
-from syncline.model.config_types import ConfigError  # noqa: E402
+from syncline.local.layout import LocalClusterError
+from syncline.model.config_types import ConfigError
 
 
 def main() -> None:

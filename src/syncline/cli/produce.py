@@ -1,6 +1,8 @@
 """`produce`: lines or JSON objects from standard input (or a file) into a topic."""
 
+import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -11,18 +13,36 @@ import typer
 
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
+    REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
     admin_client,
     bootstrap_of,
     client_config,
+    counted,
     parse_pairs,
+    refuse,
+    sentence_of,
+    topic_names,
 )
+from syncline.cli.up import interruptible
+from syncline.core.topic_names import what_is_wrong
 from syncline.local.layout import LocalClusterError
 
-FLUSH_TIMEOUT_S = 60.0
+# A record that nobody acknowledges for so long has failed.
+MESSAGE_TIMEOUT_S = 60.0
+FLUSH_TIMEOUT_S = MESSAGE_TIMEOUT_S + 5.0
+FLUSH_STEP_S = 0.2
 PROGRESS_EVERY_S = 2.0
+ACKS = ("all", "-1", "1", "0")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+# The largest request that brokers read; how large a record may be, they say themselves.
+RECORD_BYTES_MAX = 100 << 20
+
+
+# `topic` and `offset` are what `consume --json` says more; its output can be produced again.
+_FIELDS = {"key", "value", "headers", "timestamp", "partition", "topic", "offset"}
 
 
 class Message(NamedTuple):
@@ -37,7 +57,7 @@ class Message(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(produce)
+    app.command(short_help="Produce a record per line of standard input.")(produce)
 
 
 def produce(
@@ -67,41 +87,119 @@ def produce(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Produce a record per line of standard input."""
-    from confluent_kafka import KafkaException, Producer
+    """Produce a record per line of standard input (or --file), and wait until all are acknowledged."""
+    from confluent_kafka import Producer
 
-    servers = bootstrap_of(bootstrap, data)
-    admin_client(servers)
+    _check(acks, "--acks", ACKS)
+    _check(compression, "--compression", COMPRESSIONS)
     headers: list[tuple[str, bytes | None]] = [
-        (name, value.encode()) for name, value in parse_pairs(header, "--header").items()
+        (name, os.fsencode(value)) for name, value in parse_pairs(header, "--header").items()
     ]
-    try:
-        producer = Producer(
-            client_config(
-                servers, **{"acks": acks, "compression.type": compression, "enable.idempotence": acks == "all"}
-            )
+    servers = bootstrap_of(bootstrap, data)
+    partitions = _partitions(admin_client(servers), topic)
+    producer = Producer(
+        client_config(
+            servers,
+            **{
+                "acks": acks,
+                "compression.type": compression,
+                "enable.idempotence": acks in ("all", "-1"),
+                "message.timeout.ms": int(MESSAGE_TIMEOUT_S * 1000),
+                "message.max.bytes": RECORD_BYTES_MAX,
+            },
         )
-    except KafkaException as error:
-        raise LocalClusterError(f"cannot produce: {error.args[0].str()}") from None
+    )
     outcome = Outcome()
-    source = file.open("rb") if file else sys.stdin.buffer
+    if file is None and sys.stdin is None:
+        raise LocalClusterError("there is no standard input; name a file with --file.")
+    if file is None and sys.stdin.isatty():
+        print("a record per line; Ctrl-D ends", file=sys.stderr)
+    interruptible()
     try:
-        for message in _messages(source, key_separator, from_json=from_json, headers=headers, partition=partition):
-            _send(producer, topic, message, outcome)
-    except LocalClusterError:
+        with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as source:
+            for number, message in _messages(source, key_separator, from_json, headers, partition):
+                if not -1 <= message.partition < partitions:
+                    raise LocalClusterError(
+                        f"line {number}: topic {topic!r} has partitions 0 to {partitions - 1}, not {message.partition}."
+                    )
+                _send(producer, topic, message, outcome)
+    except LocalClusterError as error:
         # The lines before the bad one were good, and were taken.
-        producer.flush(FLUSH_TIMEOUT_S)
+        _flush(producer, outcome)
+        raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before it acknowledged.") from None
+    except OSError as error:
+        _flush(producer, outcome)
+        raise LocalClusterError(f"cannot read {file or 'standard input'}: {error.strerror}.") from None
+    except KeyboardInterrupt:
+        producer.flush(FLUSH_STEP_S)
+        print(
+            f"\nsyncline: interrupted: {counted(outcome.count, 'record')} acknowledged, {len(producer)} unknown",
+            file=sys.stderr,
+        )
         raise
-    remaining = producer.flush(FLUSH_TIMEOUT_S)
-    outcome.progress(is_last=True)
-    if remaining or outcome.errors:
-        reason = outcome.errors[0] if outcome.errors else f"no acknowledgement within {FLUSH_TIMEOUT_S:.0f} s"
-        failed = len(outcome.errors) + remaining
-        raise LocalClusterError(f"{failed} of {failed + outcome.count} records were not acknowledged: {reason}")
+    _flush(producer, outcome)
+    if outcome.failures:
+        total = outcome.failures + outcome.count
+        raise LocalClusterError(
+            f"{outcome.failures} of {counted(total, 'record')} not acknowledged: {outcome.first_failure}"
+        )
     if as_json:
         print(json.dumps({"topic": topic, "records": outcome.count}))
     else:
-        print(f"{outcome.count} records acknowledged", file=sys.stderr)
+        print(f"{counted(outcome.count, 'record')} acknowledged", file=sys.stderr)
+
+
+def _check(value: str, option: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise LocalClusterError(f"{option} takes {', '.join(known)}, not {value!r}.")
+
+
+def _partitions(admin: Any, name: str) -> int:
+    """Return how many partitions a topic has. A cluster that makes topics by itself makes this one now."""
+    problem = what_is_wrong(name)
+    if problem is not None:
+        raise LocalClusterError(f"topic name is invalid: {problem}.")
+    found = topic_names(admin).get(name)
+    if found is None:
+        found = _made_by_the_cluster(admin, name)
+    return len(found.partitions)
+
+
+def _made_by_the_cluster(admin: Any, name: str) -> Any:
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            topic = admin.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics[name]
+        except KafkaException as error:
+            refuse(f"cannot produce to topic {name!r}", error.args[0])
+        if topic.error is None and topic.partitions:
+            made = counted(len(topic.partitions), "partition")
+            print(f"there was no topic {name!r}: the cluster made it, {made}", file=sys.stderr)
+            return topic
+        if topic.error is not None and topic.error.code() not in (
+            KafkaError.LEADER_NOT_AVAILABLE,
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+        ):
+            refuse(f"cannot produce to topic {name!r}", topic.error)
+        if topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            break
+        time.sleep(0.05)
+    raise LocalClusterError(
+        f"there is no topic {name!r}, and the cluster makes none by itself. "
+        f"Create it with `syncline topics create {name}`."
+    )
+
+
+def _flush(producer: Any, outcome: "Outcome") -> None:
+    """Wait for all acknowledgements, in steps, so that Ctrl-C is heard and progress seen."""
+    deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+    while (remaining := producer.flush(FLUSH_STEP_S)) and time.monotonic() < deadline_s:
+        outcome.progress()
+    outcome.progress(is_last=True)
+    if remaining:
+        outcome.failed(f"no acknowledgement within {FLUSH_TIMEOUT_S:.0f} s", remaining)
 
 
 class Outcome:
@@ -109,16 +207,22 @@ class Outcome:
 
     def __init__(self) -> None:
         self.count = 0
-        self.errors: list[str] = []
+        self.failures = 0
+        self.first_failure = ""
         self._shown_s = time.monotonic()
         self._has_shown = False
 
     def delivered(self, error: Any, _message: Any) -> None:
         """Count one record."""
         if error is not None:
-            self.errors.append(error.str())
+            self.failed(sentence_of(error))
         else:
             self.count += 1
+
+    def failed(self, why: str, count: int = 1) -> None:
+        """Count records that were not acknowledged."""
+        self.first_failure = self.first_failure or why
+        self.failures += count
 
     def progress(self, *, is_last: bool = False) -> None:
         """Show how far it is, now and then, where a person watches."""
@@ -158,47 +262,56 @@ def _send(producer: Any, topic: str, message: Message, outcome: Outcome) -> None
 def _messages(
     source: IO[bytes],
     key_separator: str | None,
-    *,
     from_json: bool,
     headers: list[tuple[str, bytes | None]],
     partition: int,
-) -> Iterator[Message]:
-    separator = key_separator.encode() if key_separator else None
+) -> Iterator[tuple[int, Message]]:
+    """Return a record per line, with the line's number."""
+    separator = os.fsencode(key_separator) if key_separator else None
     for number, raw in enumerate(source, start=1):
         line = raw.rstrip(b"\r\n")
         if from_json:
-            yield _from_json(line, number, headers, partition)
+            yield number, _from_json(line, number, headers, partition)
             continue
         key: bytes | None = None
         if separator is not None:
             key, found, line = line.partition(separator)
             if not found:
                 raise LocalClusterError(f"line {number} has no separator {key_separator!r}.")
-        yield Message(key, line, headers, 0, partition)
+        yield number, Message(key, line, headers, 0, partition)
 
 
 def _from_json(line: bytes, number: int, headers: list[tuple[str, bytes | None]], partition: int) -> Message:
     try:
         fields = json.loads(line)
-    except ValueError as error:
-        raise LocalClusterError(f"line {number} is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise LocalClusterError(f"line {number} is not JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise LocalClusterError(f"line {number} is not a JSON object.")
-    own = fields.get("headers") or {}
-    if not isinstance(own, dict):
-        raise LocalClusterError(f"line {number}: headers must be an object.")
-    return Message(
-        _bytes(fields.get("key")),
-        _bytes(fields.get("value")),
-        [*headers, *((name, _bytes(value)) for name, value in own.items())],
-        _integer(fields.get("timestamp") or 0, "timestamp", number),
-        _integer(fields.get("partition", partition), "partition", number),
-    )
+    unknown = fields.keys() - _FIELDS
+    if unknown:
+        raise LocalClusterError(f"line {number} has a field {min(unknown)!r}; known are {', '.join(sorted(_FIELDS))}.")
+    own = fields.get("headers") or []
+    pairs = list(own.items()) if isinstance(own, dict) else own
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
+    ):
+        raise LocalClusterError(f"line {number}: headers must be an object, or a list of [name, value].")
+    try:
+        return Message(
+            _bytes(fields.get("key")),
+            _bytes(fields.get("value")),
+            [*headers, *((name.encode().decode(), _bytes(value)) for name, value in pairs)],
+            _integer(fields.get("timestamp") or 0, "timestamp", number, 0),
+            _integer(fields.get("partition", partition), "partition", number, -1),
+        )
+    except UnicodeEncodeError as error:
+        raise LocalClusterError(f"line {number} holds what is no text: {error.reason}.") from None
 
 
-def _integer(value: Any, name: str, number: int) -> int:
-    if type(value) is not int:
-        raise LocalClusterError(f"line {number}: {name} must be an integer, not {value!r}.")
+def _integer(value: Any, name: str, number: int, least: int) -> int:
+    if type(value) is not int or not least <= value < 1 << 63:
+        raise LocalClusterError(f"line {number}: {name} must be an integer from {least} on, not {value!r}.")
     return value
 
 

@@ -20,6 +20,11 @@ _T = TypeVar("_T")
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
 PORT_DEFAULT = "9092"
+_REASONS = {
+    "Connection refused": "the connection is refused",
+    "resolve": "there is no such host",
+    "timed out": "the connection times out",
+}
 _SERVER = re.compile(r"(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 BootstrapOption = Annotated[
@@ -73,19 +78,10 @@ def admin_client(bootstrap: str) -> Any:
         admin.list_topics(timeout=CONNECT_TIMEOUT_S)
     except KafkaException:
         admin.poll(0)
-        # The last one only says that all of them are down.
-        why = next((_reason(each) for each in troubles if "brokers are down" not in each.str()), "")
+        said = " ".join(each.str() for each in troubles)
+        why = next((f" ({words})" for phrase, words in _REASONS.items() if phrase in said), "")
         raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
     return admin
-
-
-def _reason(error: Any) -> str:
-    """Return the part of a connection's error that a person needs, in brackets."""
-    text = error.str()
-    for phrase in ("Connection refused", "timed out", "Disconnected", "SSL"):
-        if phrase in text:
-            return f" ({phrase.lower() if phrase != 'SSL' else 'it speaks TLS'})"
-    return f" ({text.removesuffix(' (after')})" if "resolve" not in text else " (there is no such host)"
 
 
 def topic_names(admin: Any) -> dict[str, Any]:
@@ -127,8 +123,8 @@ def refuse(what: str, error: Any) -> NoReturn:
 def sentence_of(error: Any) -> str:
     """Return a Kafka error as text, with Kafka's name for it when a broker said it."""
     text = str(error.str() if hasattr(error, "str") else error).removeprefix("Broker: ").removeprefix("Local: ")
-    code = error.code() if hasattr(error, "code") else -1
-    name = ErrorCode(code).name if code > 0 and code in ErrorCode else ""
+    code = error.code() if hasattr(error, "code") else 0
+    name = next((each.name for each in ErrorCode if each == code > 0), "")
     return f"{text} ({name})" if name and name not in text else text
 
 
@@ -153,6 +149,15 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
             raise LocalClusterError(f"{option} takes NAME=VALUE, not {pair!r}.")
         parsed[name.strip()] = value
     return parsed
+
+
+def offsets(admin: Any, places: list[Any], spec: Any) -> dict[tuple[str, int], int]:
+    """Return the offset that `spec` means for each partition, by (topic, partition)."""
+    if not places:
+        return {}
+    what = "cannot read offsets"
+    futures = guarded(what, lambda: admin.list_offsets(dict.fromkeys(places, spec), request_timeout=REQUEST_TIMEOUT_S))
+    return {(place.topic, place.partition): result_of(future, what).offset for place, future in futures.items()}
 
 
 def counted(number: int, noun: str) -> str:

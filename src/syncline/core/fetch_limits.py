@@ -4,8 +4,8 @@ One hard idea: a reader must always make progress. Until some partition has
 returned data, the first batch is returned whole even if it is larger than every
 limit; a hard limit would block a reader for ever in front of one large batch.
 
-Units: bytes. A limit of zero allows nothing beyond the first batch; a negative one is the reader's mistake, and
-whoever reads next answers it with an error.
+Units: bytes. A limit of zero allows nothing beyond the first batch; a negative one is the reader's mistake: it is the
+error of the first partition, if that has something to read, and zero for the others.
 Source: KIP-74.
 """
 
@@ -40,12 +40,9 @@ class FetchBudget:
 
     def grant(self, partition_max_bytes: int) -> Grant:
         """Return what the next partition may read."""
-        grant = Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)
-        self._remaining_bytes = max(0, self._remaining_bytes)
-        return grant
+        return Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)
 
     def spend(self, size_bytes: int) -> None:
-        """Count what a partition returned."""
-        if size_bytes > 0:
-            self._has_data = True
-            self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)
+        """Count what a partition returned; to be called for those that returned nothing, too."""
+        self._has_data = self._has_data or size_bytes > 0
+        self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)

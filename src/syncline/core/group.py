@@ -47,7 +47,7 @@ class Group:
         # Of an initial rebalance: whether someone joined in this window, and how much longer windows may go on.
         self.is_joined_in_window = False
         self.windows_rest_ms = 0
-        # A group is shown to others only once the log holds something of it.
+        # A group is shown to others once someone has joined, or the log holds an offset of it.
         self.is_visible = False
         self.subscribed: frozenset[str] | None = None
         self._instances: dict[str, str] = {}

@@ -4,8 +4,8 @@ The order of the checks is part of the protocol, since clients tell their next
 step from the first error that applies. Facts that are easy to get wrong:
 
 - A dynamic member joins in two steps (KIP-394): the first tells it its id.
-  Until it comes back it is pending, which makes no group and no rebalance;
-  but if it leaves instead, a settled group rebalances.
+  Until it comes back it is pending: the group exists, without members, and no
+  rebalance begins; but if it leaves instead, a settled group rebalances.
 - A rejoin that changes nothing is answered from the current generation; only
   the leader's, in a stable group, asks for a rebalance.
 - A static member that restarts takes its place again under a new id, without
@@ -62,6 +62,7 @@ class Membership:
             return
         if group is None:
             group = self._groups[group_id] = Group(group_id, wall_ms=self._out.at.wall_ms)
+        group.is_visible = True
         if request.member_id in group.pending:
             self._add(ticket, group, request, request.member_id)
         elif request.member_id:
@@ -218,9 +219,6 @@ class Membership:
                 skip_assignment=is_leader and error is ErrorCode.NONE,
             )
 
-        def applied() -> None:
-            group.is_visible = True
-
         def answered(error: ErrorCode) -> None:
             # If a rebalance has begun meanwhile, the Join waits for its end like any other.
             if member.join_ticket != ticket or group.state is not GroupState.STABLE:
@@ -234,7 +232,7 @@ class Membership:
             self._rebalance.start_session(group, member)
 
         record = group_record(GroupKey(group.group_id), group.stored(group.assignments()))
-        self._out.write((record,), applied=applied, answered=answered)
+        self._out.write((record,), applied=lambda: None, answered=answered)
 
     # Sync, Heartbeat
 

@@ -217,8 +217,7 @@ class Offsets:
 
     def _visible(self, group_id: str) -> Group | None:
         group = self._groups.get(group_id)
-        # A group that waits for its first Sync has members, and so is in the way of a deletion, though not shown.
-        return group if group is not None and (group.is_visible or group.members) else None
+        return group if group is not None and group.is_visible else None
 
     def _places(self, group_id: str) -> Iterator[tuple[str, int]]:
         """Yield each partition with an offset, committed or under way, once."""

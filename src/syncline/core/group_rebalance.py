@@ -150,12 +150,9 @@ class Rebalance:
         self._out.start(TimerKey(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
 
     def _store_empty(self, group: Group) -> None:
-        def applied() -> None:
-            group.is_visible = True
-
         # A failure is nobody's answer: a coordinator that starts from an older record rebalances the same way.
         record = group_record(GroupKey(group.group_id), group.stored({}))
-        self._out.write((record,), applied=applied, answered=lambda _: None)
+        self._out.write((record,), applied=lambda: None, answered=lambda _: None)
 
     # The second barrier falls
 
@@ -167,7 +164,6 @@ class Rebalance:
             return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
 
         def applied() -> None:
-            group.is_visible = True
             if is_current():
                 self._hand_out(group, assignments)
 

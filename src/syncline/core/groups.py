@@ -216,7 +216,7 @@ class GroupShard:
         return self._offsets.of_group(group_id)
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what is shown of a group; None when nothing of it is committed."""
+        """Return what is shown of a group; None when nobody joined it and no offset of it is committed."""
         group = self._groups.get(group_id)
         return group.described() if group is not None and group.is_visible else None
 

@@ -38,9 +38,10 @@ def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, in
     `port` 0 asks for free ports. Without a port, a remembered or default port that is taken gives way to a free one.
     """
     if port and port + len(broker_ids) - 1 > PORT_MAX:
+        last = port + len(broker_ids) - 1
         raise LocalClusterError(
-            f"{len(broker_ids)} brokers need ports {port} to {port + len(broker_ids) - 1}, and the last one there is is "
-            f"{PORT_MAX}. Choose a lower one with --port."
+            f"{len(broker_ids)} brokers need ports {port} to {last}, but ports end at {PORT_MAX}. "
+            "Choose a lower one with --port."
         )
     listeners: dict[int, socket.socket] = {}
     try:

@@ -321,9 +321,7 @@ class Supervisor:
         if not self._spec.restart:
             log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
             return
-        log.warning(
-            "broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason
-        )
+        log.warning("broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason)
         now_s = time.monotonic()
         stable = now_s - child.started_at_s >= STABLE_AFTER_S
         child.restart_delay_s = RESTART_DELAY_S if stable else min(child.restart_delay_s * 2, RESTART_DELAY_S_MAX)

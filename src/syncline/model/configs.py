@@ -6,9 +6,9 @@ its file or command line, default. A topic's configuration is its own overrides
 over the broker's. Both are resolved anew when one of the layers changes; the
 objects themselves never change.
 
-The fields here are those that something acts on. The tables
+The fields here are those that something acts on, or will. The tables
 (`topic_config_table`, `broker_config_table`) know more names, which are
-validated, stored and shown, too.
+validated, stored and shown, too, and say which have no effect.
 
 Units are in Kafka's names: `_ms`, `_bytes`, `_minutes`, `_seconds`.
 """

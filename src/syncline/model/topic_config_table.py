@@ -29,6 +29,7 @@ DOUBLE: Final = ConfigType.DOUBLE
 LIST: Final = ConfigType.LIST
 
 NOT_ACTED_ON: Final = "Accepted and stored for compatibility; Syncline does not act on it."
+NOT_YET: Final = "Accepted and stored; Syncline does not act on it yet."
 COMPRESSIONS: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 CLEANUP_POLICIES: Final = one_of("compact", "delete")
 TIMESTAMP_TYPES: Final = one_of("CreateTime", "LogAppendTime")
@@ -53,30 +54,30 @@ _FOREVER: Final = str(LONG_MAX)
 
 _ROWS: Final = (
     _row("cleanup.policy", LIST, "delete", CLEANUP_POLICIES, "log.cleanup.policy",
-         "What happens to old segments: they are deleted, compacted by key, or both."),
+         "What happens to old segments: they are deleted, or kept. Compaction is not done yet: it keeps all."),
     _row("compression.gzip.level", INT, "-1", GZIP_LEVELS, "compression.gzip.level", NOT_ACTED_ON),
     _row("compression.lz4.level", INT, "9", LZ4_LEVELS, "compression.lz4.level", NOT_ACTED_ON),
     _row("compression.type", STRING, "producer", COMPRESSIONS, "compression.type",
          "The compression of stored batches. Batches are opaque to Syncline: they stay as the producer made them."),
     _row("compression.zstd.level", INT, "3", ZSTD_LEVELS, "compression.zstd.level", NOT_ACTED_ON),
     _row("delete.retention.ms", LONG, "86400000", at_least(0), "log.cleaner.delete.retention.ms",
-         "How long compaction keeps the marker of a deleted key."),
+         NOT_YET),
     _row("file.delete.delay.ms", LONG, "60000", at_least(0), "log.segment.delete.delay.ms",
          "How long the files of a deleted segment stay on disk under another name."),
     _row("flush.messages", LONG, _FOREVER, at_least(1), "log.flush.interval.messages",
          "After so many records the log is forced to disk; replication makes it unnecessary."),
     _row("flush.ms", LONG, _FOREVER, at_least(0), "log.flush.interval.ms log.flush.scheduler.interval.ms",
-         "After so long the log is forced to disk; replication makes it unnecessary."),
+         NOT_YET),
     _row(FOLLOWER_THROTTLED, LIST, "", throttled_replicas(FOLLOWER_THROTTLED), "",
-         "Replicas (partition:broker, or *) whose incoming replication is throttled."),
+         NOT_YET),
     _row("index.interval.bytes", INT, "4096", at_least(0), "log.index.interval.bytes",
          "How many bytes of log lie between two entries of the offset index."),
     _row(LEADER_THROTTLED, LIST, "", throttled_replicas(LEADER_THROTTLED), "",
-         "Replicas (partition:broker, or *) whose outgoing replication is throttled."),
+         NOT_YET),
     _row("local.retention.bytes", LONG, "-2", at_least(-2), "log.local.retention.bytes", NOT_ACTED_ON),
     _row("local.retention.ms", LONG, "-2", at_least(-2), "log.local.retention.ms", NOT_ACTED_ON),
     _row("max.compaction.lag.ms", LONG, _FOREVER, at_least(1), "log.cleaner.max.compaction.lag.ms",
-         "The longest time a record may stay out of reach of compaction."),
+         NOT_YET),
     _row("max.message.bytes", INT, "1048588", at_least(0), "message.max.bytes",
          "The largest batch, compressed as sent, that the topic accepts."),
     _row("message.timestamp.after.max.ms", LONG, "3600000", at_least(0), "log.message.timestamp.after.max.ms",
@@ -86,9 +87,9 @@ _ROWS: Final = (
     _row("message.timestamp.type", STRING, "CreateTime", TIMESTAMP_TYPES, "log.message.timestamp.type",
          "Whether a record's time is when the producer made it or when the broker appended it."),
     _row("min.cleanable.dirty.ratio", DOUBLE, "0.5", between(0, 1), "log.cleaner.min.cleanable.ratio",
-         "The share of a log that must be uncompacted before compaction is worth while."),
+         NOT_YET),
     _row("min.compaction.lag.ms", LONG, "0", at_least(0), "log.cleaner.min.compaction.lag.ms",
-         "How long a record stays out of reach of compaction."),
+         NOT_YET),
     _row("min.insync.replicas", INT, "1", at_least(1), "min.insync.replicas",
          "How many replicas must be in sync for acks=all to be accepted and the high watermark to move."),
     _row("preallocate", BOOLEAN, "false", None, "log.preallocate", NOT_ACTED_ON),
@@ -104,7 +105,7 @@ _ROWS: Final = (
     _row("segment.index.bytes", INT, "10485760", at_least(4), "log.index.size.max.bytes",
          "How large the index of a segment grows before the next segment is begun."),
     _row("segment.jitter.ms", LONG, "0", at_least(0), "log.roll.jitter.ms log.roll.jitter.hours",
-         "By how much segment.ms is shortened at random, so that logs do not all roll at once."),
+         NOT_ACTED_ON),
     _row("segment.ms", LONG, "604800000", at_least(1), "log.roll.ms log.roll.hours",
          "How old a segment grows before the next one is begun."),
     _row("unclean.leader.election.enable", BOOLEAN, "false", None, "unclean.leader.election.enable",

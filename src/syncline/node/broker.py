@@ -117,7 +117,7 @@ class Broker:
         )
         self.low_watermarks = LowWatermarks(self)
         self.counters = Counters()
-        self.departures = Departures(clock)
+        self.departures = Departures(clock, self.deadlines)
         self.journal = Journal(self)
         self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
         self.controller: Channel

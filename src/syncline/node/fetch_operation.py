@@ -203,6 +203,8 @@ class FetchOperation:
         row.is_progress = entry.is_follower
         if entry.fetch_offset < row.bound:
             self._read_records(row, partition, budget)
+        else:
+            budget.spend(0)
         return row
 
     def _find(self, row: _Row, entry: SessionPartition) -> Partition | None:
@@ -263,6 +265,7 @@ class FetchOperation:
     def _read_records(self, row: _Row, partition: Partition, budget: FetchBudget) -> None:
         grant = budget.grant(row.entry.max_bytes)
         if grant.is_negative:
+            budget.spend(0)
             row.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         if grant.max_bytes == 0 and not grant.whole_first_batch:

@@ -27,6 +27,9 @@ class Member:
             enable_auto_commit=False,
             fetch_max_wait_ms=100,
         )
+        # This client forgets a rejoin that new metadata caused if its poll times out meanwhile: it then neither takes
+        # its partitions nor sends heartbeats. So the topic must be known before the first poll joins.
+        self.consumer.partitions_for_topic(topic)
         self.read: list[list[int]] = []
         self.owned: list[int] = []
         self.leaving = threading.Event()

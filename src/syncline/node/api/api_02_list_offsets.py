@@ -48,7 +48,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     is_isolation_known = int(getattr(asked, "isolation_level", 0)) in _ISOLATION_LEVELS
 
     def answer(found: list[Found]) -> None:
-        request.reply(_response(request.version, topics, found))
+        request.reply(_response(request.version, topics, found, is_merged=is_isolation_known))
 
     gather = Gather[Found](answer)
     for name, partitions in topics:
@@ -147,12 +147,16 @@ def _by_time(
     return (ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
-def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found]) -> Any:
-    """Return the answer; whatever was listed more than once, topic or partition, has one row."""
+def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found], *, is_merged: bool) -> Any:
+    """Return the answer: if merged, with one row for whatever was listed more than once; if refused, row by row."""
     rows = iter(found)
-    rows_of: dict[str, dict[int, dict[str, Any]]] = {}
+    answered: list[tuple[str, dict[int, dict[str, Any]]]] = []
+    row_of_name: dict[str, dict[int, dict[str, Any]]] = {}
     for name, partitions in topics:
-        row_of = rows_of.setdefault(name, {})
+        row_of = row_of_name.get(name) if is_merged else None
+        if row_of is None:
+            row_of = row_of_name[name] = {}
+            answered.append((name, row_of))
         for each in partitions:
             error, timestamp, offset, epoch = next(rows)
             row_of[int(each.partition_index)] = {
@@ -162,5 +166,5 @@ def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Fou
                 "offset": offset,
                 "leader_epoch": epoch,
             }
-    answered = [{"name": name, "partitions": list(row_of.values())} for name, row_of in rows_of.items()]
-    return build(response_type(KEY, version), {"throttle_time": 0, "topics": answered})
+    listed = [{"name": name, "partitions": list(row_of.values())} for name, row_of in answered]
+    return build(response_type(KEY, version), {"throttle_time": 0, "topics": listed})

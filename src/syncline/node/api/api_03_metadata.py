@@ -19,6 +19,7 @@ from syncline.wire.api import ApiKey
 from syncline.wire.metadata import (
     MetadataBroker,
     MetadataPartition,
+    MetadataRequest,
     MetadataTopic,
     encode_metadata_response,
     encode_partitions,
@@ -41,10 +42,17 @@ _INTERNAL = INTERNAL_TOPICS | {JOURNAL_TOPIC}
 
 def handle(broker: "Broker", request: "Request") -> None:
     """Answer from this broker's image; missing topics are created when the client allows it."""
-    version = request.version
-    asked = parse_metadata_request(request.body, version, request.position)
-    image = broker.image
+    _answer(broker, request, parse_metadata_request(request.body, request.version, request.position))
+
+
+def _answer(broker: "Broker", request: "Request", asked: MetadataRequest) -> None:
+    if request.is_done:
+        return
+    version, image = request.version, broker.image
     names = asked.topics
+    if broker.departures.doubted and _leads_any(broker.departures.doubted, image, names):
+        broker.departures.when_settled(lambda: _answer(broker, request, asked))
+        return
     if names is None or (version == 0 and not names):
         rows = [_row(broker, topic, version) for topic in image.topics.values()]
     else:
@@ -57,7 +65,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
     if asked.include_topic_authorized_operations:
         rows = [row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row for row in rows]
-    just_fenced = broker.departures.just_fenced()
+    just_fenced = broker.departures.just_fenced
     brokers = [
         MetadataBroker(record.broker_id, record.host, record.port, record.rack)
         for record in image.brokers.values()
@@ -75,6 +83,21 @@ def handle(broker: "Broker", request: "Request") -> None:
             ),
         )
     )
+
+
+def _leads_any(
+    doubted: frozenset[int], image: MetadataImage, names: list[tuple[bytes | None, str | None]] | None
+) -> bool:
+    """Return whether the answer would name one of these brokers as a leader."""
+    topics = (
+        image.topics.values()
+        if names is None
+        else [
+            image.topic_by_id(UUID(bytes=topic_id)) if topic_id else image.topics.get(name or "")
+            for topic_id, name in names
+        ]
+    )
+    return any(record.leader in doubted for topic in topics if topic is not None for record in topic.partitions)
 
 
 def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) -> list[MetadataTopic] | None:
@@ -119,31 +142,15 @@ def _by_name(broker: "Broker", name: str, version: int, *, may_create: bool) -> 
 
 
 def _row(broker: "Broker", topic: Topic, version: int) -> MetadataTopic:
-    doubted = broker.departures.doubted()
-    if doubted:
-        return _encode(broker.image, topic, version, doubted)
     cache = broker.metadata_cache
     key = (topic.name, version)
     cached = cache.get(key)
     if cached is not None and cached[0] is topic and cached[1] is broker.image.brokers:
         return cached[2]
-    row = _encode(broker.image, topic, version, doubted)
+    partitions = encode_partitions(version, [_partition(broker.image, each, version) for each in topic.partitions])
+    row = MetadataTopic(ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in _INTERNAL, partitions)
     cache[key] = (topic, broker.image.brokers, row)
     return row
-
-
-def _encode(image: MetadataImage, topic: Topic, version: int, doubted: frozenset[int]) -> MetadataTopic:
-    partitions = [
-        _partition(image, each._replace(leader=BrokerId(NONE)) if each.leader in doubted else each, version)
-        for each in topic.partitions
-    ]
-    return MetadataTopic(
-        ErrorCode.NONE,
-        topic.name,
-        topic.topic_id.bytes,
-        topic.name in _INTERNAL,
-        encode_partitions(version, partitions),
-    )
 
 
 def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:

@@ -152,6 +152,9 @@ class Channel:
         self._on_event = on_event
         self._control: PeerConnection | None = None
         self._stream: PeerConnection | None = None
+        # Whether the controller knows that this broker speaks over `_control`: a proposal that it receives before is
+        # void to it, and its NOT_CONTROLLER would cost the connection.
+        self._is_registered = False
         self._lease_epoch = 0
         self._wake = asyncio.Event()
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -379,6 +382,7 @@ class Channel:
     def _disconnect(self) -> None:
         control, self._control = self._control, None
         stream, self._stream = self._stream, None
+        self._is_registered = False
         for peer in (control, stream):
             if peer is not None:
                 peer.close()
@@ -391,6 +395,7 @@ class Channel:
         assert stream is not None, "connected before"
         if not await self._register(control):
             return False
+        self._is_registered = True
         self._poll()
         self._send_forwardings()
         self._send_proposals()
@@ -560,7 +565,7 @@ class Channel:
             self._proposal_timer.cancel()
             self._proposal_timer = None
         control = self._control
-        if control is None or not control.is_open or self.broker_epoch == NONE:
+        if control is None or not control.is_open or not self._is_registered:
             return
         now_ms = self._clock.mono_ms()
         batch = self._proposals.next_batch(now_ms)

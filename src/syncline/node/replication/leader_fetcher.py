@@ -20,6 +20,7 @@ from syncline.core.follower import (
     FetchAsk,
     FollowerEffects,
     FollowerFailed,
+    FollowerPhase,
     RestartLog,
     TruncateLog,
 )
@@ -217,9 +218,18 @@ class LeaderFetcher:
             except Exception:
                 # Our bug. Without the next fetch all partitions of this leader would stop in silence: begin anew.
                 log.exception("an answer of broker %s could not be processed", self.leader_id)
+                self._resume_at_log_ends()
                 self._drop_connection()
         self.go()
         self._broker.settle()
+
+    def _resume_at_log_ends(self) -> None:
+        """Believe the logs: records may have been written whose arrival nobody took note of."""
+        for key, partition in self._partitions.items():
+            follower, partition_log = partition.follower, partition.log
+            if follower is not None and follower.phase is FollowerPhase.FETCHING:
+                follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
+                self._fetcher.touch(key)
 
     # Connection.
 

@@ -1,0 +1,309 @@
+"""Lines between brokers and the controller: which break, which are void, and what is asked again (KIP-497)."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from syncline.model.errors import ErrorCode
+from syncline.node.controller.channel import Channel, IsrAnswer, IsrProposal
+from syncline.virtual.cluster import INTERNAL_PORT
+from syncline.virtual.process import Process
+from syncline.wire.api import ApiKey
+from tests.node.wire_client import WireClient, batch
+from tests.node.world import World
+
+three = pytest.mark.brokers(3)
+
+
+def channel(world: World, broker_id: int) -> Channel:
+    """Return a broker's way to the controller."""
+    return world.broker(broker_id).controller
+
+
+def is_joined(world: World, broker_id: int) -> bool:
+    """Return whether a broker is connected to the controller and registered."""
+    there = channel(world, broker_id)
+    return there._is_registered and there._control.is_open and there._stream.is_open
+
+
+@three
+@pytest.mark.parametrize("which", ["_stream", "_control"])
+async def test_channel_connects_anew_when_one_of_its_lines_breaks(world: World, which: str) -> None:
+    """A broker that is heard of and hears nothing, or the other way round, would be neither dead nor alive."""
+    there = channel(world, 2)
+    before = (there._control, there._stream)
+    broker_epoch = there.broker_epoch
+    world.call(2, getattr(there, which)._transport.abort)
+    await world.until(lambda: there._control is not before[0] and is_joined(world, 2))
+    await world.topic()
+
+    assert there._stream is not before[1]
+    assert not before[0].is_open
+    assert not before[1].is_open
+    assert there.broker_epoch == broker_epoch
+    assert not world.broker(1).image.brokers[2].fenced
+
+
+def drop_member(world: World, leader: int, member: int) -> IsrProposal:
+    """Return a proposal of a partition's leader to leave one member out."""
+    partition = world.partition(leader)
+    isr = tuple((each, world.broker(each).broker_epoch) for each in partition.record.isr if each != member)
+    return IsrProposal(partition.topic_id, 0, partition.record.leader_epoch, partition.record.partition_epoch, isr)
+
+
+@three
+async def test_channel_proposes_again_when_the_answer_was_lost(world: World) -> None:
+    """The first copy may have been accepted; the second is told so, and the leader hears of the ISR as committed."""
+    await world.topic(replicas=(2, 3))
+    answers: list[IsrAnswer] = []
+    world.network.cut("broker-1", "broker-2")
+    world.call(2, channel(world, 2).propose_isr, drop_member(world, 2, 3), answers.append)
+    await world.until(lambda: channel(world, 1).image.partition("t", 0).isr == (2,))
+    await world.later(0.1)
+    early = list(answers)
+    world.network.heal("broker-1", "broker-2")
+    world.network.reset_connections("broker-1", "broker-2")
+    await world.until(lambda: answers)
+    await world.later(1)
+
+    assert early == []
+    assert [answer.error for answer in answers] in ([ErrorCode.INVALID_UPDATE_VERSION], [ErrorCode.NONE])
+
+
+@three
+async def test_channel_proposes_to_the_next_controller_when_the_first_dies(world: World) -> None:
+    """A proposal leaves the queue by its answer only."""
+    await world.topic(replicas=(2, 3))
+    answers: list[IsrAnswer] = []
+    world.network.cut("broker-2", "broker-1")
+    world.call(2, channel(world, 2).propose_isr, drop_member(world, 2, 3), answers.append)
+    await world.later(0.2)
+    world.kill(1)
+    world.network.heal("broker-2", "broker-1")
+    await world.until(lambda: answers)
+
+    assert [answer.error for answer in answers] == [ErrorCode.NONE]
+    assert channel(world, 2).image.partition("t", 0).isr[0] == 2
+
+
+@three
+async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: World) -> None:
+    """A controller that holds the registration back would refuse them, and that would cost the new connection, too."""
+    await world.topic(replicas=(2, 3))
+    active = channel(world, 1).active
+    there = channel(world, 2)
+    active._unlooked.add(99)
+    before = there._control
+    world.call(2, before.close)
+    await world.until(lambda: there._control is not before and there._stream is not None)
+    made = world.network._connections
+    answers: list[IsrAnswer] = []
+    world.call(2, there.propose_isr, drop_member(world, 2, 3), answers.append)
+    await world.later(1)
+    active._looked_at(99)
+    await world.until(lambda: answers)
+
+    assert world.network._connections == made
+    assert [answer.error for answer in answers] == [ErrorCode.NONE]
+
+
+@three
+async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_unsent(world: World) -> None:
+    """OPERATION_NOT_ATTEMPTED at once: the leader decides anew when it knows more."""
+    await world.topic(replicas=(2, 3))
+    answers: list[IsrAnswer] = []
+    proposal = drop_member(world, 2, 3)
+    for _ in range(2):
+        world.call(2, channel(world, 2).propose_isr, proposal, answers.append)
+    await world.until(lambda: len(answers) == 2)
+
+    assert [answer.error for answer in answers] == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NONE]
+
+
+@three
+async def test_channel_gives_up_a_clients_request_when_there_is_no_controller_in_time(world: World) -> None:
+    """A client that asked for a topic is not kept for ever: its connection is closed when its time is over."""
+    for broker_id in (1, 3):
+        world.kill(broker_id)
+    world.cluster.store.candidates.clear()
+    client = await world.client(2)
+    began = world.loop.time()
+    with pytest.raises(ConnectionError):
+        await client.ask(ApiKey.CREATE_TOPICS, 5, topics=(), timeout=5_000, validate_only=False)
+
+    assert 30 <= world.loop.time() - began < 32
+
+
+# A broker played by the test, that says what a delayed or doubled packet would say.
+
+
+class Impostor:
+    """Broker 2: a listener that only listens, and lines to the controller."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.incarnation = UUID(int=7)
+        self.broker_epoch = -1
+
+    async def listen(self) -> None:
+        """Be alive in the eyes of the controller."""
+        process = Process("broker-2")
+        server = self._world.loop.create_server(asyncio.Protocol, "broker-2", INTERNAL_PORT)
+        await process.context.run(self._world.loop.create_task, server)
+
+    async def register(self, line: WireClient) -> ErrorCode:
+        """Register over a line, and be unfenced if that was granted."""
+        answer = await line.ask(
+            ApiKey.BROKER_REGISTRATION,
+            4,
+            broker_id=2,
+            cluster_id=self._world.broker(1).image.cluster_id,
+            incarnation_id=self.incarnation,
+            listeners=[
+                {"name": name, "host": "broker-2", "port": port, "security_protocol": 0}
+                for name, port in (("CLIENT", 9092), ("INTERNAL", INTERNAL_PORT))
+            ],
+            features=(),
+            rack=None,
+            log_dirs=(),
+            previous_broker_epoch=-1,
+        )
+        if not int(answer.error_code):
+            self.broker_epoch = int(answer.broker_epoch)
+            await self.heartbeat(line, self.broker_epoch)
+        return ErrorCode(int(answer.error_code))
+
+    async def heartbeat(self, line: WireClient, broker_epoch: int) -> ErrorCode:
+        """Say over a line that it lives and knows everything."""
+        answer = await line.ask(
+            ApiKey.BROKER_HEARTBEAT,
+            1,
+            broker_id=2,
+            broker_epoch=broker_epoch,
+            current_metadata_offset=10_000,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        return ErrorCode(int(answer.error_code))
+
+    async def shrink(self, line: WireClient, broker_epoch: int | None = None) -> tuple[ErrorCode, Any]:
+        """Propose over a line that broker 2 alone is in sync; return the errors of the answer and of its row."""
+        record = self._world.broker(1).image.partition("t", 0)
+        answer = await line.ask(
+            ApiKey.ALTER_PARTITION,
+            3,
+            broker_id=2,
+            broker_epoch=self.broker_epoch if broker_epoch is None else broker_epoch,
+            topics=[
+                {
+                    "topic_id": self._world.broker(1).image.topics["t"].topic_id,
+                    "partitions": [
+                        {
+                            "partition_index": 0,
+                            "leader_epoch": record.leader_epoch,
+                            "new_isr_with_epochs": [{"broker_id": 2, "broker_epoch": self.broker_epoch}],
+                            "leader_recovery_state": 0,
+                            "partition_epoch": record.partition_epoch,
+                        }
+                    ],
+                }
+            ],
+        )
+        rows = [ErrorCode(int(row.error_code)) for topic in answer.topics for row in topic.partitions]
+        return ErrorCode(int(answer.error_code)), rows
+
+
+lone_controller = pytest.mark.brokers(2, started=1)
+
+
+async def joined(world: World) -> tuple[Impostor, WireClient]:
+    """Return broker 2, which leads a topic, and the line over which it is registered."""
+    impostor, line = Impostor(world), await world.peer(1)
+    await impostor.listen()
+    assert await impostor.register(line) is ErrorCode.NONE
+    await world.until(lambda: world.broker(1).image.is_active(2))
+    await world.topic(replicas=(2, 1))
+    return impostor, line
+
+
+def isr(world: World) -> tuple[int, ...]:
+    """Return the committed ISR."""
+    return tuple(channel(world, 1).image.partition("t", 0).isr)
+
+
+@lone_controller
+async def test_controller_takes_a_proposal_when_it_comes_over_the_line_of_the_registration(world: World) -> None:
+    """The ordinary case, against which the others stand."""
+    impostor, line = await joined(world)
+
+    assert await impostor.shrink(line) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert isr(world) == (2,)
+
+
+@lone_controller
+async def test_controller_refuses_a_proposal_when_its_line_is_older_than_the_registration(world: World) -> None:
+    """An earlier copy that was delayed on a line given up must not be accepted behind the leader's back."""
+    impostor, old = await joined(world)
+    new = await world.peer(1)
+    await impostor.register(new)
+    late = await impostor.shrink(old)
+    isr_after_late = isr(world)
+    good = await impostor.shrink(new)
+
+    assert late == (ErrorCode.NOT_CONTROLLER, [])
+    assert isr_after_late == (2, 1)
+    assert good == (ErrorCode.NONE, [ErrorCode.NONE])
+
+
+@lone_controller
+async def test_controller_refuses_a_proposal_when_nobody_has_registered_over_its_line(world: World) -> None:
+    """A line that never carried a registration speaks for nobody."""
+    impostor, _ = await joined(world)
+
+    assert await impostor.shrink(await world.peer(1)) == (ErrorCode.NOT_CONTROLLER, [])
+    assert isr(world) == (2, 1)
+
+
+@lone_controller
+async def test_controller_refuses_what_a_former_process_says_when_its_successor_is_registered(world: World) -> None:
+    """Its broker epoch is over: STALE_BROKER_EPOCH to heartbeats, nothing at all for its proposals."""
+    impostor, old = await joined(world)
+    old_epoch = impostor.broker_epoch
+    impostor.incarnation = UUID(int=8)
+    new = await world.peer(1)
+    await impostor.register(new)
+    late_heartbeat = await impostor.heartbeat(old, old_epoch)
+    late_proposal = await impostor.shrink(old, old_epoch)
+    stale_proposal = await impostor.shrink(new, old_epoch)
+
+    assert impostor.broker_epoch > old_epoch
+    assert late_heartbeat is ErrorCode.STALE_BROKER_EPOCH
+    assert late_proposal == (ErrorCode.NOT_CONTROLLER, [])
+    assert stale_proposal == (ErrorCode.STALE_BROKER_EPOCH, [])
+
+
+@three
+async def test_broker_that_is_no_controller_says_so_when_it_is_asked_to_decide(world: World) -> None:
+    """A broker that follows an old hint is sent to look for the controller again."""
+    impostor = Impostor(world)
+    impostor.broker_epoch = 1
+    await world.topic()
+    line = await world.peer(3)
+
+    assert await impostor.heartbeat(line, 1) is ErrorCode.NOT_CONTROLLER
+    assert await impostor.shrink(line) == (ErrorCode.NOT_CONTROLLER, [])
+    assert await impostor.register(line) is ErrorCode.NOT_CONTROLLER
+
+
+@three
+async def test_cluster_acknowledges_everything_when_its_controller_changes_hands(world: World) -> None:
+    """Leaders need no controller to serve: a producer does not notice."""
+    await world.topic(replicas=(2, 3))
+    client = await world.client(2)
+    world.kill(1)
+    rows = [await client.produce("t", batch()) for _ in range(20)]
+    await world.until(lambda: channel(world, 2).image.controller_id != 1)
+
+    assert [row.error_code for row in rows] == [ErrorCode.NONE] * 20

@@ -1,0 +1,259 @@
+"""Followers: they copy their leader's log exactly, whatever happens to the leader, the line or the disk between."""
+
+import errno
+import logging
+from typing import Any
+
+import pytest
+
+from syncline.core.follower import FollowerPhase
+from syncline.model.errors import ErrorCode
+from syncline.virtual.cluster import LOG_DIRECTORY
+from syncline.virtual.raw_log import segments
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+
+def contents(world: World, broker_id: int) -> bytes:
+    """Return what is in a replica's files."""
+    host = world.host(broker_id)
+    return b"".join(
+        bytes(file.data) for _, file in segments(host.medium, LOG_DIRECTORY, world.partition(broker_id).key)
+    )
+
+
+async def replicated(world: World, leader: int, follower: int, count: int) -> None:
+    """Wait until both replicas have so many records, and the same bytes."""
+    await world.until(lambda: world.partition(follower).log.log_end == count)
+
+    assert contents(world, leader) == contents(world, follower)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_copies_the_log_byte_for_byte_when_records_come(world: World) -> None:
+    """Offsets, epochs and checksums are the leader's."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    for count in (1, 5, 3):
+        await client.produce("t", batch(count))
+
+    await replicated(world, 1, 2, 9)
+
+
+@pytest.mark.brokers(3)
+async def test_fetcher_cuts_its_log_when_the_histories_diverge(world: World) -> None:
+    """KIP-595: the new leader's answer shows where; what nobody acknowledged to a producer goes, the rest is kept."""
+    await world.topic(replicas=(3, 2))
+    client = await world.client(3)
+    await client.produce("t", batch(2))
+    for source, target in (("broker-2", "broker-3"), ("broker-3", "broker-2")):
+        world.network.cut(source, target)
+    for _ in range(3):
+        await client.produce("t", batch(), acks=1)
+    world.network.cut("broker-3", "broker-1")
+    await world.until(lambda: world.partition(2).is_leader)
+    await (await world.client(2)).produce("t", batch(7), acks=1)
+    ends = (world.partition(3).log.log_end, world.partition(2).log.log_end)
+    for source, target in (("broker-3", "broker-1"), ("broker-2", "broker-3"), ("broker-3", "broker-2")):
+        world.network.heal(source, target)
+    await replicated(world, 2, 3, 9)
+
+    assert ends == (5, 9)
+    assert world.cluster.ghost.counts["truncate"] == 1
+    assert [tuple(entry)[:2] for entry in world.partition(3).log.epochs.entries] == [(0, 0), (1, 2)]
+
+
+@pytest.mark.brokers(3)
+async def test_fetcher_starts_anew_when_the_leaders_log_begins_above_its_own_end(world: World) -> None:
+    """Out of range: the leader's end, then its start is asked for, and an empty log begins there."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", batch(2))
+    world.kill(2)
+    await world.until(lambda: world.partition().isr == (1,))
+    for _ in range(4):
+        await client.produce("t", batch(2))
+    world.partition().log.raise_log_start(8)
+    await world.start(2)
+    await world.until(lambda: world.partition(2).log.log_end == 10)
+
+    assert world.partition(2).log.log_start == 8
+    assert world.partition(2).high_watermark >= 8
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_opens_a_new_session_when_the_leader_has_forgotten_it(world: World) -> None:
+    """The leader's cache may evict a session at any time; replication goes on with a full request."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", batch())
+    sessions = world.broker(1).sessions
+    (before,) = sessions._sessions
+    sessions.close(before)
+    await client.produce("t", batch(), acks=1)
+    await replicated(world, 1, 2, 2)
+    (after,) = sessions._sessions
+
+    assert after != before
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_tries_less_and_less_often_when_nobody_listens(world: World) -> None:
+    """Pauses double up to half a second; the first answer makes the next failure cheap again."""
+    await world.topic(replicas=(1, 2))
+    fetcher = world.fetcher(2, 1)
+    await world.until(lambda: fetcher._peer is not None)
+    internal = world.node(1)._servers[0]
+    internal.close()
+    world.call(2, fetcher._peer.close)
+    pauses = []
+    for _ in range(20):
+        await world.later(0.1)
+        pauses.append(fetcher._reconnect_ms)
+    connection_is_lost = fetcher._peer is None
+    where = world.node(1)._spec.internal
+    await world.as_broker(1, world.node(1)._serve("internal", where))
+    await (await world.client()).produce("t", batch())
+    await replicated(world, 1, 2, 1)
+
+    assert connection_is_lost
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 500
+    assert fetcher._reconnect_ms == 2
+
+
+@pytest.mark.brokers(2, replica_socket_timeout_ms=700, broker_session_timeout_ms=30_000, replica_lag_time_max_ms=60_000)
+async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(world: World) -> None:
+    """A line on which answers get lost is given up; a new one is made when that is possible."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", batch())
+    fetcher = world.fetcher(2, 1)
+    before = fetcher._peer
+    world.network.cut("broker-1", "broker-2")
+    await world.until(lambda: fetcher._peer is not before)
+    given_up_s = world.loop.time()
+    waiting = client.send_produce("t", batch())
+    world.network.heal("broker-1", "broker-2")
+    row = await client.produced(waiting)
+
+    assert given_up_s < 5
+    assert row.error_code == ErrorCode.NONE
+    await replicated(world, 1, 2, 2)
+
+
+class FailingOnce:
+    """Counters that fail when they are used for the first time, as a fault of ours might."""
+
+    def __init__(self, counters: Any) -> None:
+        self._counters = counters
+        self.failures = 0
+
+    def replicated_in(self, size_bytes: int) -> None:
+        """Fail, then count."""
+        if not self.failures:
+            self.failures += 1
+            raise ZeroDivisionError("planted")
+        self._counters.replicated_in(size_bytes)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(world: World) -> None:
+    """A fault of ours in the middle of an answer is logged, and partitions are fetched from where their logs end."""
+    await world.topic("t", replicas=(1, 2))
+    await world.topic("u", replicas=(1, 2))
+    counters = world.broker(2).counters = FailingOnce(world.broker(2).counters)
+    client = await world.client()
+    rows = [await client.produce(name, batch()) for name in ("t", "u", "t")]
+    logged = world.errors.take()
+
+    assert [row.error_code for row in rows] == [ErrorCode.NONE] * 3
+    assert counters.failures == 1
+    assert logged == ["an answer of broker 1 could not be processed: ZeroDivisionError('planted')"]
+    await replicated(world, 1, 2, 2)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_stores_nothing_when_records_fail_their_checksum(world: World) -> None:
+    """Rot on the leader's disk stays there; the follower asks again, with pauses, until the bytes are good."""
+    await world.topic(replicas=(1, 2))
+    world.network.cut("broker-2", "broker-1")
+    client = await world.client()
+    await client.produce("t", batch(), acks=1)
+    ((_, file),) = segments(world.host(1).medium, LOG_DIRECTORY, world.partition(1).key)
+    file.data[-1] ^= 0xFF
+    world.network.heal("broker-2", "broker-1")
+    await world.later(1)
+    stored = world.partition(2).log.log_end
+    file.data[-1] ^= 0xFF
+    await replicated(world, 1, 2, 1)
+
+    assert stored == 0
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_goes_on_when_its_disk_has_room_again(world: World) -> None:
+    """A full disk harms nothing that is stored: the follower waits a little and asks for the same again."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", batch())
+    world.host(2).disk.fail_next("append", errno.ENOSPC)
+    row = await client.produce("t", batch())
+
+    assert row.error_code == ErrorCode.NONE
+    await replicated(world, 1, 2, 2)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_leaves_a_partition_alone_when_its_disk_failed(world: World) -> None:
+    """The log is final until a restart; other partitions of the same leader are followed on."""
+    await world.topic("t", replicas=(1, 2))
+    await world.topic("u", replicas=(1, 2))
+    client = await world.client()
+    world.host(2).disk.fail_next("append", errno.EIO)
+    await client.produce("t", batch(), acks=1)
+    await world.until(lambda: world.partition(2).is_offline)
+    row = await client.produce("u", batch())
+    follower = world.partition(2).follower
+    world.kill(2)
+    await world.start(2)
+    await replicated(world, 1, 2, 1)
+
+    assert row.error_code == ErrorCode.NONE
+    assert follower.phase is FollowerPhase.FAILED
+
+
+@pytest.mark.brokers(3)
+async def test_fetcher_follows_the_new_process_when_its_leader_was_restarted(world: World) -> None:
+    """A leader that comes back with a new registration is connected to anew."""
+    await world.topic(replicas=(3, 2))
+    await (await world.client(3)).produce("t", batch())
+    world.kill(2)
+    world.kill(3)
+    await world.start(3)
+    await world.start(2)
+    await world.until(lambda: world.broker(1).image.partition("t", 0).has_leader)
+    leader = world.broker(1).image.partition("t", 0).leader
+    await world.until(lambda: world.partition(leader).is_leader)
+    row = await (await world.client(leader)).produce("t", batch())
+
+    assert row.error_code == ErrorCode.NONE
+    await replicated(world, 3, 2, 2)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Bytes that are no answer end the connection; the next one does better."""
+    await world.topic(replicas=(1, 2))
+    fetcher = world.fetcher(2, 1)
+    await world.until(lambda: fetcher._is_in_flight)
+    logging.getLogger("syncline").addHandler(caplog.handler)
+    world.call(2, fetcher._answered, fetcher._request_number, memoryview(b"\x00\x00\x00\x07\x00nonsense"), 5)
+    logging.getLogger("syncline").removeHandler(caplog.handler)
+    row = await (await world.client()).produce("t", batch())
+
+    assert "malformed fetch answer of broker 1" in caplog.text
+    assert row.error_code == ErrorCode.NONE
+    await replicated(world, 1, 2, 1)

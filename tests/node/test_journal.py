@@ -1,0 +1,218 @@
+"""The journal: what waits is bounded, what failed is written again, and nothing waits for the journal."""
+
+import errno
+
+import pytest
+
+from syncline.model.events import BrokerState, Event, Fault, FollowerProgress, from_json
+from syncline.model.ids import JOURNAL_TOPIC
+from syncline.node.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX
+from syncline.records.batch import BatchHeader
+from syncline.records.record import read_records
+from syncline.virtual.cluster import LOG_DIRECTORY
+from syncline.virtual.raw_log import segments
+from tests.node.world import World
+
+journalled = pytest.mark.brokers(1, journal_enable="true")
+journalled_by_three = pytest.mark.brokers(3, journal_enable="true")
+lonely = pytest.mark.brokers(3, started=1, journal_enable="true")
+
+
+def fault(number: int, note: str = "") -> Fault:
+    """Return a decision that can be told from others."""
+    return Fault(ts_ms=1_700_000_000_000 + number, broker=-1, kind="test", target=str(number), phase="begin", note=note)
+
+
+def sample(number: int) -> FollowerProgress:
+    """Return a sample that can be told from others."""
+    return FollowerProgress(
+        ts_ms=1_700_000_000_000 + number,
+        broker=1,
+        topic="t",
+        partition=number,
+        leader_epoch=0,
+        follower=2,
+        log_end=0,
+        follower_log_end=0,
+        high_watermark=0,
+        lag_records=0,
+        lag_ms=0,
+        in_sync=True,
+        interval_ms=1_000,
+    )
+
+
+def batches(world: World, broker_id: int = 1) -> list[tuple[BatchHeader, list[Event]]]:
+    """Return the journal's batches in one replica's files."""
+    key = world.partition(broker_id, JOURNAL_TOPIC).key
+    found: list[tuple[BatchHeader, list[Event]]] = []
+    for _, file in segments(world.host(broker_id).medium, LOG_DIRECTORY, key):
+        position = 0
+        while position < len(file.data):
+            header = BatchHeader.parse(file.data, position)
+            records = read_records(file.data, position, header)
+            found.append((header, [from_json(record.value) for record in records]))
+            position += header.size_bytes
+    return found
+
+
+def noted(world: World, broker_id: int = 1) -> list[int]:
+    """Return the numbers of the faults in the journal."""
+    events = [event for _, events in batches(world, broker_id) for event in events]
+    return [int(event.target) for event in events if isinstance(event, Fault)]
+
+
+async def ready(world: World) -> None:
+    """Wait until the journal's topic is there and what the start had to say is written."""
+    await world.until(lambda: all(JOURNAL_TOPIC in world.broker(each).image.topics for each in world.living()))
+    await world.until(lambda: not any(world.broker(each).journal._waiting for each in world.living()))
+
+
+@journalled
+async def test_journal_writes_events_when_its_topic_is_there(world: World) -> None:
+    """Within a second, in the order in which they were noted, each with its own time."""
+    await ready(world)
+    began = world.loop.time()
+    for number in range(3):
+        world.call(1, world.broker().journal.note, fault(number))
+    await world.until(lambda: len(noted(world)) == 3)
+
+    assert noted(world) == [0, 1, 2]
+    assert world.loop.time() - began < 0.5
+    assert batches(world)[-1][0].max_timestamp == 1_700_000_000_002
+
+
+@journalled
+async def test_journal_tells_the_story_of_the_start_when_it_can_be_written(world: World) -> None:
+    """What was decided before the topic existed has waited for it."""
+    await ready(world)
+    states = [event.state for _, events in batches(world) for event in events if isinstance(event, BrokerState)]
+
+    assert states[:2] == ["registered", "unfenced"]
+
+
+@lonely
+async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_written(world: World) -> None:
+    """Samples go first, oldest first; then the oldest decisions."""
+    journal = world.broker().journal
+    journal._waiting.clear()
+    for number in range(WAITING_EVENTS_MAX // 2):
+        world.call(1, journal.note, sample(number))
+        world.call(1, journal.note, fault(number))
+    for number in range(3):
+        world.call(1, journal.note, fault(1_000_000 + number))
+    first = journal._waiting[0]
+
+    assert len(journal._waiting) == WAITING_EVENTS_MAX
+    assert first == fault(0)
+    assert sum(isinstance(event, FollowerProgress) for event in journal._waiting) == WAITING_EVENTS_MAX // 2 - 3
+
+    journal._waiting.clear()
+    for number in range(WAITING_EVENTS_MAX + 5):
+        journal._waiting.append(fault(number)) if number < WAITING_EVENTS_MAX else journal.note(fault(number))
+
+    assert len(journal._waiting) == WAITING_EVENTS_MAX
+    assert journal._waiting[0] == fault(5)
+    journal._waiting.clear()
+
+
+@lonely
+async def test_journal_splits_what_has_waited_when_the_brokers_are_there_at_last(world: World) -> None:
+    """The topic waits for its replicas, the events for the topic; then they come in batches that any topic takes."""
+    for number in range(3_000):
+        world.call(1, world.broker().journal.note, fault(number, note="x" * 200))
+    await world.later(3)
+    is_early = JOURNAL_TOPIC in world.broker().image.topics
+    for broker_id in (2, 3):
+        await world.start(broker_id)
+    await ready(world)
+    leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
+    sizes = [header.size_bytes for header, _ in batches(world, leader)]
+
+    assert not is_early
+    assert noted(world, leader) == list(range(3_000))
+    assert len(world.broker().image.partition(JOURNAL_TOPIC, 0).replicas) == 3
+    assert len(sizes) > 3
+    assert max(sizes) < BATCH_BYTES_MAX + 1_000
+
+
+@journalled
+async def test_journal_writes_again_when_a_write_failed(world: World) -> None:
+    """A full disk costs time, not events; the order stays."""
+    await ready(world)
+    world.host().disk.fail_next("append", errno.ENOSPC)
+    for number in range(5):
+        world.call(1, world.broker().journal.note, fault(number))
+    await world.until(lambda: len(noted(world)) == 5)
+
+    assert noted(world) == [0, 1, 2, 3, 4]
+
+
+@journalled_by_three
+async def test_journal_is_written_by_all_when_one_leads_it(world: World) -> None:
+    """Brokers that do not lead the journal send their events to the one that does."""
+    await ready(world)
+    leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
+    for broker_id in world.living():
+        world.call(broker_id, world.broker(broker_id).journal.note, fault(broker_id))
+    await world.until(lambda: len(noted(world, leader)) == 3)
+
+    assert sorted(noted(world, leader)) == [1, 2, 3]
+
+
+@journalled_by_three
+async def test_journal_goes_to_the_next_leader_when_the_first_dies(world: World) -> None:
+    """No event is lost with the broker it was sent to; one whose answer was lost may be there twice."""
+    await ready(world)
+    leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
+    writer = next(each for each in world.living() if each != leader)
+    numbers = list(range(20))
+    for number in numbers:
+        world.call(writer, world.broker(writer).journal.note, fault(number))
+        if number == 10:
+            await world.later(0.2)
+            world.kill(leader)
+    await world.until(
+        lambda: (
+            (heir := world.broker(writer).image.partition(JOURNAL_TOPIC, 0).leader) not in (leader, -1)
+            and set(noted(world, heir)) >= set(numbers[11:])
+        )
+    )
+
+    assert not world.broker(writer).journal._waiting
+
+
+@journalled_by_three
+async def test_journal_gives_up_on_a_leader_when_it_does_not_answer(world: World) -> None:
+    """A line that loses answers must not keep the events for ever: they are sent again over another one."""
+    await ready(world)
+    leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
+    writer = next(each for each in world.living() if each != leader)
+    world.network.cut(f"broker-{leader}", f"broker-{writer}")
+    world.call(writer, world.broker(writer).journal.note, fault(7))
+    await world.later(7)
+    world.network.heal(f"broker-{leader}", f"broker-{writer}")
+    await world.until(lambda: 7 in [each for living in world.living() for each in noted(world, living)])
+    await world.until(lambda: not world.broker(writer).journal._waiting)
+
+
+@journalled
+async def test_journal_is_written_to_the_end_when_the_broker_stops(world: World) -> None:
+    """A stop in good order writes what waits."""
+    await ready(world)
+    partition = world.partition(1, JOURNAL_TOPIC)
+    world.call(1, world.broker().journal.note, fault(42))
+    log_end = partition.log.log_end
+    await world.as_broker(1, world.node().stop())
+
+    assert partition.log.log_end > log_end
+    assert noted(world) == [42]
+
+
+async def test_journal_takes_nothing_when_it_is_switched_off(world: World) -> None:
+    """journal.enable=false: no topic, no events."""
+    world.broker().journal.note(fault(1))
+    await world.later(5)
+
+    assert not world.broker().journal._waiting
+    assert JOURNAL_TOPIC not in world.broker().image.topics

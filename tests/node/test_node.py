@@ -1,0 +1,61 @@
+"""The node: started, stopped, and told of a disk that failed."""
+
+import errno
+
+import pytest
+
+from syncline.model.errors import ErrorCode
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+
+async def test_node_has_what_it_stored_when_it_is_started_again(world: World) -> None:
+    """Killed or stopped: what was acknowledged is there."""
+    await world.topic()
+    await (await world.client()).produce("t", batch(3))
+    world.kill(1)
+    await world.start(1)
+    await world.until(lambda: world.partition().is_leader)
+    row = await (await world.client()).produce("t", batch())
+
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 3)
+
+
+async def test_node_closes_its_clients_when_it_stops(world: World) -> None:
+    """Parked requests end with their connection, and no timer or task is left behind."""
+    await world.topic()
+    client = await world.client()
+    client.send_fetch({}, max_wait_ms=30_000)
+    await world.as_broker(1, world.node().stop())
+    await client.lost()
+
+    assert len(world.broker().deadlines) == 0
+
+
+@pytest.mark.brokers(1, started=0)
+async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
+    """What it leads must find another leader, so whoever runs the node decides whether the process goes on."""
+    told: list[str] = []
+    host = world.host()
+    world.cluster.start(host)
+    world.node()._on_disk_failed = told.append
+    await host.starting
+    await world.topic()
+    world.host().disk.fail_next("append", errno.EIO)
+    row = await (await world.client()).produce("t", batch())
+    world.kill(1)
+
+    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
+
+
+@pytest.mark.brokers(3)
+async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> None:
+    """A stop in good order is a change of leaders without a gap: clients are sent on at once."""
+    await world.topic(replicas=(2, 3))
+    await (await world.client(2)).produce("t", batch())
+    await world.as_broker(2, world.node(2).stop())
+    await world.until(lambda: world.partition(3).is_leader)
+
+    assert world.broker(1).image.brokers[2].fenced
+    assert world.partition(3).high_watermark == 1

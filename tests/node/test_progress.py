@@ -1,0 +1,88 @@
+"""Progress samples: how far behind each follower is, and silence where nothing moves."""
+
+import pytest
+
+from syncline.model.events import FollowerProgress
+from syncline.node.progress import ProgressSampler
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+# The interval is so long that only the test samples.
+sampled = pytest.mark.brokers(3, journal_enable="true", journal_progress_interval_ms=3_600_000)
+
+
+def samples(world: World, sampler: ProgressSampler) -> list[FollowerProgress]:
+    """Sample once; return what was noted."""
+    waiting = world.broker().journal._waiting
+    waiting.clear()
+    sampler.sample()
+    found = [event for event in waiting if isinstance(event, FollowerProgress)]
+    waiting.clear()
+    return found
+
+
+@sampled
+async def test_progress_tells_of_each_follower_when_records_came(world: World) -> None:
+    """Numbers as of the end of the interval."""
+    await world.topic(replicas=(1, 2, 3))
+    sampler = ProgressSampler(world.broker())
+    client = await world.client()
+    await client.produce("t", batch(5))
+    await world.until(lambda: world.partition(2).high_watermark == world.partition(3).high_watermark == 5)
+    found = samples(world, sampler)
+
+    assert sorted(each.follower for each in found) == [2, 3]
+    assert {(each.log_end, each.follower_log_end, each.lag_records, each.lag_ms) for each in found} == {(5, 5, 0, 0)}
+    assert all(each.in_sync and each.topic == "t" and each.high_watermark == 5 for each in found)
+
+
+@sampled
+async def test_progress_is_silent_when_nothing_moves(world: World) -> None:
+    """An idle cluster journals nothing: neither an empty partition nor one that everybody has."""
+    await world.topic(replicas=(1, 2, 3))
+    await world.until(lambda: all(each.log_end == 0 for each in world.partition().leader.followers))
+    sampler = ProgressSampler(world.broker())
+    never = samples(world, sampler)
+    await (await world.client()).produce("t", batch())
+    first = samples(world, sampler)
+    again = samples(world, sampler)
+
+    assert (len(never), len(first), len(again)) == (0, 2, 0)
+
+
+@sampled
+async def test_progress_goes_on_when_a_follower_is_behind(world: World) -> None:
+    """Although nothing is appended any more, its lag grows with time; one last sample says that it caught up."""
+    await world.topic(replicas=(1, 2))
+    sampler = ProgressSampler(world.broker())
+    client = await world.client()
+    await client.produce("t", batch())
+    samples(world, sampler)
+    world.network.cut("broker-2", "broker-1")
+    await world.later(0.6)
+    await client.produce("t", batch(4), acks=1)
+    await world.later(0.2)
+    (early,) = samples(world, sampler)
+    await world.later(0.5)
+    (late,) = samples(world, sampler)
+    world.network.heal("broker-2", "broker-1")
+    await world.until(lambda: world.partition().high_watermark == 5)
+    (last,) = samples(world, sampler)
+    after = samples(world, sampler)
+
+    assert (early.lag_records, late.lag_records, last.lag_records) == (4, 4, 0)
+    assert 0 < early.lag_ms
+    assert 450 <= late.lag_ms - early.lag_ms <= 550
+    assert last.lag_ms == 0
+    assert after == []
+
+
+@sampled
+async def test_progress_is_told_by_the_leader_only_when_there_are_followers(world: World) -> None:
+    """A follower has nobody to tell of, and a partition without followers neither."""
+    await world.topic("led", replicas=(2, 1))
+    await world.topic("alone", replicas=(1,))
+    for broker_id, name in ((2, "led"), (1, "alone")):
+        await (await world.client(broker_id)).produce(name, batch())
+
+    assert samples(world, ProgressSampler(world.broker())) == []
