@@ -1,11 +1,14 @@
 """The documents against the code: what they name exists, and what is generated is up to date."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from syncline.model import events
 from syncline.model.broker_config_table import BROKER_CONFIGS
 from syncline.model.config_types import ConfigDefinition
 from syncline.model.configs import BrokerConfig, TopicConfig
@@ -16,9 +19,11 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "syncline"
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/adr/*.md")])
+JOURNAL = (ROOT / "docs" / "journal.md").read_text()
+ENVELOPE = JOURNAL.partition("## Every event")[2].partition("### ")[0]
 SCENARIOS = (ROOT / "docs" / "scenarios.md").read_text()
-# Written by measuring, and not by everybody who runs the tests.
-MEASURED = {"performance.md"}
+# Written beside a running Apache Kafka, which not everybody has who runs the tests.
+COMPARED = {"divergences.md", "performance.md"}
 # Nothing reads them, since there is one value so far; the rack goes from the command line to the registration;
 # `compression.type` and its like are explained rather than obeyed; the last is written with another one's interval.
 HAVE_ONE_VALUE = {
@@ -62,7 +67,7 @@ def test_architecture_names_no_function_that_is_gone() -> None:
 def test_links_between_documents_lead_somewhere(page: Path) -> None:
     """No page points to a file that is not there."""
     targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
-    gone = [target for target in targets if not (page.parent / target).exists() and Path(target).name not in MEASURED]
+    gone = [target for target in targets if not (page.parent / target).exists() and Path(target).name not in COMPARED]
 
     assert gone == []
 
@@ -123,3 +128,21 @@ def test_scenarios_name_tests_that_exist() -> None:
             wrong.append(number)
 
     assert wrong == []
+
+
+def test_journal_page_describes_every_event_and_field() -> None:
+    """A field that is added to an event is added to its table, too."""
+    missing = []
+    for event in get_args(events.KnownEvent):
+        section = JOURNAL.partition(f"### `{event.TYPE}`")[2].partition("### ")[0]
+        missing += [(event.TYPE, each.name) for each in fields(event) if f"`{each.name}`" not in section + ENVELOPE]
+
+    assert missing == []
+
+
+def test_journal_page_shows_events_as_they_are_written() -> None:
+    """Each example reads as an event of its section, and is written again byte by byte."""
+    examples = re.findall(r'^\{"v":.*\}$', JOURNAL, re.MULTILINE)
+
+    assert {json.loads(line)["type"] for line in examples} == {event.TYPE for event in get_args(events.KnownEvent)}
+    assert [events.to_json(events.from_json(line)).decode() for line in examples] == examples

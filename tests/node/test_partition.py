@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from syncline.model.errors import ErrorCode, RequestError
+from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -168,8 +169,6 @@ async def test_partition_commits_what_waits_when_its_minimum_is_lowered(world: W
 
 async def alter(world: World, name: str, value: str) -> None:
     """Change one configuration of the topic, and wait until the broker goes by it."""
-    from syncline.wire.api import ApiKey
-
     client = await world.client()
     await client.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,

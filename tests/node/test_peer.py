@@ -8,6 +8,8 @@ import pytest
 
 from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
+from syncline.wire.codec import request_type
+from syncline.wire.entities import build
 from tests.node.world import World
 
 PORT = 7000
@@ -128,9 +130,6 @@ async def test_peer_ends_requests_when_it_is_closed_here(world: World) -> None:
 
 async def test_peer_ends_a_request_when_its_answer_is_malformed(world: World) -> None:
     """An entity that cannot be read is a lost peer, and the connection is not used again."""
-    from syncline.wire.codec import request_type
-    from syncline.wire.entities import build
-
     peer, _ = await connect(lambda server: server.send(server.ids[-1], b"\x00"))
     entity = build(request_type(ApiKey.BROKER_HEARTBEAT, 1), heartbeat())
 

@@ -139,9 +139,7 @@ def _quiet_spark() -> Iterator[None]:
     if failure is not None:
         why = (str(failure) or repr(failure)).splitlines()[0]
         said = "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-SPARK_LINES:])
-        raise LocalClusterError(
-            f"the Spark job failed: {why}\nSpark's log is {log}{', which ends:' + said if said else ''}"
-        )
+        raise LocalClusterError(f"the Spark job failed: {why}\nSpark's log is {log}, which ends:{said or ' (nothing)'}")
 
 
 class DemoRun:
@@ -385,9 +383,8 @@ def _cluster(directory: Path) -> Iterator[RunningCluster]:
         while not ready.exists():
             if supervisor.poll() is not None or time.monotonic() > deadline_s:
                 assert supervisor.stderr is not None
-                raise LocalClusterError(
-                    f"the cluster did not start: {supervisor.stderr.read().strip().removeprefix('syncline: ')}"
-                )
+                why = supervisor.stderr.read().strip().removeprefix("syncline: ")
+                raise LocalClusterError(f"the cluster did not start: {why}")
             time.sleep(0.01)
         running = Layout(directory).running()
         assert running is not None, json.loads(ready.read_text())

@@ -11,10 +11,11 @@ their own. Until then a KeyboardInterrupt could come up in the middle of an
 import, where nobody would catch it.
 """
 
-import signal
+# The module behind `signal`: it is there at once, and `signal` takes milliseconds in which Ctrl-C would be a traceback.
+import _signal  # type: ignore[import-not-found]
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import os
 import sys

@@ -21,6 +21,7 @@ from syncline.cli.target import (
     bootstrap_of,
     client_config,
     counted,
+    guarded,
     parse_pairs,
     refuse,
     sentence_of,
@@ -29,6 +30,7 @@ from syncline.cli.target import (
 from syncline.cli.up import interruptible
 from syncline.core.topic_names import what_is_wrong
 from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
 
 # A record that nobody acknowledges for so long has failed.
 MESSAGE_TIMEOUT_S = 60.0
@@ -41,6 +43,8 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORD_BYTES_MAX = 100 << 20
 
 
+# What a cluster says of a topic that it is just making.
+_SOON = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 # `topic` and `offset` are what `consume --json` says more; its output can be produced again.
 _FIELDS = {"key", "value", "headers", "timestamp", "partition", "topic", "offset"}
 
@@ -126,7 +130,7 @@ def produce(
     except LocalClusterError as error:
         # The lines before the bad one were good, and were taken.
         _flush(producer, outcome)
-        raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before it acknowledged.") from None
+        raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before that acknowledged.") from None
     except OSError as error:
         _flush(producer, outcome)
         raise LocalClusterError(f"cannot read {file or 'standard input'}: {error.strerror}.") from None
@@ -166,30 +170,41 @@ def _partitions(admin: Any, name: str) -> int:
 
 
 def _made_by_the_cluster(admin: Any, name: str) -> Any:
-    from confluent_kafka import KafkaError, KafkaException
-
+    """Return a topic that comes to be because somebody asks for it, as a client that just produced would see it."""
+    if not _makes_topics(admin):
+        raise LocalClusterError(
+            f"there is no topic {name!r}, and the cluster makes none by itself. "
+            f"Create it with `syncline topics create {name}`."
+        )
+    what = f"cannot produce to topic {name!r}"
     deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
     while time.monotonic() < deadline_s:
-        try:
-            topic = admin.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics[name]
-        except KafkaException as error:
-            refuse(f"cannot produce to topic {name!r}", error.args[0])
+        topic = guarded(what, lambda: admin.list_topics(name, timeout=REQUEST_TIMEOUT_S)).topics[name]
         if topic.error is None and topic.partitions:
             made = counted(len(topic.partitions), "partition")
             print(f"there was no topic {name!r}: the cluster made it, {made}", file=sys.stderr)
             return topic
-        if topic.error is not None and topic.error.code() not in (
-            KafkaError.LEADER_NOT_AVAILABLE,
-            KafkaError.UNKNOWN_TOPIC_OR_PART,
-        ):
-            refuse(f"cannot produce to topic {name!r}", topic.error)
-        if topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            break
+        if topic.error is not None and ErrorCode(topic.error.code()) not in _SOON:
+            refuse(what, topic.error)
         time.sleep(0.05)
     raise LocalClusterError(
-        f"there is no topic {name!r}, and the cluster makes none by itself. "
+        f"there is no topic {name!r}, and the cluster did not make it in {REQUEST_TIMEOUT_S:.0f} s. "
         f"Create it with `syncline topics create {name}`."
     )
+
+
+def _makes_topics(admin: Any) -> bool:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource
+
+    brokers = guarded("cannot list brokers", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).brokers
+    resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
+    try:
+        entries = admin.describe_configs([resource])[resource].result(REQUEST_TIMEOUT_S)
+    except (KafkaException, TimeoutError):
+        # Who may produce need not be allowed to look at configurations: asking will show.
+        return True
+    return "auto.create.topics.enable" not in entries or entries["auto.create.topics.enable"].value != "false"
 
 
 def _flush(producer: Any, outcome: "Outcome") -> None:
@@ -269,7 +284,7 @@ def _messages(
     """Return a record per line, with the line's number."""
     separator = os.fsencode(key_separator) if key_separator else None
     for number, raw in enumerate(source, start=1):
-        line = raw.rstrip(b"\r\n")
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if from_json:
             yield number, _from_json(line, number, headers, partition)
             continue

@@ -94,7 +94,13 @@ class BrokerProcess:
             return f"{error}. Use another data directory, or remove {self._log_directory} if its data may go."
         if isinstance(error, sqlite3.Error):
             store = self._cluster_directory / "cluster.db"
-            return f"{store}, the cluster's metadata, cannot be used: {error}. Put a good copy of it there."
+            # "Operational" is the world around the file: no room, no permission. The rest is the file itself.
+            advice = (
+                "Make room, and see that it may be written."
+                if isinstance(error, sqlite3.OperationalError)
+                else "Put a good copy of it there."
+            )
+            return f"{store}, the cluster's metadata, cannot be used: {error}. {advice}"
         if isinstance(error, OSError) and error.strerror:
             return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
         return str(error)

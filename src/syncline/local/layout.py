@@ -19,6 +19,7 @@ from typing import IO, Final, Literal
 ORPHANS_STOP_S: Final = 10.0
 BROKERS_DEFAULT: Final = 3
 BROKERS_MAX: Final = 64
+LINE_BYTES_MAX: Final = 1000
 ANOTHER: Final = "Choose another with --data."
 
 
@@ -80,6 +81,8 @@ class Layout:
                 f"broker-{broker_id} in {self.directory} belongs to cluster {cluster_id}, whose metadata "
                 f"({self.metadata_file.name}) is missing. Put it back, or choose another directory with --data."
             )
+        if self.metadata_file.exists() and not os.access(self.metadata_file, os.R_OK | os.W_OK):
+            raise LocalClusterError(f"cannot use {self.metadata_file}: it may not be read and written. {ANOTHER}")
         least = max(held, default=0)
         if least > BROKERS_MAX:
             raise LocalClusterError(
@@ -94,6 +97,16 @@ class Layout:
                 f"Start {least} brokers, or choose another directory with --data."
             )
         return asked
+
+    def last_words(self) -> str:
+        """Return the newest line of the newest log, for somebody who wonders what takes so long; "" for none."""
+        try:
+            newest = max(self.logs.glob("broker-*.log"), key=lambda file: file.stat().st_mtime_ns)
+            with newest.open("rb") as file:
+                file.seek(max(0, newest.stat().st_size - LINE_BYTES_MAX))
+                return (file.read().decode(errors="replace").splitlines() or [""])[-1].strip()
+        except (OSError, ValueError):
+            return ""
 
     def _brokers_with_data(self) -> dict[int, str]:
         """Return the cluster id by broker, for each broker that has joined a cluster with this directory."""

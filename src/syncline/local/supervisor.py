@@ -129,7 +129,8 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._layout.state_file.unlink()
             signal.set_wakeup_fd(-1)
-        return 0
+        # Who stopped it before it was up did not get a cluster.
+        return 0 if self._announced else 128 + self._stop_signal
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._stop_signal = number
@@ -253,7 +254,7 @@ class Supervisor:
             return
         self._patient_until_s = time.monotonic() + 2 * PATIENCE_S
         late = [child.broker_id for child in self._children.values() if not child.serving]
-        log.warning("still waiting for broker %s; see %s", ", ".join(map(str, late)), self._layout.logs)
+        log.warning("%s", still_starting(self._layout, f"broker {', '.join(map(str, late))}"))
 
     def _note_serving(self, child: Child) -> None:
         assert child.ready is not None
@@ -419,13 +420,19 @@ def run_detached(
     return running
 
 
+def still_starting(layout: Layout, who: str) -> str:
+    """Return what to say while a start takes long."""
+    words = layout.last_words()
+    return f"still waiting for {who}; logs are in {layout.logs}{f', the last line: {words}' if words else ''}"
+
+
 def _answer_of(line: socket.socket, layout: Layout, waiting: Callable[[str], object]) -> dict[str, str]:
     """Return what the supervisor says once it knows how its start went."""
     said = bytearray()
     try:
         while b"\n" not in said:
             if not select.select([line], [], [], PATIENCE_S)[0]:
-                waiting(f"the cluster is still starting; see {layout.logs}")
+                waiting(still_starting(layout, "the cluster"))
                 continue
             part = line.recv(FAILURE_BYTES_MAX)
             if not part:

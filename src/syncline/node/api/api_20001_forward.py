@@ -2,7 +2,9 @@
 
 A client's administrative request, handed on by the broker that received it
 (`controller.private_messages` has the format). The client's reply goes back as
-it is; an error around it means that this broker could not decide.
+it is; an error around it means that this broker could not decide. Over a
+connection that its broker has given up nothing is carried out: the client may
+have gone on meanwhile, and the delayed copy would undo what it did since.
 """
 
 import logging
@@ -28,7 +30,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     """Decide as controller, and answer when the decision is committed."""
     forwarded = decode_forward(request.body, request.position)
     active = broker.controller.active
-    if active is None:
+    if active is None or not active.is_heard_over(forwarded.receiver, request.connection):
         request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
         return
 

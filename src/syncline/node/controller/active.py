@@ -176,7 +176,7 @@ class ActiveController:
 
         A leader that was refused goes back to the ISR it had. Should an earlier copy of its proposal then arrive
         over a connection that it has given up, and be accepted, the watermark would pass a member that it does
-        not know of.
+        not know of. A client's forwarded request that is late in the same way could undo what that client did since.
         """
         return self._lines.get(broker_id) is line
 

@@ -152,8 +152,8 @@ class Channel:
         self._on_event = on_event
         self._control: PeerConnection | None = None
         self._stream: PeerConnection | None = None
-        # Whether the controller knows that this broker speaks over `_control`: a proposal that it receives before is
-        # void to it, and its NOT_CONTROLLER would cost the connection.
+        # Whether the controller knows that this broker speaks over `_control`: what it is asked before is void to it,
+        # and its NOT_CONTROLLER would cost the connection.
         self._is_registered = False
         self._lease_epoch = 0
         self._wake = asyncio.Event()
@@ -523,7 +523,7 @@ class Channel:
 
     def _send_forwardings(self) -> None:
         control = self._control
-        if control is None or not control.is_open or self.broker_epoch == NONE:
+        if control is None or not control.is_open or not self._is_registered:
             return
         unsent, self._unsent = self._unsent, deque()
         for forwarding in unsent:

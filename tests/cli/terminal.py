@@ -1,0 +1,62 @@
+"""The `syncline` command as somebody at a terminal runs it: a process of its own, its words and its exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.cluster import ROOT
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+USAGE = 2
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of `syncline` with these arguments."""
+    return [sys.executable, "-m", "syncline", *arguments]
+
+
+def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; never may a traceback be seen."""
+    ran = subprocess.run(
+        command(*arguments),
+        env=ENVIRONMENT,
+        input=given.encode() if isinstance(given, str) else given,
+        capture_output=True,
+        timeout=within_s,
+        check=False,
+    )
+    shown = subprocess.CompletedProcess(
+        ran.args, ran.returncode, ran.stdout.decode(errors="surrogateescape"), ran.stderr.decode(errors="replace")
+    )
+    assert "Traceback" not in shown.stderr, shown.stderr
+    assert "internal error" not in shown.stderr, shown.stderr
+    return shown
+
+
+def succeed(*arguments: str, given: str | bytes = b"") -> str:
+    """Run a command that works; return what it printed."""
+    ran = run(*arguments, given=given)
+    assert ran.returncode == 0, f"{arguments}: {ran.stderr}"
+    return ran.stdout
+
+
+def as_json(*arguments: str, given: str | bytes = b"") -> Any:
+    """Run a command with --json; return what it said."""
+    return json.loads(succeed(*arguments, "--json", given=given))
+
+
+def records(*arguments: str) -> list[dict[str, Any]]:
+    """Run `consume --json` with these arguments; return the records."""
+    return [json.loads(line) for line in succeed("consume", *arguments, "--json").splitlines()]
+
+
+def refused(*arguments: str, given: str | bytes = b"", code: int = 1) -> str:
+    """Run a command that is refused in one sentence; return the sentence."""
+    ran = run(*arguments, given=given)
+    assert ran.returncode == code, (arguments, ran.returncode, ran.stderr)
+    if code == 1:
+        assert ran.stderr.startswith("syncline: "), ran.stderr
+        assert len(ran.stderr.strip().splitlines()) == 1, ran.stderr
+    return ran.stderr

@@ -1,0 +1,94 @@
+"""`groups`: who reads what, how far behind, and how to move a group."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.terminal import as_json, refused, succeed
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def read(make_topic: Callable[..., str], at: tuple[str, str]) -> tuple[str, str]:
+    """A topic with ten records, and a group that has read four of them."""
+    topic = make_topic()
+    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
+    group = f"readers-of-{topic}"
+    succeed("consume", topic, "-g", group, "-n", "4", *at)
+    return topic, group
+
+
+def committed(group: str, at: tuple[str, str]) -> list[tuple[int | None, int | None, int | None]]:
+    """Return (committed, end, lag) of each partition that a group knows."""
+    rows = as_json("groups", "describe", group, *at)["partitions"]
+    return [(row["committed"], row["end"], row["lag"]) for row in rows]
+
+
+def test_groups_are_listed_and_described(read: tuple[str, str], at: tuple[str, str]) -> None:
+    """Committed offset, end and lag, in words and as JSON."""
+    _, group = read
+    assert {"group": group, "state": "empty"} in as_json("groups", "list", *at)
+    assert group in succeed("groups", "list", *at)
+    assert committed(group, at) == [(4, 10, 6)]
+    assert f"group {group}: empty, 0 members" in succeed("groups", "describe", group, *at)
+
+
+@pytest.mark.parametrize(
+    ("to", "offset"),
+    [
+        ("earliest", 0),
+        ("latest", 10),
+        ("7", 7),
+        ("99999999999999999999", 10),
+        ("+2", 6),
+        ("-3", 1),
+        ("-99", 0),
+        ("1970-01-02T00:00:00", 0),
+        ("2999-01-01T00:00:00Z", 10),
+    ],
+)
+def test_reset_names_the_new_offset_within_what_exists(
+    read: tuple[str, str], at: tuple[str, str], to: str, offset: int
+) -> None:
+    """Without --execute it only says what would be."""
+    topic, group = read
+    told = as_json("groups", "reset-offsets", group, "-t", topic, "--to", to, *at)
+    assert told == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
+
+
+def test_reset_is_done_with_execute_only(read: tuple[str, str], at: tuple[str, str]) -> None:
+    """The group reads from its new place on."""
+    topic, group = read
+    reset = ("groups", "reset-offsets", group, "-t", topic, "--to", "8", *at)
+    assert "nothing was changed" in succeed(*reset)
+    assert committed(group, at) == [(4, 10, 6)]
+    succeed(*reset, "--execute")
+    assert committed(group, at) == [(8, 10, 2)]
+    assert succeed("consume", topic, "-g", group, "--until", "end", *at) == "8\n9\n"
+
+
+def test_group_of_a_deleted_topic_can_still_be_described(read: tuple[str, str], at: tuple[str, str]) -> None:
+    """Either its offsets are gone with the topic, or they stand there without an end."""
+    topic, group = read
+    succeed("topics", "delete", topic, *at)
+    rows = as_json("groups", "describe", group, *at)["partitions"] if group in succeed("groups", "list", *at) else []
+    assert all(row["end"] is None for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("describe", "nobody"), "there is no group 'nobody'"),
+        (("reset-offsets", "g", "-t", "TOPIC", "--to", "soon"), "--to takes earliest, latest"),
+        (("reset-offsets", "nobody", "-t", "TOPIC", "--to", "+1"), "has committed nothing in topic"),
+        (("reset-offsets", "g", "-t", "TOPIC", "--to", "1900-01-01"), "a time after 1970"),
+    ],
+    ids=lambda value: "-".join(value)[:24],
+)
+def test_groups_refuse_in_a_sentence(
+    read: tuple[str, str], at: tuple[str, str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    """Unknown groups and places that cannot be."""
+    named = [read[0] if argument == "TOPIC" else argument for argument in arguments]
+    assert complaint in refused("groups", *named, *at)

@@ -1,0 +1,54 @@
+"""Help: every command is listed, explained, and says what its arguments are."""
+
+import pytest
+
+from tests.cli.terminal import USAGE, refused, succeed
+
+COMMANDS = {
+    (): {"up", "down", "status", "broker", "produce", "consume", "demo", "topics", "groups", "configs"},
+    ("topics",): {"create", "list", "describe", "delete", "alter"},
+    ("groups",): {"list", "describe", "reset-offsets"},
+    ("configs",): {"describe", "alter"},
+}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "syncline")
+def test_help_lists_every_command_in_one_line_each(path: tuple[str, ...]) -> None:
+    """A new user sees what there is; no explanation is cut off."""
+    listed = succeed(*path, "--help").partition("Commands:")[2]
+    rows = dict(line.split(maxsplit=1) for line in listed.splitlines() if line.startswith("  "))
+    assert rows.keys() == COMMANDS[path]
+    assert not [text for text in rows.values() if text.endswith("...")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("up",),
+            ("--brokers", "--data", "--port", "--config", "--profile", "--detach", "--ready-file", "--no-restart"),
+        ),
+        (("produce",), ("Name of the topic", "--key-separator", "--header", "--json-input", "--bootstrap")),
+        (("consume",), ("Name of the topic", "--from", "--until", "--group", "--keys", "--json")),
+        (("groups", "reset-offsets"), ("Id of the group", "--to", "--execute", "--json")),
+    ],
+    ids=lambda value: " ".join(value)[:20],
+)
+def test_help_explains_options_and_arguments(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """What a command takes is in its help, arguments included; `-h` is `--help`."""
+    shown = succeed(*arguments, "-h")
+    assert [word for word in words if word not in shown] == []
+
+
+def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
+    """An unknown command, a missing argument and an option out of range differ from a failure."""
+    assert "No such command 'tpoics'" in refused("tpoics", code=USAGE)
+    assert "Missing argument 'NAME'" in refused("topics", "create", code=USAGE)
+    assert "from 1 to 64" in refused("up", "--brokers", "0", code=USAGE)
+    assert "from 0 to 65535" in refused("up", "--port", "70000", code=USAGE)
+    assert "x>=1" in refused("consume", "t", "--limit", "0", code=USAGE)
+
+
+def test_version_is_shown() -> None:
+    """`--version` is one line with the name."""
+    assert succeed("--version").startswith("syncline ")

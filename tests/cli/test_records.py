@@ -1,0 +1,167 @@
+"""`produce` and `consume`: what goes in comes out, and whatever cannot go in is named with its line."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refused, run, succeed
+
+pytestmark = pytest.mark.process
+
+
+def values(*arguments: str) -> list[str]:
+    """Return what `consume --until end` prints, in the order of the values."""
+    return sorted(succeed("consume", *arguments, "--until", "end").splitlines())
+
+
+def test_lines_come_back(topic: str, at: tuple[str, str]) -> None:
+    """A record per line; the count of acknowledged ones is said, apart from the output."""
+    ran = run("produce", topic, *at, given="one\ntwo\r\nthree")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "3 records acknowledged\n")
+    assert values(topic, *at) == ["one", "three", "two"]
+    assert as_json("produce", topic, *at, given="") == {"topic": topic, "records": 0}
+
+
+def test_keys_and_headers_come_back(topic: str, at: tuple[str, str]) -> None:
+    """Keys before the separator, headers on every record."""
+    succeed("produce", topic, "-k", ":", "-H", "from=test", "-H", "empty=", *at, given="k1:v1\nk2:a:b\n")
+    assert values(topic, "--keys", *at) == ["k1\tv1", "k2\ta:b"]
+    shown = sorted(records(topic, "--until", "end", *at), key=lambda record: record["key"])
+    assert [(record["key"], record["value"]) for record in shown] == [("k1", "v1"), ("k2", "a:b")]
+    assert shown[0]["headers"] == {"from": "test", "empty": ""}
+
+
+def test_json_of_one_topic_is_input_for_another(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
+    """What `consume --json` prints, `produce --json-input` takes: nulls, timestamps, headers that come twice."""
+    first, second = make_topic(), make_topic()
+    lines = (
+        '{"key": "k", "value": {"x": 1}, "headers": [["h", "1"], ["h", null]], "timestamp": 1000}\n'
+        '{"key": "k", "value": null}\n'
+    )
+    succeed("produce", first, "--json-input", *at, given=lines)
+    copy = succeed("consume", first, "--until", "end", "--json", *at)
+    succeed("produce", second, "--json-input", *at, given=copy)
+    original, copied = (records(each, "--until", "end", *at) for each in (first, second))
+    assert [{**record, "topic": ""} for record in original] == [{**record, "topic": ""} for record in copied]
+    assert original[0]["headers"] == [["h", "1"], ["h", None]]
+    assert (original[0]["timestamp"], original[1]["value"]) == (1000, None)
+
+
+def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
+    """Lines are bytes where nobody watches; JSON escapes what is not UTF-8."""
+    topic = make_topic()
+    binary = bytes(byte for byte in range(256) if byte not in b"\n\r")
+    succeed("produce", topic, *at, given=binary + b"\n\x00\n")
+    ran = subprocess.run(
+        command("consume", topic, "--until", "end", *at), env=ENVIRONMENT, capture_output=True, check=True
+    )
+    assert ran.stdout == binary + b"\n\x00\n"
+    assert "\\xff" in records(topic, "--until", "end", *at)[0]["value"]
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "complaint"),
+    [
+        (("-k", ":"), "a:b\nnone\n", "line 2 has no separator ':'. 1 record before that acknowledged."),
+        (("--json-input",), "{\n", "line 1 is not JSON"),
+        (("--json-input",), "[" * 100_000, "line 1 is not JSON"),
+        (("--json-input",), "[]", "line 1 is not a JSON object"),
+        (("--json-input",), '{"vlaue": 1}', "line 1 has a field 'vlaue'"),
+        (("--json-input",), '{"partition": 9}', "has partitions 0 to 1, not 9"),
+        (("--json-input",), '{"timestamp": -1}', "timestamp must be an integer from 0 on"),
+        (("--json-input",), '{"headers": 1}', "headers must be an object"),
+        (("--json-input",), '{"value": "\\ud800"}', "line 1 holds what is no text"),
+        (("-p", "9"), "x", "has partitions 0 to 1, not 9"),
+        (("--acks", "7"), "x", "--acks takes all, -1, 1, 0"),
+        (("--compression", "rar"), "x", "--compression takes none, gzip"),
+        (("-H", "x"), "x", "--header takes NAME=VALUE"),
+        ((), "x" * 2_000_000, "1 of 1 record not acknowledged: Message size too large"),
+    ],
+    ids=lambda value: value[:16] if isinstance(value, str) else "".join(value),
+)
+def test_produce_refuses_in_a_sentence(
+    topic: str, at: tuple[str, str], options: tuple[str, ...], lines: str, complaint: str
+) -> None:
+    """The line and what is wrong with it; lines before it were taken."""
+    assert complaint in refused("produce", topic, *options, *at, given=lines)
+
+
+def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str, str]) -> None:
+    """Kafka's default creates topics for producers; a misspelt name is noticed all the same."""
+    ran = run("produce", "made-by-producing", *at, given="x\n")
+    assert ran.returncode == 0, ran.stderr
+    assert "there was no topic 'made-by-producing': the cluster made it" in ran.stderr
+    assert "topic name is invalid" in refused("produce", "bad name!", *at, given="x\n")
+
+
+def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
+    """Offsets count from `--from`, inclusive, to `--until`, exclusive."""
+    topic = make_topic()
+    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
+    assert succeed("consume", topic, "--from", "3", "--until", "6", *at) == "3\n4\n5\n"
+    assert succeed("consume", topic, "-p", "0", "-n", "2", *at) == "0\n1\n"
+    assert succeed("consume", topic, "--from", "latest", "--timeout", "0.3", *at) == ""
+    assert "offset 11 is outside" in refused("consume", topic, "--from", "11", *at)
+    assert "--from takes earliest, latest or an offset" in refused("consume", topic, "--from", "x", *at)
+    assert "--until takes end or an offset" in refused("consume", topic, "--until", "x", *at)
+    assert "has partitions 0 to 0, not 7" in refused("consume", topic, "-p", "7", *at)
+
+
+def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None:
+    """What was shown is committed, and nothing else: the next member shows the rest, each record once."""
+    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
+    group = ("-g", f"of-{topic}", "--until", "end")
+    first = succeed("consume", topic, *group, "-n", "4", *at).split()
+    second = succeed("consume", topic, *group, *at).split()
+    assert len(first) == 4
+    assert sorted(first + second, key=int) == [str(number) for number in range(10)]
+    assert "--group reads all partitions" in refused("consume", topic, "-g", "g", "-p", "0", *at)
+
+
+def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:
+    """`| head -1` ends the command without a word."""
+    succeed("produce", topic, *at, given="".join(f"{number:0500}\n" for number in range(2_000)))
+    consumer = subprocess.Popen(
+        command("consume", topic, *at), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert consumer.stdout is not None
+    assert consumer.stderr is not None
+    consumer.stdout.readline()
+    consumer.stdout.close()
+    assert consumer.stderr.read() == b""
+    assert consumer.wait(10) != 0
+    consumer.stderr.close()
+
+
+@pytest.mark.parametrize("after_s", [0.03, 0.1, 0.3, 0.6], ids=str)
+@pytest.mark.parametrize("verb", ["consume", "produce"])
+def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
+    topic: str, at: tuple[str, str], verb: str, after_s: float
+) -> None:
+    """At once, silently or in a sentence."""
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        command(verb, topic, *at), env=ENVIRONMENT, stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.close(reader)
+    time.sleep(after_s)
+    began_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    os.close(writer)
+    assert time.monotonic() - began_s < 3
+    assert b"syncline/" not in errors, errors.decode()
+
+
+def test_a_file_is_read(tmp_path: Path, topic: str, at: tuple[str, str]) -> None:
+    """`--file` instead of standard input; what cannot be read is wrong usage."""
+    (tmp_path / "lines").write_text("a\nb\n")
+    succeed("produce", topic, "-f", str(tmp_path / "lines"), *at)
+    assert values(topic, *at) == ["a", "b"]
+    assert "does not exist" in refused("produce", topic, "-f", str(tmp_path / "none"), *at, code=2)
+    assert "is a directory" in refused("produce", topic, "-f", str(tmp_path), *at, code=2)

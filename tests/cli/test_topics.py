@@ -1,0 +1,139 @@
+"""`topics` and `configs`: what a person sees, what a script reads, and every refusal in a sentence."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.terminal import as_json, refused, run, succeed
+
+pytestmark = pytest.mark.process
+
+
+def test_topic_is_created_listed_described_altered_and_deleted(
+    make_topic: Callable[..., str], at: tuple[str, str]
+) -> None:
+    """The life of a topic, in words and as JSON."""
+    name = make_topic("-p", "3", "-r", "3", "-c", "retention.ms=60000")
+    assert {"topic": name, "partitions": 3, "replicas": 3} in as_json("topics", "list", *at)
+    described = as_json("topics", "describe", name, *at)
+    assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
+    assert all(row["isr"] == [1, 2, 3] for row in described["partitions"])
+    assert described["configs"] == {"retention.ms": "60000"}
+    assert f"topic {name}: 3 partitions, 3 replicas" in succeed("topics", "describe", name, *at)
+    succeed("topics", "alter", name, "-p", "4", "-c", "cleanup.policy=compact", *at)
+    described = as_json("topics", "describe", name, *at)
+    assert len(described["partitions"]) == 4
+    assert described["configs"]["cleanup.policy"] == "compact"
+    assert as_json("topics", "delete", name, *at) == {"deleted": [name]}
+    assert name not in succeed("topics", "list", *at)
+
+
+def test_internal_topics_are_shown_when_asked_for(at: tuple[str, str]) -> None:
+    """The journal is not in the way of a person's own topics."""
+    assert "__syncline_journal" not in succeed("topics", "list", *at)
+    assert "__syncline_journal" in succeed("topics", "list", "--internal", *at)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("bad name!",), "contains one or more characters other than ASCII"),
+        (("",), "the empty string is not allowed"),
+        (("x" * 250,), "longer than the max allowed length"),
+        (("many", "-r", "5"), "only 3 broker(s) are registered"),
+        (("none", "-p", "0"), "INVALID_PARTITIONS"),
+        (("odd", "-c", "foo=1"), "Unknown topic config name: foo"),
+        (("odd", "-c", "retention.ms=soon"), "Invalid value soon for configuration retention.ms"),
+        (("odd", "-c", "foo"), "--config takes NAME=VALUE, not 'foo'"),
+    ],
+    ids=lambda value: str(value[-1])[:12],
+)
+def test_create_refuses_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
+    """Names, numbers and configurations that cannot be are named."""
+    assert complaint in refused("topics", "create", *arguments, *at)
+
+
+def test_create_refuses_a_name_that_is_taken(topic: str, at: tuple[str, str]) -> None:
+    """Kafka's own name of the error is in the sentence, for whoever searches for it."""
+    assert "TOPIC_ALREADY_EXISTS" in refused("topics", "create", topic, *at)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "describe", "nope"),
+        ("topics", "alter", "nope", "-p", "9"),
+        ("topics", "delete", "nope"),
+        ("consume", "nope"),
+        ("groups", "reset-offsets", "g", "--topic", "nope", "--to", "earliest"),
+        ("configs", "describe", "topic", "nope"),
+        ("configs", "alter", "topic", "nope", "--set", "retention.ms=1"),
+    ],
+    ids=lambda arguments: "-".join(arguments[:2]),
+)
+def test_unknown_topic_is_named_and_not_created(at: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    """Asking about a topic does not make it, although the cluster makes topics for producers."""
+    assert "there is no topic 'nope'" in refused(*arguments, *at)
+    assert "nope" not in succeed("topics", "list", *at)
+
+
+def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[str, str]) -> None:
+    """One wrong name does not hide what became of the rest."""
+    ran = run("topics", "delete", "nope", topic, *at)
+    assert ran.returncode == 1
+    assert f"deleted topic {topic}" in ran.stdout
+    assert "there is no topic 'nope'" in ran.stderr
+
+
+def test_fewer_partitions_are_refused(topic: str, at: tuple[str, str]) -> None:
+    """Partitions cannot be taken away."""
+    assert "would not be an increase" in refused("topics", "alter", topic, "-p", "1", *at)
+    assert "nothing to alter" in refused("topics", "alter", topic, *at)
+
+
+def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> None:
+    """What is set shows with its source, and goes back to the default."""
+    succeed("configs", "alter", "topic", topic, "--set", "retention.ms=1000", *at)
+    rows = {row["name"]: row for row in as_json("configs", "describe", "topic", topic, *at)}
+    assert (rows["retention.ms"]["value"], rows["retention.ms"]["source"]) == ("1000", "topic")
+    assert as_json("configs", "alter", "topic", topic, "--unset", "retention.ms", *at) == {"altered": topic}
+    assert "retention.ms" not in succeed("configs", "describe", "topic", topic, *at)
+    assert "segment.bytes" in succeed("configs", "describe", "topic", topic, "--all", *at)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("describe", "broker", "9"), "there is no broker '9' now. Those that answer are 1, 2, 3."),
+        (("describe", "broker", "first"), "there is no broker 'first'"),
+        (("describe", "cluster", "x"), "belong to a `topic` or a `broker`"),
+        (("alter", "broker", "1", "--set", "num.partitions=3"), "Cannot update these configs dynamically"),
+        (("alter", "broker", "1"), "nothing to alter"),
+        (("alter", "broker", "1", "--set", "x"), "--set takes NAME=VALUE"),
+    ],
+    ids=lambda value: "-".join(value)[:24],
+)
+def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
+    """A broker that is not there is not waited for, and what cannot change while brokers run is said."""
+    assert complaint in refused("configs", *arguments, *at)
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "complaint"),
+    [
+        ("", "--bootstrap takes HOST:PORT"),
+        ("a b", "--bootstrap takes HOST:PORT"),
+        ("localhost:70000", "with ports up to 65535"),
+        ("localhost:0", "with ports up to 65535"),
+        ("localhost:1", "the connection is refused"),
+    ],
+)
+def test_bootstrap_that_cannot_be_reached_is_named(bootstrap: str, complaint: str) -> None:
+    """What is no address, and where nobody listens."""
+    assert complaint in refused("topics", "list", "--bootstrap", bootstrap)
+
+
+def test_bootstrap_points_elsewhere(three_brokers: object, topic: str) -> None:
+    """Any cluster can be named instead of a data directory."""
+    bootstrap = three_brokers.bootstrap  # type: ignore[attr-defined]
+    assert topic in succeed("topics", "list", "--bootstrap", bootstrap.replace(",", ", "))
