@@ -91,8 +91,7 @@ def throughput(start: Callable[[int], Peer]) -> Figures:
                 topic = f"load-{number}"
                 load.create_topic(peer, topic)
                 produced = load.produce(peer, topic, 1000, 600_000)
-                consumed = load.consume(peer, topic, 1000, 600_000)
-                rounds.append((produced, consumed))
+                rounds.append((produced, load.consume(peer, topic, 1000, 600_000)))
             figures[f"produce_{brokers}_cold"] = rounds[0][0]["mb_s"]
             figures[f"produce_{brokers}"] = statistics.median(each["mb_s"] for each, _ in rounds)
             figures[f"produce_{brokers}_cpu"] = statistics.median(each["cpu_s_gb"] for each, _ in rounds)

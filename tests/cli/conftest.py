@@ -1,11 +1,12 @@
-"""What tests of the commands share."""
+"""What tests of the commands share. Topics and groups that are not the subject are made without a command: faster."""
 
 import itertools
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cli import terminal
 from tests.cluster import LocalCluster
 
 _NUMBERS = itertools.count(1)
@@ -17,13 +18,19 @@ def at(three_brokers: LocalCluster) -> tuple[str, str]:
     return "--data", str(three_brokers.directory)
 
 
-@pytest.fixture
-def make_topic(at: tuple[str, str]) -> Callable[..., str]:
-    """Create a topic with options of `topics create`; return its name."""
+@pytest.fixture(scope="session")
+def admin(three_brokers: LocalCluster) -> AdminClient:
+    """A client of the shared cluster."""
+    return AdminClient({"bootstrap.servers": three_brokers.bootstrap, "log_level": 0})
 
-    def make(*options: str) -> str:
+
+@pytest.fixture(scope="session")
+def make_topic(admin: AdminClient) -> Callable[..., str]:
+    """Create a topic with so many partitions; return its name."""
+
+    def make(partitions: int = 1) -> str:
         name = f"cli-{next(_NUMBERS)}"
-        terminal.succeed("topics", "create", name, *options, *at)
+        admin.create_topics([NewTopic(name, partitions, 3)])[name].result(10)
         return name
 
     return make
@@ -31,5 +38,37 @@ def make_topic(at: tuple[str, str]) -> Callable[..., str]:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A topic with two partitions."""
-    return make_topic("--partitions", "2")
+    """A topic of the test's own, with two partitions."""
+    return make_topic(2)
+
+
+@pytest.fixture(scope="session")
+def any_topic(make_topic: Callable[..., str]) -> str:
+    """A topic with two partitions for tests that leave it as it is."""
+    return make_topic(2)
+
+
+@pytest.fixture(scope="session")
+def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]) -> Callable[[], tuple[str, str]]:
+    """Make a topic of one partition with the records 0 to 9, and a group that has committed 4; return both names."""
+
+    def make() -> tuple[str, str]:
+        topic = make_topic(1)
+        group = f"readers-of-{topic}"
+        quiet = {"bootstrap.servers": three_brokers.bootstrap, "log_level": 0}
+        producer = Producer(quiet)
+        for number in range(10):
+            producer.produce(topic, str(number))
+        assert producer.flush(10) == 0
+        consumer = Consumer({**quiet, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
+        consumer.close()
+        return topic, group
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def read(ten_read_to_four: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """Such a topic and group for tests that leave them as they are."""
+    return ten_read_to_four()

@@ -9,16 +9,6 @@ from tests.cli.terminal import as_json, refused, succeed
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-def read(make_topic: Callable[..., str], at: tuple[str, str]) -> tuple[str, str]:
-    """A topic with ten records, and a group that has read four of them."""
-    topic = make_topic()
-    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
-    group = f"readers-of-{topic}"
-    succeed("consume", topic, "-g", group, "-n", "4", *at)
-    return topic, group
-
-
 def committed(group: str, at: tuple[str, str]) -> list[tuple[int | None, int | None, int | None]]:
     """Return (committed, end, lag) of each partition that a group knows."""
     rows = as_json("groups", "describe", group, *at)["partitions"]
@@ -57,9 +47,9 @@ def test_reset_names_the_new_offset_within_what_exists(
     assert told == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
 
 
-def test_reset_is_done_with_execute_only(read: tuple[str, str], at: tuple[str, str]) -> None:
+def test_reset_is_done_with_execute_only(ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]) -> None:
     """The group reads from its new place on."""
-    topic, group = read
+    topic, group = ten_read_to_four()
     reset = ("groups", "reset-offsets", group, "-t", topic, "--to", "8", *at)
     assert "nothing was changed" in succeed(*reset)
     assert committed(group, at) == [(4, 10, 6)]
@@ -68,9 +58,11 @@ def test_reset_is_done_with_execute_only(read: tuple[str, str], at: tuple[str, s
     assert succeed("consume", topic, "-g", group, "--until", "end", *at) == "8\n9\n"
 
 
-def test_group_of_a_deleted_topic_can_still_be_described(read: tuple[str, str], at: tuple[str, str]) -> None:
+def test_group_of_a_deleted_topic_can_still_be_described(
+    ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]
+) -> None:
     """Either its offsets are gone with the topic, or they stand there without an end."""
-    topic, group = read
+    topic, group = ten_read_to_four()
     succeed("topics", "delete", topic, *at)
     rows = as_json("groups", "describe", group, *at)["partitions"] if group in succeed("groups", "list", *at) else []
     assert all(row["end"] is None for row in rows)

@@ -14,6 +14,11 @@ from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refused, 
 pytestmark = pytest.mark.process
 
 
+def put(topic: str, *arguments: str, given: str | bytes = b"") -> None:
+    """Produce; without the half second in which an idempotent producer finds its broker."""
+    succeed("produce", topic, "--acks", "1", *arguments, given=given)
+
+
 def values(*arguments: str) -> list[str]:
     """Return what `consume --until end` prints, in the order of the values."""
     return sorted(succeed("consume", *arguments, "--until", "end").splitlines())
@@ -29,7 +34,7 @@ def test_lines_come_back(topic: str, at: tuple[str, str]) -> None:
 
 def test_keys_and_headers_come_back(topic: str, at: tuple[str, str]) -> None:
     """Keys before the separator, headers on every record."""
-    succeed("produce", topic, "-k", ":", "-H", "from=test", "-H", "empty=", *at, given="k1:v1\nk2:a:b\n")
+    put(topic, "-k", ":", "-H", "from=test", "-H", "empty=", *at, given="k1:v1\nk2:a:b\n")
     assert values(topic, "--keys", *at) == ["k1\tv1", "k2\ta:b"]
     shown = sorted(records(topic, "--until", "end", *at), key=lambda record: record["key"])
     assert [(record["key"], record["value"]) for record in shown] == [("k1", "v1"), ("k2", "a:b")]
@@ -43,9 +48,9 @@ def test_json_of_one_topic_is_input_for_another(make_topic: Callable[..., str], 
         '{"key": "k", "value": {"x": 1}, "headers": [["h", "1"], ["h", null]], "timestamp": 1000}\n'
         '{"key": "k", "value": null}\n'
     )
-    succeed("produce", first, "--json-input", *at, given=lines)
+    put(first, "--json-input", *at, given=lines)
     copy = succeed("consume", first, "--until", "end", "--json", *at)
-    succeed("produce", second, "--json-input", *at, given=copy)
+    put(second, "--json-input", *at, given=copy)
     original, copied = (records(each, "--until", "end", *at) for each in (first, second))
     assert [{**record, "topic": ""} for record in original] == [{**record, "topic": ""} for record in copied]
     assert original[0]["headers"] == [["h", "1"], ["h", None]]
@@ -56,7 +61,7 @@ def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], a
     """Lines are bytes where nobody watches; JSON escapes what is not UTF-8."""
     topic = make_topic()
     binary = bytes(byte for byte in range(256) if byte not in b"\n\r")
-    succeed("produce", topic, *at, given=binary + b"\n\x00\n")
+    put(topic, *at, given=binary + b"\n\x00\n")
     ran = subprocess.run(
         command("consume", topic, "--until", "end", *at), env=ENVIRONMENT, capture_output=True, check=True
     )
@@ -85,10 +90,10 @@ def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], a
     ids=lambda value: value[:16] if isinstance(value, str) else "".join(value),
 )
 def test_produce_refuses_in_a_sentence(
-    topic: str, at: tuple[str, str], options: tuple[str, ...], lines: str, complaint: str
+    any_topic: str, at: tuple[str, str], options: tuple[str, ...], lines: str, complaint: str
 ) -> None:
     """The line and what is wrong with it; lines before it were taken."""
-    assert complaint in refused("produce", topic, *options, *at, given=lines)
+    assert complaint in refused("produce", any_topic, *options, *at, given=lines)
 
 
 def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str, str]) -> None:
@@ -102,7 +107,7 @@ def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str
 def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
     """Offsets count from `--from`, inclusive, to `--until`, exclusive."""
     topic = make_topic()
-    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
+    put(topic, *at, given="".join(f"{number}\n" for number in range(10)))
     assert succeed("consume", topic, "--from", "3", "--until", "6", *at) == "3\n4\n5\n"
     assert succeed("consume", topic, "-p", "0", "-n", "2", *at) == "0\n1\n"
     assert succeed("consume", topic, "--from", "latest", "--timeout", "0.3", *at) == ""
@@ -114,7 +119,7 @@ def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple
 
 def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None:
     """What was shown is committed, and nothing else: the next member shows the rest, each record once."""
-    succeed("produce", topic, *at, given="".join(f"{number}\n" for number in range(10)))
+    put(topic, *at, given="".join(f"{number}\n" for number in range(10)))
     group = ("-g", f"of-{topic}", "--until", "end")
     first = succeed("consume", topic, *group, "-n", "4", *at).split()
     second = succeed("consume", topic, *group, *at).split()
@@ -125,7 +130,7 @@ def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None
 
 def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:
     """`| head -1` ends the command without a word."""
-    succeed("produce", topic, *at, given="".join(f"{number:0500}\n" for number in range(2_000)))
+    put(topic, *at, given="".join(f"{number:0500}\n" for number in range(2_000)))
     consumer = subprocess.Popen(
         command("consume", topic, *at), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -141,12 +146,12 @@ def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> 
 @pytest.mark.parametrize("after_s", [0.03, 0.1, 0.3, 0.6], ids=str)
 @pytest.mark.parametrize("verb", ["consume", "produce"])
 def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
-    topic: str, at: tuple[str, str], verb: str, after_s: float
+    any_topic: str, at: tuple[str, str], verb: str, after_s: float
 ) -> None:
     """At once, silently or in a sentence."""
     reader, writer = os.pipe()
     process = subprocess.Popen(
-        command(verb, topic, *at), env=ENVIRONMENT, stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command(verb, any_topic, *at), env=ENVIRONMENT, stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     os.close(reader)
     time.sleep(after_s)
@@ -161,7 +166,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
 def test_a_file_is_read(tmp_path: Path, topic: str, at: tuple[str, str]) -> None:
     """`--file` instead of standard input; what cannot be read is wrong usage."""
     (tmp_path / "lines").write_text("a\nb\n")
-    succeed("produce", topic, "-f", str(tmp_path / "lines"), *at)
+    put(topic, "-f", str(tmp_path / "lines"), *at)
     assert values(topic, *at) == ["a", "b"]
     assert "does not exist" in refused("produce", topic, "-f", str(tmp_path / "none"), *at, code=2)
     assert "is a directory" in refused("produce", topic, "-f", str(tmp_path), *at, code=2)

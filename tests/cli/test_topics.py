@@ -1,7 +1,5 @@
 """`topics` and `configs`: what a person sees, what a script reads, and every refusal in a sentence."""
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.cli.terminal import as_json, refused, run, succeed
@@ -9,11 +7,11 @@ from tests.cli.terminal import as_json, refused, run, succeed
 pytestmark = pytest.mark.process
 
 
-def test_topic_is_created_listed_described_altered_and_deleted(
-    make_topic: Callable[..., str], at: tuple[str, str]
-) -> None:
+def test_topic_is_created_listed_described_altered_and_deleted(at: tuple[str, str]) -> None:
     """The life of a topic, in words and as JSON."""
-    name = make_topic("-p", "3", "-r", "3", "-c", "retention.ms=60000")
+    name = "cli-life"
+    options = ("-p", "3", "-r", "3", "-c", "retention.ms=60000")
+    assert as_json("topics", "create", name, *options, *at) == {"created": name}
     assert {"topic": name, "partitions": 3, "replicas": 3} in as_json("topics", "list", *at)
     described = as_json("topics", "describe", name, *at)
     assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
@@ -53,9 +51,9 @@ def test_create_refuses_in_a_sentence(at: tuple[str, str], arguments: tuple[str,
     assert complaint in refused("topics", "create", *arguments, *at)
 
 
-def test_create_refuses_a_name_that_is_taken(topic: str, at: tuple[str, str]) -> None:
+def test_create_refuses_a_name_that_is_taken(any_topic: str, at: tuple[str, str]) -> None:
     """Kafka's own name of the error is in the sentence, for whoever searches for it."""
-    assert "TOPIC_ALREADY_EXISTS" in refused("topics", "create", topic, *at)
+    assert "TOPIC_ALREADY_EXISTS" in refused("topics", "create", any_topic, *at)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +83,10 @@ def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[s
     assert "there is no topic 'nope'" in ran.stderr
 
 
-def test_fewer_partitions_are_refused(topic: str, at: tuple[str, str]) -> None:
+def test_fewer_partitions_are_refused(any_topic: str, at: tuple[str, str]) -> None:
     """Partitions cannot be taken away."""
-    assert "would not be an increase" in refused("topics", "alter", topic, "-p", "1", *at)
-    assert "nothing to alter" in refused("topics", "alter", topic, *at)
+    assert "would not be an increase" in refused("topics", "alter", any_topic, "-p", "1", *at)
+    assert "nothing to alter" in refused("topics", "alter", any_topic, *at)
 
 
 def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> None:

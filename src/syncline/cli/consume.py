@@ -184,8 +184,11 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
     wait_s = POLL_S if reading.timeout_s is None else min(POLL_S, reading.timeout_s)
     began_s = time.monotonic()
     while True:
-        messages = consumer.consume(min(BATCH, (reading.limit or BATCH + reading.shown) - reading.shown), wait_s)
+        # To ask for many at once would wait for as many, or for as long as it may.
+        messages = consumer.consume(1, wait_s)
         if messages:
+            wanted = BATCH if reading.limit is None else min(BATCH, reading.limit - reading.shown)
+            messages += consumer.consume(wanted - 1, 0) if wanted > 1 else []
             break
         if reading.timeout_s is not None and time.monotonic() - began_s >= reading.timeout_s:
             return False

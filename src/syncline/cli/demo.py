@@ -59,7 +59,7 @@ def demo(
 ) -> None:
     """Run three brokers, produce 336,776 flights through two faults, and report with Spark.
 
-    Takes about two minutes. Exit code 1 when anything was lost, came twice or out of order.
+    Takes about a minute. Exit code 1 when anything was lost, came twice or out of order.
     """
     _check_parts()
     if not output.absolute().parent.is_dir():

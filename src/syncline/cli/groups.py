@@ -46,7 +46,7 @@ def list_groups(
         print_table(["GROUP", "STATE"], [list(row.values()) for row in rows])
 
 
-@app.command()
+@app.command(short_help="Show a group's members and lag.")
 def describe(
     group: GroupArgument,
     bootstrap: BootstrapOption = None,
@@ -84,7 +84,7 @@ def describe(
         )
 
 
-@app.command("reset-offsets")
+@app.command("reset-offsets", short_help="Move a group's committed offsets.")
 def reset_offsets(
     group: GroupArgument,
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic whose offsets are reset.")],

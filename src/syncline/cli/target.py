@@ -6,6 +6,7 @@ ports at their own laptop.
 """
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -19,6 +20,8 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
+# After so long it is clear whether all addresses refuse.
+CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
 _REASONS = {
     "Connection refused": "the connection is refused",
@@ -74,13 +77,18 @@ def admin_client(bootstrap: str) -> Any:
 
     troubles: list[Any] = []
     admin = AdminClient(client_config(bootstrap, error_cb=troubles.append))
-    try:
-        admin.list_topics(timeout=CONNECT_TIMEOUT_S)
-    except KafkaException:
-        admin.poll(0)
-        said = " ".join(each.str() for each in troubles)
-        why = next((f" ({words})" for phrase, words in _REASONS.items() if phrase in said), "")
-        raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
+    deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
+    while True:
+        try:
+            admin.list_topics(timeout=CONNECT_STEP_S)
+            break
+        except KafkaException:
+            admin.poll(0)
+            said = " ".join(each.str() for each in troubles)
+            if "brokers are down" not in said and time.monotonic() < deadline_s:
+                continue
+            why = next((f" ({words})" for phrase, words in _REASONS.items() if phrase in said), "")
+            raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
     return admin
 
 

@@ -78,7 +78,7 @@ def list_topics(
         print_table(["TOPIC", "PARTITIONS", "REPLICAS"], [list(row.values()) for row in rows])
 
 
-@app.command()
+@app.command(short_help="Show a topic's partitions, replicas and configuration.")
 def describe(
     name: NameArgument,
     bootstrap: BootstrapOption = None,

@@ -147,6 +147,10 @@ class BrokerProcess:
             # Nobody may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
             log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
             return 1
+        except StorageError as error:
+            # A log that failed is looked at anew, and whole, at the next start.
+            log.error("the data directory could not be closed in good order: %s", error)
+            return 1
         coordination.close()
         disk.close()
         log.info("stopped")
