@@ -1,11 +1,21 @@
-"""The `syncline` command as somebody at a terminal runs it: a process of its own, its words and its exit code."""
+"""The `syncline` command as somebody at a terminal runs it: a process of its own, its words and its exit code.
 
+Long tables of refusals call the command line inside this process (`refusal`): what a refusal says does not depend
+on the process, and a process of its own costs a quarter of a second.
+"""
+
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+import warnings
 from typing import Any
 
+import pytest
+
+from syncline.local.layout import LocalClusterError
 from tests.cluster import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -60,3 +70,29 @@ def refused(*arguments: str, given: str | bytes = b"", code: int = 1) -> str:
         assert ran.stderr.startswith("syncline: "), ran.stderr
         assert len(ran.stderr.strip().splitlines()) == 1, ran.stderr
     return ran.stderr
+
+
+def call(*arguments: str, given: str = "") -> str:
+    """Call the command line inside this process; return what it printed."""
+    with warnings.catch_warnings():
+        # typer uses what click is about to drop.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from syncline.cli.commands import command_line
+    shown, usual = io.TextIOWrapper(io.BytesIO()), sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+    try:
+        with contextlib.redirect_stdout(shown):
+            command_line()(list(arguments), standalone_mode=False)
+    finally:
+        sys.stdin = usual
+    shown.seek(0)
+    return shown.read()
+
+
+def refusal(*arguments: str, given: str = "") -> str:
+    """Call a command that is refused; return the sentence."""
+    with pytest.raises(LocalClusterError) as caught:
+        call(*arguments, given=given)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence

@@ -1,10 +1,11 @@
 """`groups`: who reads what, how far behind, and how to move a group."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.cli.terminal import as_json, refused, succeed
+from tests.cli.terminal import as_json, call, refusal, succeed
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +44,7 @@ def test_reset_names_the_new_offset_within_what_exists(
 ) -> None:
     """Without --execute it only says what would be."""
     topic, group = read
-    told = as_json("groups", "reset-offsets", group, "-t", topic, "--to", to, *at)
+    told = json.loads(call("groups", "reset-offsets", group, "-t", topic, "--to", to, "--json", *at))
     assert told == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
 
 
@@ -83,4 +84,4 @@ def test_groups_refuse_in_a_sentence(
 ) -> None:
     """Unknown groups and places that cannot be."""
     named = [read[0] if argument == "TOPIC" else argument for argument in arguments]
-    assert complaint in refused("groups", *named, *at)
+    assert complaint in refusal("groups", *named, *at)

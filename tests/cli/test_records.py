@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refused, run, succeed
+from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refusal, refused, run, succeed
 
 pytestmark = pytest.mark.process
 
@@ -93,7 +93,7 @@ def test_produce_refuses_in_a_sentence(
     any_topic: str, at: tuple[str, str], options: tuple[str, ...], lines: str, complaint: str
 ) -> None:
     """The line and what is wrong with it; lines before it were taken."""
-    assert complaint in refused("produce", any_topic, *options, *at, given=lines)
+    assert complaint in refusal("produce", any_topic, *options, *at, given=lines)
 
 
 def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str, str]) -> None:
@@ -101,7 +101,7 @@ def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str
     ran = run("produce", "made-by-producing", *at, given="x\n")
     assert ran.returncode == 0, ran.stderr
     assert "there was no topic 'made-by-producing': the cluster made it" in ran.stderr
-    assert "topic name is invalid" in refused("produce", "bad name!", *at, given="x\n")
+    assert "topic name is invalid" in refusal("produce", "bad name!", *at, given="x\n")
 
 
 def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
@@ -111,10 +111,10 @@ def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple
     assert succeed("consume", topic, "--from", "3", "--until", "6", *at) == "3\n4\n5\n"
     assert succeed("consume", topic, "-p", "0", "-n", "2", *at) == "0\n1\n"
     assert succeed("consume", topic, "--from", "latest", "--timeout", "0.3", *at) == ""
-    assert "offset 11 is outside" in refused("consume", topic, "--from", "11", *at)
-    assert "--from takes earliest, latest or an offset" in refused("consume", topic, "--from", "x", *at)
-    assert "--until takes end or an offset" in refused("consume", topic, "--until", "x", *at)
-    assert "has partitions 0 to 0, not 7" in refused("consume", topic, "-p", "7", *at)
+    assert "offset 11 is outside" in refusal("consume", topic, "--from", "11", *at)
+    assert "--from takes earliest, latest or an offset" in refusal("consume", topic, "--from", "x", *at)
+    assert "--until takes end or an offset" in refusal("consume", topic, "--until", "x", *at)
+    assert "has partitions 0 to 0, not 7" in refusal("consume", topic, "-p", "7", *at)
 
 
 def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None:
@@ -125,7 +125,7 @@ def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None
     second = succeed("consume", topic, *group, *at).split()
     assert len(first) == 4
     assert sorted(first + second, key=int) == [str(number) for number in range(10)]
-    assert "--group reads all partitions" in refused("consume", topic, "-g", "g", "-p", "0", *at)
+    assert "--group reads all partitions" in refusal("consume", topic, "-g", "g", "-p", "0", *at)
 
 
 def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:

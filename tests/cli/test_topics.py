@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.cli.terminal import as_json, refused, run, succeed
+from tests.cli.terminal import as_json, call, refusal, refused, run, succeed
+from tests.cluster import LocalCluster
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +49,7 @@ def test_internal_topics_are_shown_when_asked_for(at: tuple[str, str]) -> None:
 )
 def test_create_refuses_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
     """Names, numbers and configurations that cannot be are named."""
-    assert complaint in refused("topics", "create", *arguments, *at)
+    assert complaint in refusal("topics", "create", *arguments, *at)
 
 
 def test_create_refuses_a_name_that_is_taken(any_topic: str, at: tuple[str, str]) -> None:
@@ -71,8 +72,8 @@ def test_create_refuses_a_name_that_is_taken(any_topic: str, at: tuple[str, str]
 )
 def test_unknown_topic_is_named_and_not_created(at: tuple[str, str], arguments: tuple[str, ...]) -> None:
     """Asking about a topic does not make it, although the cluster makes topics for producers."""
-    assert "there is no topic 'nope'" in refused(*arguments, *at)
-    assert "nope" not in succeed("topics", "list", *at)
+    assert "there is no topic 'nope'" in refusal(*arguments, *at)
+    assert "nope" not in call("topics", "list", *at)
 
 
 def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[str, str]) -> None:
@@ -113,7 +114,7 @@ def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> Non
 )
 def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
     """A broker that is not there is not waited for, and what cannot change while brokers run is said."""
-    assert complaint in refused("configs", *arguments, *at)
+    assert complaint in refusal("configs", *arguments, *at)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +129,10 @@ def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str,
 )
 def test_bootstrap_that_cannot_be_reached_is_named(bootstrap: str, complaint: str) -> None:
     """What is no address, and where nobody listens."""
-    assert complaint in refused("topics", "list", "--bootstrap", bootstrap)
+    assert complaint in refusal("topics", "list", "--bootstrap", bootstrap)
 
 
-def test_bootstrap_points_elsewhere(three_brokers: object, topic: str) -> None:
+def test_bootstrap_points_elsewhere(three_brokers: LocalCluster, topic: str) -> None:
     """Any cluster can be named instead of a data directory."""
-    bootstrap = three_brokers.bootstrap  # type: ignore[attr-defined]
+    bootstrap = three_brokers.bootstrap
     assert topic in succeed("topics", "list", "--bootstrap", bootstrap.replace(",", ", "))

@@ -144,8 +144,9 @@ def produce(
     _flush(producer, outcome)
     if outcome.failures:
         total = outcome.failures + outcome.count
+        hint = " A compacted topic takes no records without a key." if "INVALID_RECORD" in outcome.first_failure else ""
         raise LocalClusterError(
-            f"{outcome.failures} of {counted(total, 'record')} not acknowledged: {outcome.first_failure}"
+            f"{outcome.failures} of {counted(total, 'record')} not acknowledged: {outcome.first_failure}.{hint}"
         )
     if as_json:
         print(json.dumps({"topic": topic, "records": outcome.count}))

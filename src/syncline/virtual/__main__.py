@@ -5,7 +5,8 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from syncline.virtual.simulation import FAILURES_SHOWN, RunResult, RunSettings, run_seed
@@ -54,12 +55,8 @@ def _results(arguments: argparse.Namespace, settings: RunSettings) -> Iterator[R
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.jobs) as pool:
-        work: Iterable[tuple[int, RunSettings]] = ((seed, settings) for seed in arguments.seeds)
-        yield from pool.imap_unordered(_run_one, work)
-
-
-def _run_one(work: tuple[int, RunSettings]) -> RunResult:
-    return run_seed(*work)
+        # A spawned process does not import this module again: what it is to call lives in another one.
+        yield from pool.imap_unordered(partial(run_seed, settings=settings), arguments.seeds)
 
 
 def _replay_command(result: RunResult, settings: RunSettings) -> str:

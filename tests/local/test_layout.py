@@ -1,0 +1,146 @@
+"""A data directory: who holds it, how many brokers it knows, and what nonsense in it is survived."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
+
+RUNNING = RunningCluster(
+    supervisor_pid=os.getpid(),
+    bootstrap="127.0.0.1:1,127.0.0.1:2",
+    broker_pids={1: os.getpid(), 2: 4_000_000},
+    client_ports={1: 1, 2: 2},
+    started_at_ms=5,
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """A new data directory."""
+    made = Layout(tmp_path / "data")
+    made.create()
+    return made
+
+
+def add_broker(layout: Layout, broker_id: int, cluster_id: str = "abc") -> None:
+    """Leave what a broker leaves that has joined a cluster."""
+    directory = layout.broker_directory(broker_id)
+    directory.mkdir()
+    (directory / "meta.properties").write_text(f"version=1\nnode.id={broker_id}\ncluster.id={cluster_id}\n")
+    layout.metadata_file.touch()
+
+
+def test_running_cluster_is_found_by_others_while_its_lock_is_held(layout: Layout) -> None:
+    """The state file alone is not enough: process ids are used again."""
+    layout.write_running(RUNNING)
+    assert layout.running() is None
+    with layout.lock():
+        assert layout.running() == RUNNING
+    assert layout.running() is None
+
+
+def test_second_lock_names_the_running_cluster(layout: Layout) -> None:
+    """Whoever comes second learns who is there and what to do."""
+    layout.write_running(RUNNING)
+    with layout.lock(), pytest.raises(LocalClusterError, match=r"in use by a running cluster .*bootstrap.*down"):
+        layout.lock()
+
+
+def test_second_lock_waits_for_brokers_that_lost_their_supervisor(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are about to stop; when they do not, the sentence names their processes."""
+    monkeypatch.setattr("syncline.local.layout.ORPHANS_STOP_S", 0.05)
+    orphaned = {"supervisor_pid": 4_000_000, "bootstrap": "", "client_ports": {}, "started_at_ms": 0}
+    layout.state_file.write_text(json.dumps({**orphaned, "broker_pids": {"1": os.getpid()}}))
+    with layout.lock(), pytest.raises(LocalClusterError, match=rf"have not stopped \(process {os.getpid()}\)"):
+        layout.lock()
+
+
+@pytest.mark.parametrize("nonsense", ["", "{", "[]", "1", "{}", '{"supervisor_pid": "x"}', '{"broker_pids": []}', "\0"])
+def test_state_and_ports_without_sense_count_as_absent(layout: Layout, nonsense: str) -> None:
+    """A torn or foreign file is no reason to fail."""
+    layout.state_file.write_text(nonsense)
+    layout.ports_file.write_text(nonsense)
+    assert layout.running() is None
+    assert layout.broker_count(None) == 3
+
+
+def test_ports_are_remembered_but_impossible_ones(layout: Layout) -> None:
+    """What was remembered comes back; what cannot be a port does not."""
+    layout.remember_ports({1: 9092, 2: 9093})
+    assert layout.remembered_ports() == {1: 9092, 2: 9093}
+    layout.ports_file.write_text('{"1": 9092, "2": 70000, "3": 0}')
+    assert layout.remembered_ports() == {1: 9092}
+
+
+def test_as_many_brokers_as_last_time_or_three(layout: Layout) -> None:
+    """`up` without a number finds the cluster as it was."""
+    assert layout.broker_count(None) == 3
+    assert layout.broker_count(1) == 1
+    layout.remember_ports({broker_id: 9000 + broker_id for broker_id in range(1, 6)})
+    assert layout.broker_count(None) == 5
+
+
+def test_fewer_brokers_than_have_data_are_refused(layout: Layout) -> None:
+    """Their partitions would be without a leader; more brokers are welcome."""
+    for broker_id in (1, 2, 3):
+        add_broker(layout, broker_id)
+    assert layout.broker_count(None) == 3
+    assert layout.broker_count(5) == 5
+    with pytest.raises(LocalClusterError, match=r"holds data of broker 3, which --brokers 2 would leave out"):
+        layout.broker_count(2)
+    add_broker(layout, 100)
+    with pytest.raises(LocalClusterError, match=r"`syncline broker ID`"):
+        layout.broker_count(None)
+
+
+def test_brokers_whose_cluster_metadata_is_missing_are_refused(layout: Layout) -> None:
+    """Another cluster would take their records for strays."""
+    add_broker(layout, 1, "the-first")
+    layout.metadata_file.unlink()
+    with pytest.raises(
+        LocalClusterError, match=r"belongs to cluster the-first, whose metadata \(cluster.db\) is missing"
+    ):
+        layout.broker_count(None)
+
+
+def test_broker_that_never_joined_holds_no_data(layout: Layout) -> None:
+    """A first start that was interrupted leaves directories, and hinders nothing."""
+    layout.broker_directory(3).mkdir()
+    (layout.broker_directory(3) / "meta.properties").write_text("version=1\nnode.id=3\ncluster.id=\n")
+    assert layout.broker_count(1) == 1
+
+
+def test_file_in_the_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    """What is wrong, and what to do."""
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(LocalClusterError, match=r"cannot use .*Not a directory.*Choose another with --data"):
+            Layout(directory).create()
+
+
+def test_last_words_are_the_newest_line(layout: Layout) -> None:
+    """Whoever waits is shown what the brokers said last."""
+    assert layout.last_words() == ""
+    (layout.logs / "broker-1.log").write_bytes(b"\xff" * 5000 + b"\nwaiting for the disk\n")
+    assert layout.last_words() == "waiting for the disk"
+
+
+def test_state_of_a_process_is_running_paused_or_dead() -> None:
+    """A zombie counts as dead."""
+    child = subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"])
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+    assert state_of(child.pid) == "paused"
+    assert is_alive(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert state_of(child.pid) == "dead"
+    child.wait()
+    assert not is_alive(child.pid)
+    assert state_of(os.getpid()) == "running"

@@ -1,0 +1,56 @@
+"""Ports of a local cluster: asked for, remembered, or free."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from syncline.local.layout import LocalClusterError
+from syncline.local.ports import listen, listen_all, port_of
+from tests.process.processes import free_port_range
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+def ports_of(port: int | None, remembered: dict[int, int], brokers: int = 2) -> list[int]:
+    """Return the ports that brokers get."""
+    listeners = listen_all(list(range(1, brokers + 1)), port, remembered)
+    with contextlib.ExitStack() as stack:
+        return [port_of(stack.enter_context(each)) for each in listeners.values()]
+
+
+def test_taken_port_is_named_with_the_option_that_changes_it(taken: int) -> None:
+    """Client and internal ports have an option each."""
+    with pytest.raises(LocalClusterError, match=rf"port {taken} is already in use. Choose another with --port"):
+        ports_of(taken, {})
+    with pytest.raises(LocalClusterError, match=r"another with --internal-port"):
+        listen(taken, "--internal-port")
+
+
+def test_taken_second_port_gives_the_first_back() -> None:
+    """A refused start leaves no socket behind."""
+    first = free_port_range(2)
+    with socket.create_server(("127.0.0.1", first + 1)):
+        with pytest.raises(LocalClusterError, match=f"port {first + 1} "):
+            ports_of(first, {})
+        listen(first).close()
+
+
+def test_remembered_port_that_is_taken_gives_way(taken: int) -> None:
+    """A cluster comes back where its clients look for it, as far as it can."""
+    free = ports_of(0, {}, 1)[0]
+    first, second = ports_of(None, {1: free, 2: taken})
+    assert first == free
+    assert second not in (taken, 0)
+
+
+def test_ports_beyond_the_last_one_are_refused() -> None:
+    """Three brokers from 65534 on would need a port that does not exist."""
+    with pytest.raises(LocalClusterError, match=r"3 brokers need ports 65534 to 65536, but ports end at 65535"):
+        ports_of(65_534, {}, 3)

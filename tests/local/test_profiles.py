@@ -1,0 +1,41 @@
+"""Profiles and configurations of `up`: what brokers accept, and what is refused before anything starts."""
+
+import pytest
+
+from syncline.cli.up import checked_configs
+from syncline.local.layout import LocalClusterError
+from syncline.local.profiles import PROFILES
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_is_a_valid_configuration(name: str) -> None:
+    """A broker takes every profile as it is."""
+    assert checked_configs(None, name) == PROFILES[name]
+
+
+def test_own_configuration_wins_over_the_profile() -> None:
+    """Names and values are trimmed; a value may hold an equals sign or nothing."""
+    configs = checked_configs([" num.partitions = 9", "broker.rack=a=b"], "test")
+    assert configs == {**PROFILES["test"], "num.partitions": "9", "broker.rack": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "profile", "complaint"),
+    [
+        (["x"], None, "--config takes NAME=VALUE, not 'x'"),
+        (["=x"], None, "--config takes NAME=VALUE"),
+        (["num.partition=3"], None, "Unknown broker config name: num.partition. Did you mean num.partitions?"),
+        (["num.partitions=many"], None, "Invalid value many for configuration num.partitions"),
+        (["node.id=7"], None, "--config cannot set node.id"),
+        (["listeners=PLAINTEXT://:1"], None, "--config cannot set listeners: --port decides it"),
+        (["broker.session.timeout.ms=1"], None, "at least twice broker.heartbeat.interval.ms"),
+        (None, "fast", "there is no profile 'fast'. Known: test."),
+    ],
+)
+def test_bad_configuration_is_refused_in_a_sentence(
+    pairs: list[str] | None, profile: str | None, complaint: str
+) -> None:
+    """What is wrong is named, with a hint where there is one."""
+    with pytest.raises(LocalClusterError) as caught:
+        checked_configs(pairs, profile)
+    assert complaint in str(caught.value)

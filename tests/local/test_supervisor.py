@@ -1,0 +1,187 @@
+"""The supervisor and its brokers as processes: starts that fail, are given up, or are watched."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
+from tests.cluster import LocalCluster, start_cluster
+from tests.process import processes
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a cluster of two that was stopped."""
+    directory = tmp_path_factory.mktemp("stopped")
+    start_cluster(2, directory=directory).stop()
+    return directory
+
+
+@pytest.fixture
+def copy(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it to be damaged."""
+    subprocess.run(["cp", "-r", stopped, tmp_path / "data"], check=True)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster of two of the test's own; nothing of it may be left."""
+    cluster = start_cluster(2, directory=tmp_path)
+    yield cluster
+    cluster.stop()
+    processes.await_none(tmp_path, 2)
+
+
+def refused_start(data: Path, *more: str) -> str:
+    """Return why `up` refuses, said alike in the foreground and detached; nothing runs afterwards."""
+    sentences = [refused("up", "--data", str(data), "--port", "0", *more, *mode) for mode in ((), ("--detach",))]
+    processes.await_none(data, 2)
+    return sentences[1]
+
+
+def damage(data: Path, kind: str) -> None:
+    """Do to a data directory what should not happen."""
+    if kind == "metadata":
+        (data / "cluster.db").write_bytes(b"this is not a database, it is longer than its header" * 10)
+    elif kind == "metadata-missing":
+        (data / "cluster.db").unlink()
+    elif kind == "foreign":
+        properties = data / "broker-2" / "meta.properties"
+        lines = properties.read_text().splitlines()
+        properties.write_text("\n".join("cluster.id=other" if "cluster.id" in line else line for line in lines))
+    elif kind == "swapped":
+        (data / "broker-1").rename(data / "broker-x")
+        (data / "broker-2").rename(data / "broker-1")
+    else:
+        (data / "broker-1").rename(data / "broker-x")
+        (data / "broker-1").touch()
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("metadata", "the cluster's metadata, cannot be used: file is not a database"),
+        ("metadata-missing", "whose metadata (cluster.db) is missing"),
+        ("foreign", "its data belongs to cluster other"),
+        ("swapped", "belongs to node.id 2, this is 1"),
+        ("file", "Not a directory"),
+    ],
+)
+def test_damaged_directory_is_refused_with_the_broker_s_own_reason(copy: Path, kind: str, complaint: str) -> None:
+    """The sentence at the terminal says what is wrong; nobody has to look for it in a log."""
+    damage(copy, kind)
+    assert complaint in refused_start(copy)
+
+
+def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Before anything starts where it can be known, and without a cluster left where not."""
+    data = tmp_path / "data"
+    assert "there is no directory" in refused_start(data, "--ready-file", str(tmp_path / "none" / "ready"))
+    (tmp_path / "ready").mkdir()
+    assert "cannot write the ready file" in refused_start(data, "--ready-file", str(tmp_path / "ready"))
+
+
+def test_second_start_finds_as_many_brokers_under_their_ports(copy: Path) -> None:
+    """Neither number nor ports have to be said again."""
+    ports = json.loads((copy / "ports.json").read_text())
+    up = json.loads(succeed("up", "--data", str(copy), "--detach", "--json"))
+    try:
+        assert up["broker_pids"].keys() == {"1", "2"}
+        assert up["bootstrap"] == ",".join(f"127.0.0.1:{port}" for port in ports.values())
+    finally:
+        succeed("down", "--data", str(copy))
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.12, 0.2], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_detached_start_that_nobody_waits_for_is_given_up(
+    tmp_path: Path, after_s: float, number: signal.Signals
+) -> None:
+    """Either the cluster was told to be up, or nothing of it is left."""
+    arguments = ("up", "--brokers", "2", "--data", str(tmp_path / "data"), "--port", "0", "--detach")
+    asking = subprocess.Popen(command(*arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(after_s)
+    asking.send_signal(number)
+    told, errors = asking.communicate(timeout=10)
+    if b"are up" in told:
+        succeed("down", "--data", str(tmp_path / "data"))
+    assert b"syncline/" not in errors, errors.decode()
+    processes.await_none(tmp_path, 3)
+
+
+def test_paused_broker_shows_and_dead_one_is_started_again_meanwhile(running: LocalCluster) -> None:
+    """`status` and the state file follow each broker by itself."""
+    running.pause(2)
+    status = ("status", "--data", str(running.directory))
+    assert "paused" in succeed(*status)
+    killed = running.pids[1]
+    running.kill(1)
+    deadline_s = time.monotonic() + 10
+    while f"process {killed} " in succeed(*status) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    running.resume(2)
+    rows = json.loads(succeed(*status, "--json"))["brokers"]
+    assert [row["state"] for row in rows] == ["running", "running"]
+    assert rows[0]["pid"] != killed
+    said = (running.directory / "up.log").read_text()
+    assert f"broker 1 (process {killed}) ended with SIGKILL; it is started again" in said
+
+
+def test_second_ctrl_c_does_not_wait_for_a_paused_broker_to_hand_over(running: LocalCluster) -> None:
+    """Who presses it twice means it; what a killed broker had acknowledged is on its disk."""
+    pid = running.pids[1]
+    # It is woken to stop in good order, and put to sleep again.
+    running.process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    if processes_alive(pid):
+        os.kill(pid, signal.SIGSTOP)
+    running.process.send_signal(signal.SIGINT)
+    began_s = time.monotonic()
+    running.process.wait(10)
+    assert time.monotonic() - began_s < 3
+
+
+def processes_alive(pid: int) -> bool:
+    """Return whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_broker_in_the_foreground_says_where_it_serves_and_stops_with_ctrl_c(tmp_path: Path) -> None:
+    """One node by itself, as JSON for scripts; its directory cannot be used twice."""
+    arguments = ("broker", "4", "--data", str(tmp_path), "--port", "0", "--json")
+    with (
+        (tmp_path / "errors").open("wb") as errors,
+        subprocess.Popen(command(*arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors) as broker,
+    ):
+        assert broker.stdout is not None
+        told = json.loads(broker.stdout.readline())
+        assert (told["broker"], told["pid"]) == (4, broker.pid)
+        host, port = told["bootstrap"].split(":")
+        socket.create_connection((host, int(port)), 2).close()
+        assert b"in use" in run_broker_again(arguments)
+        taken = ("broker", "5", "--data", str(tmp_path), "--port", port)
+        assert f"port {port} is already in use" in run(*taken).stderr
+        broker.send_signal(signal.SIGINT)
+        assert broker.wait(10) == 0
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def run_broker_again(arguments: tuple[str, ...]) -> bytes:
+    """Return what a second broker says on the same directory."""
+    again = run(*arguments)
+    assert again.returncode == 1
+    return again.stderr.encode()
