@@ -26,11 +26,14 @@ def admin(three_brokers: LocalCluster) -> AdminClient:
 
 @pytest.fixture(scope="session")
 def make_topic(admin: AdminClient) -> Callable[..., str]:
-    """Create a topic with so many partitions; return its name."""
+    """Create a topic with so many partitions; return its name.
+
+    One replica: what its leader has acknowledged can be read at once, whatever the acks.
+    """
 
     def make(partitions: int = 1) -> str:
         name = f"cli-{next(_NUMBERS)}"
-        admin.create_topics([NewTopic(name, partitions, 3)])[name].result(10)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(10)
         return name
 
     return make

@@ -326,3 +326,27 @@ def test_recovered_batches_are_the_stored_ones(disk: RecordingDisk, log: Partiti
 
     assert [data for _, data in contents(again)] == stored
     assert BatchHeader.parse(stored[0]).leader_epoch == again.epochs.latest_epoch
+
+
+@pytest.mark.parametrize(
+    ("boot", "content", "expected"),
+    [
+        ("boot-1", None, 77),
+        ("boot-2", None, -1),
+        ("boot-1", b"boot-0 77", -1),
+        ("boot-1", bytes(9), -1),
+        ("boot-1", b"boot-1 ", -1),
+        ("boot-1", b"", -1),
+    ],
+    ids=["killed", "power-cut", "of-a-former-boot", "zeros", "torn", "empty"],
+)
+def test_killed_broker_presents_its_registration_unless_a_power_cut_lay_between(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, boot: str, content: bytes | None, expected: int
+) -> None:
+    """Only on the same boot is everything there that the dead process wrote; a file of another one proves nothing."""
+    append(log)
+    directory.note_broker_epoch(77)
+    if content is not None:
+        disk.replace_file("/data/registered", content)
+
+    assert restart(disk, log, boot=boot).previous_broker_epoch == expected

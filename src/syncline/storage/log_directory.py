@@ -117,7 +117,7 @@ class LogDirectory:
         path = f"{self.path}/{PROPERTIES_FILE}"
         properties = decode_properties(self._disk.read_file(path))
         if properties.get("cluster.id") != cluster_id:
-            self._disk.replace_file(path, encode_properties({**properties, "cluster.id": cluster_id}), sync=False)
+            self._disk.replace_file(path, encode_properties({**properties, "cluster.id": cluster_id}))
 
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
         self._take_clean_mark()
@@ -127,7 +127,7 @@ class LogDirectory:
         may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
         if self.previous_broker_epoch == -1 and not may_lack_writes:
             # Killed, but the machine went on: whatever the dead process had written is here, as after a clean stop.
-            self.previous_broker_epoch = int(self._read_text(EPOCH_FILE) or -1)
+            self.previous_broker_epoch = self._registered_on(boot_id)
         for name in self._disk.list(self.path):
             directory = f"{self.path}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -151,7 +151,17 @@ class LogDirectory:
 
     def note_broker_epoch(self, broker_epoch: int) -> None:
         """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless."""
-        self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", str(broker_epoch).encode(), sync=False)
+        text = f"{self._disk.boot_id()} {broker_epoch}"
+        self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", text.encode(), sync=False)
+
+    def _registered_on(self, boot_id: str) -> int:
+        """Return the last registration of this boot, -1 if there was none.
+
+        One of a former boot says nothing: what was written after it may be lost, even if this broker never
+        registered again. The file is not synced, so after a power cut it may hold anything.
+        """
+        boot, _, epoch = self._read_text(EPOCH_FILE).partition(" ")
+        return int(epoch) if boot == boot_id and epoch.isdigit() else -1
 
     def _read_text(self, name: str) -> str:
         try:
