@@ -168,7 +168,10 @@ def _quiet() -> Iterator[None]:
 def _no_collector() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.collect()
-    gc.freeze()  # so that the next run's collection does not look at every module again
+    if not gc.get_freeze_count():
+        # The next collections need not look at every module again. What a run leaves must not be frozen, though:
+        # the last one is still referred to here and there, and would never be freed.
+        gc.freeze()
     gc.disable()
     try:
         yield
