@@ -201,7 +201,7 @@ _ACTED_ON: Final = (
     _row("page.cache.follower.keep.bytes", LONG, "16777216", at_least(-1), READ_ONLY,
          "Newest bytes of each follower replica that stay in the page cache; -1 keeps all."),
     _row("page.cache.leader.budget.bytes", LONG, "-1", at_least(-1), READ_ONLY,
-         "Newest bytes of each led partition that stay in the page cache; -1 keeps all."),
+         "Newest bytes of all led partitions together that stay in the page cache; -1 keeps all."),
     _row("producer.id.expiration.ms", INT, "86400000", at_least(1), CLUSTER_WIDE,
          "How long the state of a silent idempotent producer is kept."),
     _row("replica.fetch.backoff.ms", INT, "1000", at_least(0), READ_ONLY,

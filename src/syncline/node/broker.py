@@ -270,7 +270,18 @@ class Broker:
             fetcher.go()
         if delta.brokers:
             self._brokers_changed(now_ms)
+        if delta.partitions:
+            self._share_page_cache()
         self.settle()
+
+    def _share_page_cache(self) -> None:
+        """Give each partition that is led here an equal share of the budget."""
+        budget_bytes = self.config.page_cache_leader_budget_bytes
+        if budget_bytes < 0:
+            return
+        led = [partition for partition in self.partitions.values() if partition.is_leader]
+        for partition in led:
+            partition.log.keep_cached_bytes = budget_bytes // len(led)
 
     def _apply_brokers(self, delta: MetadataDelta) -> tuple[int, ...]:
         """Take over who is alive; return the brokers whose process is another one now."""
@@ -334,7 +345,7 @@ class Broker:
         if record.leader == self.broker_id:
             self._unfollow(partition)
             was_epoch = partition.leader_epoch
-            partition.log.keep_cached_bytes = _or_none(self.config.page_cache_leader_budget_bytes)
+            partition.log.keep_cached_bytes = None
             partition.lead(record, now_ms)
             if key.topic == OFFSETS_TOPIC and was_epoch != record.leader_epoch:
                 self.groups.became_leader(key.partition, record.leader_epoch)
