@@ -128,6 +128,11 @@ THROTTLE_FORM = (
             "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
         ),
         (
+            "retention.ms",
+            "9" * 5_000,
+            f"Invalid value {'9' * 5_000} for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
             "preallocate",
             "yes",
             "Invalid value yes for configuration preallocate: Expected value to be either true or false",

@@ -147,3 +147,16 @@ async def test_connection_drops_answers_when_its_client_has_gone(world: World) -
     await other.produce("t", batch())
 
     assert len(world.broker().deadlines) == 0
+
+
+async def test_parked_fetches_end_with_their_connection(world: World) -> None:
+    """A client that comes and goes, with waits of weeks, leaves nothing behind."""
+    await world.topic()
+    client = await world.client()
+    for _ in range(3):
+        client.send_fetch({"t": [at(0)]}, max_wait_ms=2**31 - 1)
+    await world.until(lambda: len(world.broker().deadlines) == 3)
+    client.transport.abort()
+
+    await world.until(lambda: len(world.connections()) == 0)
+    assert len(world.broker().deadlines) == 0

@@ -8,6 +8,8 @@ import pytest
 
 from syncline.node.deadlines import Deadlines
 from syncline.node.departures import DOUBT_MS, LISTED_MS, Departures
+from syncline.wire.api import ApiKey
+from tests.node.world import World
 
 
 @dataclass
@@ -70,3 +72,38 @@ def test_departures_keep_a_fenced_broker_listed_for_some_seconds(departures: Dep
     assert departures.just_fenced == {1}
     departures.expired(LISTED_MS)
     assert departures.just_fenced == frozenset()
+
+
+ASK = {
+    "topics": [{"topic_id": None, "name": "t"}],
+    "allow_auto_topic_creation": False,
+    "include_topic_authorized_operations": False,
+}
+
+
+@pytest.mark.brokers(3)
+async def test_metadata_names_the_next_leader_when_it_is_asked_while_the_old_one_dies(world: World) -> None:
+    """The answer waits for the election, and the dead broker is still listed."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client(2)
+    world.kill(1)
+    await world.until(lambda: world.broker(2).departures.doubted)
+    answer = await client.ask(ApiKey.METADATA, 12, **ASK)
+
+    (row,) = answer.topics[0].partitions
+    assert (row.leader_id in (2, 3), row.leader_epoch) == (True, 1)
+    assert {each.node_id for each in answer.brokers} == {1, 2, 3}
+    await world.later(LISTED_MS / 1000 + 0.1)
+    answer = await client.ask(ApiKey.METADATA, 12, **ASK)
+    assert {each.node_id for each in answer.brokers} == {2, 3}
+
+
+@pytest.mark.brokers(3)
+async def test_metadata_names_the_same_leader_when_only_a_connection_broke(world: World) -> None:
+    """Whoever asks meanwhile waits for a moment, not for a session."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client(2)
+    world.call(2, world.broker(2).departures.connection_broke, 1)
+    answer = await client.ask(ApiKey.METADATA, 12, **ASK)
+
+    assert (answer.topics[0].partitions[0].leader_id, world.broker(2).departures.doubted) == (1, frozenset())

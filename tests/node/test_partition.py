@@ -183,3 +183,13 @@ async def alter(world: World, name: str, value: str) -> None:
         validate_only=False,
     )
     await world.until(lambda: name in world.broker().image.topic_configs("t"))
+
+
+@pytest.mark.brokers(1, page_cache_leader_budget_bytes=1 << 20)
+async def test_partition_keeps_its_share_of_the_page_cache_when_others_are_led_too(world: World) -> None:
+    """The budget is the broker's, whatever it leads."""
+    await world.topic("t")
+    alone = world.partition().log.keep_cached_bytes
+    await world.topic("u", partitions=3)
+
+    assert (alone, world.partition().log.keep_cached_bytes) == (1 << 20, 1 << 18)

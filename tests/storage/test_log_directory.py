@@ -284,3 +284,44 @@ def test_log_starts_are_written_only_where_no_file_name_shows_them(
     directory.checkpoint_log_starts(later=False)
 
     assert decode_offsets(path, disk.read_file(path)) == {KEY: 2}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", bytes(100), b"\xff\xfe", b"version=1\nnode.id=\n", b"version=1\nnode.id=1\ndirectory.id=direc"]
+)
+def test_directory_is_refused_when_nobody_can_tell_whose_it_is(
+    disk: RecordingDisk, directory: LogDirectory, settings: LogSettings, content: bytes
+) -> None:
+    """Taken for a new directory, it could join another cluster, which would delete its logs as strays."""
+    directory.abandon()
+    disk.replace_file("/data/meta.properties", content)
+
+    with pytest.raises(StorageError, match=r"/data/meta\.properties is damaged"):
+        open_directory(disk, settings)
+
+
+def test_directory_with_logs_is_refused_when_its_properties_are_missing(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """Only an empty directory is new."""
+    append(log)
+    directory.abandon()
+    disk.remove("/data/meta.properties")
+
+    with pytest.raises(StorageError, match=r"meta\.properties is missing"):
+        open_directory(disk, settings)
+
+
+def test_files_that_are_not_the_logs_are_left_alone(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """Somebody's notes in a partition directory keep no broker from starting."""
+    append(log)
+    directory.abandon()
+    for name in ("notes.log", "notes.index", "notes.timeindex", "notes.snapshot", "notes"):
+        disk.replace_file(f"/data/{KEY}/{name}", b"hello")
+
+    again = reopened(disk, settings)
+
+    assert contents(again.logs[KEY]) == contents(log)
+    assert "notes.log" in disk.list(f"/data/{KEY}")

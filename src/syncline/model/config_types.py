@@ -58,7 +58,8 @@ class Problem(NamedTuple):
 Check = Callable[[Value], Problem | None]
 
 _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
-_INTEGER: Final = re.compile(r"[+-]?\d+\Z")
+# No number needs more; Python refuses to read one of thousands of digits.
+_INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
 _LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
 _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?\Z")
 _THROTTLED_FORM: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."

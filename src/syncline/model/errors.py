@@ -5,6 +5,10 @@ sentence for the person who reads it. Source: the Kafka protocol guide.
 """
 
 from enum import IntEnum
+from typing import Final
+
+# What a client sent may be quoted, and a string on the wire has at most 32,767 bytes, four of them a character.
+MESSAGE_LENGTH_MAX: Final = 8_000
 
 
 class ErrorCode(IntEnum):
@@ -151,6 +155,8 @@ class RequestError(Exception):
     """A request, or a part of it, is refused with `code`; `message` tells the caller what to change."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_LENGTH_MAX:
+            message = f"{message[:MESSAGE_LENGTH_MAX]}..."
         super().__init__(message or code.name)
         self.code = code
         self.message = message

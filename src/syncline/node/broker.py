@@ -243,7 +243,7 @@ class Broker:
             self._is_settling = False
 
     def connection_lost(self, _connection: "Connection") -> None:
-        """Take note of a closed connection; parked requests of it time out by themselves."""
+        """Take note of a closed connection; parked fetches of it have been dropped, other requests time out."""
 
     # Metadata.
 

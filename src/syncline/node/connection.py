@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what was pending: nobody waits for it any more."""
         self._transport = None
-        self._pending.clear()
+        self._drop_pending()
         self._dispatcher.connection_lost(self)
 
     def _handle(self, frame: memoryview) -> None:
@@ -132,10 +132,17 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Close after the answers already written; what is pending is dropped."""
         transport, self._transport = self._transport, None
-        self._pending.clear()
+        self._drop_pending()
         if transport is not None:
             log.info("closing the connection of %s: %s", self.client_host, reason)
             transport.close()
+
+    def _drop_pending(self) -> None:
+        """Forget what was not answered; parked requests would otherwise stay until their time is over."""
+        pending, self._pending = self._pending, deque()
+        for request in pending:
+            if request.on_lost is not None:
+                request.on_lost()
 
     # Back-pressure.
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from syncline.core.delayed import FetchLook, fetch_ready, must_answer_now
 from syncline.core.fetch_limits import FetchBudget
-from syncline.core.fetch_session import FetchContext, SessionPartition
+from syncline.core.fetch_session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.core.truncation import check_leader_epoch, find_divergence
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -116,6 +116,7 @@ class FetchOperation:
         # What did not exist when the request came; that is its answer, whatever happens while it waits.
         self._unknown: dict[SessionPartition, ErrorCode] = {}
         self.is_answered = False
+        request.on_lost = self._give_up
 
     def start(self) -> None:
         """Look at the partitions for the first time."""
@@ -148,6 +149,16 @@ class FetchOperation:
         if self._bucket >= 0:
             self._broker.deadlines.forget(self, self._bucket)
             self._bucket = -1
+
+    def _give_up(self) -> None:
+        """End without an answer: the connection is gone, and so is whoever waited."""
+        self.is_answered = True
+        self._leave_purgatory()
+        self._rows = []
+        session = self._context.session
+        # A session goes on over another connection, where its next fetch may be parked already.
+        if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
+            self._context.finish()
 
     # Looking.
 
@@ -343,6 +354,8 @@ class FetchOperation:
     # Deciding.
 
     def _decide(self) -> None:
+        if self.is_answered:
+            return
         rows = self._rows
         if self._is_first_look:
             self._is_first_look = False

@@ -35,6 +35,8 @@ from syncline.storage.log_directory import LogDirectory
 log = logging.getLogger("syncline.node")
 
 CONTROLLED_SHUTDOWN_S: Final = 5.0
+# What forwarding adds to a request at most: two headers and a client id of ours.
+FORWARDING_BYTES: Final = 1_024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,9 @@ class Node:
         broker = self.broker
         loop = broker.loop
         request_bytes_max = broker.config.socket_request_max_bytes
+        if name == "internal":
+            # The largest request of a client must get through when it is forwarded, which wraps it.
+            request_bytes_max += FORWARDING_BYTES
 
         def connection() -> Connection:
             return Connection(broker.dispatcher, name, request_bytes_max)

@@ -10,7 +10,7 @@ Ownership: `Request.body` lies in the receive buffer and is valid only while
 the handler runs. What is kept must be decoded or copied before it returns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncline.wire.codec import decode_request, encode_response
@@ -32,6 +32,7 @@ class Request:
         "correlation_id",
         "is_done",
         "key",
+        "on_lost",
         "position",
         "version",
     )
@@ -56,6 +57,8 @@ class Request:
         self.position = position
         self._answer: Sequence[Buffer] | None = None
         self.is_done = False
+        # Called if the connection ends before the answer: whoever keeps this request need not any more.
+        self.on_lost: Callable[[], None] | None = None
 
     @property
     def listener(self) -> str:
@@ -79,6 +82,7 @@ class Request:
         """Answer with an encoded body; large parts are sent without being copied."""
         assert not self.is_done, f"a second answer to request {self.key} (correlation {self.correlation_id})"
         self.is_done = True
+        self.on_lost = None
         self._answer = parts
         self.connection.answered(self)
 

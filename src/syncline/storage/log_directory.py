@@ -332,8 +332,18 @@ def _claim(disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: s
     try:
         found = decode_properties(disk.read_file(properties_path))
     except FileNotFoundError:
+        if any(_partition_of(name) is not None for name in disk.list(path)):
+            raise StorageError(
+                f"The data directory {path} holds logs, but {PROPERTIES_FILE} is missing, which says whose they are. "
+                "Put it back, or use another directory."
+            ) from None
         disk.replace_file(properties_path, encode_properties(mine))
         return directory_id
+    if not found.get("node.id") or "cluster.id" not in found:
+        raise StorageError(
+            f"{properties_path} is damaged: it does not say whose data is here. Put a good copy of it there, "
+            "or use another directory."
+        )
     for name in ("cluster.id", "node.id"):
         # A broker learns its cluster's id only when it joins.
         if mine[name] and found.get(name) and found[name] != mine[name]:

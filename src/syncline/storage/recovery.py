@@ -91,7 +91,8 @@ def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
     for name in disk.list(directory):
         if name.endswith(_LEFTOVERS):
             disk.remove(f"{directory}/{name}")
-        else:
+        elif name[:20].isdecimal():
+            # Other files are not the log's, and stay.
             names.append(name)
     return names
 

@@ -473,3 +473,27 @@ def test_first_to_return_from_a_total_outage_leads_at_once() -> None:
         stage.controller.stop()
 
     run(test)
+
+
+def test_answer_that_cannot_be_given_harms_no_other() -> None:
+    """Whoever waits for the same commit is answered, and decisions go on."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        stage.decide(1, "under way")
+
+        def fail(_answer: Any) -> None:
+            raise ValueError("too long for the wire")
+
+        stage.controller.decide(lambda _image, _version: Decision((ProducerIdsAllocated(2),), None), fail)
+        stage.decide(3, "beside it")
+        stage.store.finish()
+        stage.store.finish()
+        stage.decide(4, "after it")
+        stage.store.finish()
+
+        assert stage.answers == ["under way", "beside it", "after it"]
+        stage.controller.stop()
+
+    run(test)

@@ -242,7 +242,7 @@ class ActiveController:
         self._watches.clear()
         undecided, self._waiting, self._in_commit = [*self._in_commit, *self._waiting], [], []
         for pending in undecided:
-            pending.answered(None)
+            _tell(pending, None)
         self._release_registrations()
         polls, self._polls = self._polls, {}
         for _, answer in polls.values():
@@ -299,7 +299,7 @@ class ActiveController:
         while self._waiting and not self._waiting[0].changes:
             # Nothing before it is uncommitted any more.
             pending = self._waiting.pop(0)
-            pending.answered(pending.answer)
+            _tell(pending, pending.answer)
         if not self._waiting or self._in_commit or not self._is_active:
             return
         self._in_commit, self._waiting = self._waiting, []
@@ -321,7 +321,7 @@ class ActiveController:
         self._watch_brokers()
         self._spread()
         for pending in done:
-            pending.answered(pending.answer)
+            _tell(pending, pending.answer)
         self._tell_journal(done)
         self._compact_if_due(len(batches))
         if not self._in_commit:
@@ -333,7 +333,7 @@ class ActiveController:
         self._tentative = self._committed
         waiting, self._waiting = self._waiting, []
         for pending in (*done, *waiting):
-            pending.answered(None)
+            _tell(pending, None)
 
     def depose(self) -> None:
         """Stop at once: the lease is somebody else's."""
@@ -444,6 +444,14 @@ class ActiveController:
             self.decide(
                 lambda image, _: Decision(unclean_elections(image, self.config), None, "unclean election"), _ignore
             )
+
+
+def _tell(pending: _Pending, answer: Any) -> None:
+    try:
+        pending.answered(answer)
+    except Exception:
+        # An answer that cannot be given is its requester's loss; the others of the same commit wait for theirs.
+        log.exception("the controller cannot answer (%s)", pending.reason)
 
 
 def _ignore(_answer: object) -> None:
