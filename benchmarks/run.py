@@ -156,6 +156,7 @@ SIDES: Mapping[str, Callable[[int], Peer]] = {
 }
 # The variant without page-cache recycling is measured where it matters.
 VARIANT_ONLY = {"throughput"}
+SAVED = WORK / "figures.json"
 # Of several rounds the median counts, but for these.
 WORST = {"failover"}
 
@@ -210,9 +211,9 @@ def report(results: dict[str, Figures]) -> str:
                 "aim met" if claim.met(value, claim.aim) else "met" if claim.met(value, claim.must) else "**missed**"
             )
         ratio = f"{mine / peer:.2f}x" if peer else ""
-        theirs_text = f"{peer:.3g} {claim.unit}" if peer is not None else ""
+        theirs_text = f"{rounded(peer)} {claim.unit}" if peer is not None else ""
         lines.append(
-            f"| {claim.title} | {mine:.3g} {claim.unit} | {theirs_text} | {ratio} "
+            f"| {claim.title} | {rounded(mine)} {claim.unit} | {theirs_text} | {ratio} "
             f"| {sign} {claim.must:g}{suffix} | {sign} {claim.aim:g}{suffix} | {verdict} |"
         )
     if variant:
@@ -220,8 +221,8 @@ def report(results: dict[str, Figures]) -> str:
             "",
             "## With and without page-cache recycling",
             "",
-            "Followers give page cache back behind the end of their logs (docs/page-cache.md). First run, fresh memory",
-            "(cold) and the median of three runs:",
+            "Followers give page cache back behind the end of their logs ([page-cache.md](page-cache.md)). First run",
+            "of a cluster (cold), and the median of three:",
             "",
             "| produce 1 KB | cold | median | broker CPU |",
             "|---|---|---|---|",
@@ -233,10 +234,21 @@ def report(results: dict[str, Figures]) -> str:
                         f"| {title}, RF {brokers} | {figures[f'produce_{brokers}_cold']:.0f} MB/s "
                         f"| {figures[f'produce_{brokers}']:.0f} MB/s | {figures[f'produce_{brokers}_cpu']:.2f} s/GB |"
                     )
-    notes = ROOT / "docs" / "performance-notes.md"
+    notes = ROOT / "benchmarks" / "notes.md"
     if notes.exists():
         lines += ["", notes.read_text().rstrip()]
     return "\n".join(lines) + "\n"
+
+
+def write_report(results: dict[str, Figures]) -> None:
+    """Write docs/performance.md."""
+    (ROOT / "docs" / "performance.md").write_text(report(results))
+    print("wrote docs/performance.md")
+
+
+def rounded(value: float) -> str:
+    """Return a figure to three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def machine() -> str:
@@ -259,19 +271,21 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(MEASUREMENTS), default=list(MEASUREMENTS))
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured on both sides")
     parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone and write nothing")
+    parser.add_argument("--report", action="store_true", help="write the figures of the last run again")
     options = parser.parse_args()
+    if options.report:
+        write_report(json.loads(SAVED.read_text()))
+        return
     WORK.mkdir(exist_ok=True)
     # As installed: a start must not compile what was edited since.
     compileall.compile_dir(ROOT / "src", quiet=1)
     results = measure(options.only, with_kafka=not options.no_kafka, rounds=options.rounds)
-    saved = WORK / "figures.json"
-    merged = json.loads(saved.read_text()) if saved.exists() and options.only != list(MEASUREMENTS) else {}
+    merged = json.loads(SAVED.read_text()) if SAVED.exists() and options.only != list(MEASUREMENTS) else {}
     for side, figures in results.items():
         merged.setdefault(side, {}).update(figures)
-    saved.write_text(json.dumps(merged, indent=1))
+    SAVED.write_text(json.dumps(merged, indent=1))
     if not options.no_kafka:
-        (ROOT / "docs" / "performance.md").write_text(report(merged))
-        print("wrote docs/performance.md")
+        write_report(merged)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ JOURNAL = (ROOT / "docs" / "journal.md").read_text()
 ENVELOPE = JOURNAL.partition("## Every event")[2].partition("### ")[0]
 SCENARIOS = (ROOT / "docs" / "scenarios.md").read_text()
 # Written beside a running Apache Kafka, which not everybody has who runs the tests.
-COMPARED = {"divergences.md", "performance.md"}
+COMPARED = {"performance.md"}
 # Nothing reads them, since there is one value so far; the rack goes from the command line to the registration;
 # `compression.type` and its like are explained rather than obeyed; the last is written with another one's interval.
 HAVE_ONE_VALUE = {

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from syncline.coordination.port import Coordination, LeaseLost
+from syncline.coordination import sqlite
+from syncline.coordination.port import Coordination, LeaseLost, StoreFailed
 from syncline.coordination.sqlite import BATCHES_MAX, SqliteCoordination
 from syncline.model.metadata import ProducerIdsAllocated
 from tests.coordination.contract import Campaigner, CoordinationContract, batch
@@ -172,3 +173,24 @@ def test_stopped_holder_keeps_its_lock_but_not_the_lease(world: SqliteWorld, hol
     assert second.lease.silent == 9
     assert refused == LeaseLost.__name__
     assert third.lease.image.next_producer_id == 5
+
+
+def test_store_that_cannot_be_opened_for_writing_fails_the_commit_and_not_the_next(
+    world: SqliteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptors left, for instance: the holder hears of it, and may write again when that is over."""
+    first = Campaigner(world, 1).wins()
+    connect = sqlite._connect
+    failures = [sqlite3.OperationalError("unable to open database file")]
+
+    def connect_or_fail(*args: object) -> sqlite3.Connection:
+        if failures:
+            raise failures.pop()
+        return connect(*args)
+
+    monkeypatch.setattr(sqlite, "_connect", connect_or_fail)
+    refused = first.commit(batch(1, ProducerIdsAllocated(5)))
+    accepted = first.commit(batch(1, ProducerIdsAllocated(6)))
+
+    assert isinstance(refused, StoreFailed)
+    assert accepted is None

@@ -59,3 +59,18 @@ async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> No
 
     assert world.broker(1).image.brokers[2].fenced
     assert world.partition(3).high_watermark == 1
+
+
+async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed(world: World) -> None:
+    """The disk's failure is told, and what else the same image says is done."""
+    told: list[str] = []
+    world.broker().on_disk_failed = told.append
+    await world.topic("t")
+    await (await world.client()).produce("t", batch())
+    world.host().disk.fail_next("rename", errno.EIO)
+    await world.delete_topic("t")
+    await world.topic("u")
+    row = await (await world.client()).produce("u", batch())
+
+    assert row.error_code == ErrorCode.NONE
+    assert [reason.startswith("the disk failed t-0") for reason in told] == [True]

@@ -86,3 +86,17 @@ async def test_progress_is_told_by_the_leader_only_when_there_are_followers(worl
         await (await world.client(broker_id)).produce(name, batch())
 
     assert samples(world, ProgressSampler(world.broker())) == []
+
+
+@sampled
+async def test_progress_forgets_what_is_not_hosted_any_more(world: World) -> None:
+    """Topics come and go; the sampler keeps nothing of those that went."""
+    await world.topic(replicas=(1, 2))
+    sampler = ProgressSampler(world.broker())
+    await (await world.client()).produce("t", batch())
+    samples(world, sampler)
+    known = len(sampler._log_ends)
+    await world.delete_topic("t")
+    samples(world, sampler)
+
+    assert (known, sampler._log_ends, sampler._lagging) == (1, {}, {})

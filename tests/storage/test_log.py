@@ -418,6 +418,22 @@ def test_deleted_files_stay_until_the_delay_is_over(disk: RecordingDisk, log: Pa
     assert [name for name in disk.list(log.directory) if name.endswith(".deleted")] == []
 
 
+def test_deleted_files_may_be_removed_by_somebody_else_first(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Who needs room at once is no disk error."""
+    for _ in range(5):
+        append(log, timestamp_ms=1)
+    disk.pump()
+    log.high_watermark = Offset(4)
+    log.retention(10**12)
+    for name in disk.list(log.directory):
+        if name.endswith(".deleted"):
+            disk.remove(f"{log.directory}/{name}")
+
+    log.sweep(10**12 + 1000)
+
+    assert not log.is_offline
+
+
 def test_g13_log_start_rises_up_to_the_high_watermark_and_no_further(log: PartitionLog) -> None:
     """60 with HW 60 is fine, 61 is refused; the log start never falls."""
     append(log, count=70)

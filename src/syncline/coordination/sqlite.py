@@ -83,8 +83,10 @@ class SqliteCoordination:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._prepare()
         self._reader = _connect(self._path, READ_TIMEOUT_S)
-        self._work: queue.SimpleQueue[Callable[[sqlite3.Connection], None] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
+        # The writing thread's own.
+        self._connection: sqlite3.Connection | None = None
         self._candidate: Holder | None = None
         self._won: Callable[[Lease], None] | None = None
         # Guards what the waiting threads and the loop share: the lease held and the end of the campaign.
@@ -149,11 +151,11 @@ class SqliteCoordination:
         """Write the batches in the writing thread."""
         rows = [(batch.version, lease_epoch, batch.text) for batch in batches]
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write() -> None:
             failure = _transact(
-                connection,
+                self._writing,
                 lease_epoch,
-                lambda: connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
+                lambda connection: connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
             )
             self._tell(done, failure)
 
@@ -162,9 +164,9 @@ class SqliteCoordination:
     def compact(self, image: MetadataImage, lease_epoch: int) -> None:
         """Write a snapshot in the writing thread; a failure only means that the store stays longer."""
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write() -> None:
             text = encode_changes(image.as_changes())
-            _transact(connection, lease_epoch, lambda: _write_snapshot(connection, image.version, text))
+            _transact(self._writing, lease_epoch, lambda connection: _write_snapshot(connection, image.version, text))
 
         self._submit(write)
 
@@ -198,19 +200,25 @@ class SqliteCoordination:
             finally:
                 connection.close()
 
-    def _submit(self, task: Callable[[sqlite3.Connection], None]) -> None:
+    def _submit(self, task: Callable[[], None]) -> None:
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_all, name="cluster-writer", daemon=True)
             self._writer.start()
         self._work.put(task)
 
     def _write_all(self) -> None:
-        connection = _connect(self._path)
         try:
             while (task := self._work.get()) is not None:
-                task(connection)
+                task()
         finally:
-            connection.close()
+            if self._connection is not None:
+                self._connection.close()
+
+    def _writing(self) -> sqlite3.Connection:
+        """Return the writing thread's connection; one that could not be made is tried again with the next task."""
+        if self._connection is None:
+            self._connection = _connect(self._path)
+        return self._connection
 
     def _tell(self, callback: Callable[..., object], *args: object) -> None:
         if not self._closed:
@@ -355,16 +363,19 @@ def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder
     return True
 
 
-def _transact(connection: sqlite3.Connection, lease_epoch: int, write: Callable[[], object]) -> Exception | None:
+def _transact(
+    connect: Callable[[], sqlite3.Connection], lease_epoch: int, write: Callable[[sqlite3.Connection], object]
+) -> Exception | None:
     """Run `write` in a transaction that holds only under this lease; return what went wrong."""
     try:
+        connection = connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
             holder = _read_holder(connection)
             if holder is None or holder.lease_epoch != lease_epoch:
                 connection.execute("ROLLBACK")
                 return LeaseLost(f"the controller lease {lease_epoch} has gone to {holder}")
-            write()
+            write(connection)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -391,7 +402,7 @@ def _compact_if_long(connection: sqlite3.Connection, image: MetadataImage, lease
     (count,) = connection.execute("SELECT COUNT(*) FROM batches").fetchone()
     if count > BATCHES_MAX:
         text = encode_changes(image.as_changes())
-        _transact(connection, lease_epoch, lambda: _write_snapshot(connection, image.version, text))
+        _transact(lambda: connection, lease_epoch, lambda _: _write_snapshot(connection, image.version, text))
 
 
 def _write_snapshot(connection: sqlite3.Connection, version: int, text: str) -> None:

@@ -435,7 +435,11 @@ class Broker:
         partition.watchers.role_changed()
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self.groups.resigned(partition.key.partition)
-        self.logs.delete(partition.key, now_ms)
+        try:
+            self.logs.delete(partition.key, now_ms)
+        except (StorageError, OSError) as error:
+            # The rest of the image is to be applied nevertheless.
+            self._disk_failed(partition.key, error)
 
     def drop_strays(self) -> None:
         """Delete logs that no topic of the cluster accounts for: it was deleted while this broker was away."""

@@ -28,6 +28,9 @@ class ProgressSampler:
         """Journal one sample per follower of each partition that moved or has a follower behind."""
         broker = self._broker
         now_ms, wall_ms = broker.clock.mono_ms(), broker.clock.wall_ms()
+        for key in [key for key in self._log_ends if key not in broker.partitions]:
+            del self._log_ends[key]
+            self._lagging.pop(key, None)
         for key, partition in broker.partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:

@@ -17,6 +17,7 @@ the last segment is the only one that grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, NoReturn
@@ -543,7 +544,9 @@ class PartitionLog:
         while self._graveyard and self._graveyard[0][1] <= now_ms:
             path, _ = self._graveyard.popleft()
             try:
-                self._disk.remove(path)
+                # Somebody in need of room may have removed it already.
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(path)
             except OSError as error:
                 self._fail(error, "delete from")
 

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,16 +193,36 @@ async def test_fetcher_stores_nothing_when_records_fail_their_checksum(world: Wo
 
 
 @pytest.mark.brokers(2)
-async def test_fetcher_goes_on_when_its_disk_has_room_again(world: World) -> None:
-    """A full disk harms nothing that is stored: the follower waits a little and asks for the same again."""
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE], ids=["room", "descriptors"])
+async def test_fetcher_goes_on_when_its_disk_has_room_again(world: World, error: int) -> None:
+    """No room and no descriptors harm nothing that is stored: the follower waits a little and asks again."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
-    world.host(2).disk.fail_next("append", errno.ENOSPC)
+    world.host(2).disk.fail_next("append", error)
     row = await client.produce("t", batch())
 
     assert row.error_code == ErrorCode.NONE
     await replicated(world, 1, 2, 2)
+
+
+@pytest.mark.brokers(2)
+async def test_fetcher_goes_on_at_its_log_end_when_a_part_of_an_answer_found_room(world: World) -> None:
+    """The segments of replicas need not end alike: a roll in the middle of an answer may find the disk full."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", batch())
+    world.network.cut("broker-2", "broker-1")
+    for _ in range(2):
+        await client.produce("t", batch(), acks=1)
+    log = world.partition(2).log
+    log.settings = replace(log.settings, segment_bytes=2 * log.size_bytes)
+    world.host(2).disk.fail_next("rename", errno.ENOSPC)
+    world.network.heal("broker-2", "broker-1")
+    await replicated(world, 1, 2, 3)
+
+    assert log.segment_count == 2
+    assert world.partition(2).follower.phase is FollowerPhase.FETCHING
 
 
 @pytest.mark.brokers(2)

@@ -61,6 +61,7 @@ from syncline.records.batch import BatchHeader, iterate
 from syncline.records.builder import BatchBuilder
 from syncline.records.errors import DecodeError
 from syncline.records.record import read_records
+from syncline.storage.errors import StorageError
 
 log = logging.getLogger("syncline.groups")
 
@@ -155,7 +156,7 @@ class GroupCoordinator:
             if self._terms.get(term.index) is term:
                 self._end(term.index)
             return
-        except (GroupRecordError, DecodeError, OSError):
+        except (GroupRecordError, DecodeError, StorageError, OSError):
             log.exception("groups of %s-%s cannot be loaded", OFFSETS_TOPIC, term.index)
             term.phase = _Phase.FAILED
             return

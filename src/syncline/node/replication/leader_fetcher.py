@@ -20,6 +20,7 @@ from syncline.core.follower import (
     FetchAsk,
     FollowerEffects,
     FollowerFailed,
+    FollowerPartition,
     FollowerPhase,
     RestartLog,
     TruncateLog,
@@ -29,7 +30,8 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerConnection, PeerLost
-from syncline.storage.errors import CorruptRecordsError, DiskFullError, StorageError
+from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
+from syncline.storage.log import PartitionLog
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import request_type
 from syncline.wire.entities import build
@@ -226,9 +228,9 @@ class LeaderFetcher:
     def _resume_at_log_ends(self) -> None:
         """Believe the logs: records may have been written whose arrival nobody took note of."""
         for key, partition in self._partitions.items():
-            follower, partition_log = partition.follower, partition.log
+            follower = partition.follower
             if follower is not None and follower.phase is FollowerPhase.FETCHING:
-                follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
+                _resume_at_log_end(follower, partition.log)
                 self._fetcher.touch(key)
 
     # Connection.
@@ -346,12 +348,14 @@ class LeaderFetcher:
             log.warning("%s: broker %s sent records that fail their checksum: %s", partition.key, self.leader_id, error)
             follower.back_off(now_ms)
             return ()
-        except DiskFullError as error:
+        except (LogOfflineError, UnexpectedOffsetError) as error:
+            return follower.fail(str(error))
+        except StorageError as error:
+            # No room, no descriptors: that passes. An answer may take several writes, and the first ones are done.
             log.warning("%s: %s", partition.key, error)
+            _resume_at_log_end(follower, partition_log)
             follower.back_off(now_ms)
             return ()
-        except StorageError as error:
-            return follower.fail(str(error))
         follower.appended(
             log_end=partition_log.log_end,
             log_start=partition_log.log_start,
@@ -387,7 +391,7 @@ class LeaderFetcher:
             return
         partition.truncated()
         self._broker.truncated(partition, self.leader_id, before, effect.evidence)
-        follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
+        _resume_at_log_end(follower, partition_log)
 
     async def _ask_offset(self, key: Key, partition: Partition, timestamp: int) -> None:
         """Ask the leader where its log ends or starts, after it refused our offset."""
@@ -442,3 +446,8 @@ class LeaderFetcher:
             return ErrorCode.NETWORK_EXCEPTION, -1
         row = response.topics[0].partitions[0]
         return ErrorCode(int(row.error_code)), int(row.offset)
+
+
+def _resume_at_log_end(follower: FollowerPartition, partition_log: PartitionLog) -> None:
+    """Let a follower fetch on from where its log ends now."""
+    follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
