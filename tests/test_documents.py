@@ -22,8 +22,6 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/ad
 JOURNAL = (ROOT / "docs" / "journal.md").read_text()
 ENVELOPE = JOURNAL.partition("## Every event")[2].partition("### ")[0]
 SCENARIOS = (ROOT / "docs" / "scenarios.md").read_text()
-# Written beside a running Apache Kafka, which not everybody has who runs the tests.
-COMPARED = {"performance.md"}
 # Nothing reads them, since there is one value so far; the rack goes from the command line to the registration;
 # `compression.type` and its like are explained rather than obeyed; the last is written with another one's interval.
 HAVE_ONE_VALUE = {
@@ -67,7 +65,7 @@ def test_architecture_names_no_function_that_is_gone() -> None:
 def test_links_between_documents_lead_somewhere(page: Path) -> None:
     """No page points to a file that is not there."""
     targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
-    gone = [target for target in targets if not (page.parent / target).exists() and Path(target).name not in COMPARED]
+    gone = [target for target in targets if not (page.parent / target).exists()]
 
     assert gone == []
 

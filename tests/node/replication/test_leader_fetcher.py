@@ -212,14 +212,16 @@ async def test_fetcher_goes_on_at_its_log_end_when_a_part_of_an_answer_found_roo
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
-    world.network.cut("broker-2", "broker-1")
-    for _ in range(2):
-        await client.produce("t", batch(), acks=1)
     log = world.partition(2).log
-    log.settings = replace(log.settings, segment_bytes=2 * log.size_bytes)
+    log.settings = replace(log.settings, segment_bytes=3 * log.size_bytes)
+    world.network.cut("broker-2", "broker-1")
+    for _ in range(3):
+        # The first of these answers the fetch that is parked already.
+        await client.produce("t", batch(), acks=1)
+    await world.until(lambda: log.log_end == 2)
     world.host(2).disk.fail_next("rename", errno.ENOSPC)
     world.network.heal("broker-2", "broker-1")
-    await replicated(world, 1, 2, 3)
+    await replicated(world, 1, 2, 4)
 
     assert log.segment_count == 2
     assert world.partition(2).follower.phase is FollowerPhase.FETCHING
