@@ -387,6 +387,20 @@ def test_b24_a_top_level_error_keeps_all_items_and_pauses() -> None:
     assert queue.next_batch(1060) == [("t-0", first), ("t-1", second)]
 
 
+def test_retried_refusal_is_not_sent_again_before_the_pause_is_over() -> None:
+    """A controller that is behind would refuse it again at once, and again."""
+    queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()
+    again = proposal()
+    queue.submit("t-0", again)
+    queue.next_batch(1000)
+    queue.answered(["t-0"])
+    queue.pause(1010)
+    queue.submit("t-0", again)
+
+    assert queue.next_batch(1059) == []
+    assert queue.next_batch(1060) == [("t-0", again)]
+
+
 def test_proposal_missing_from_an_answer_is_sent_again() -> None:
     """An item leaves by its answer only."""
     queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()

@@ -79,6 +79,10 @@ def test_layers_of_a_broker_in_their_order() -> None:
             {"replica.fetch.wait.max.ms": "6000", "replica.lag.time.max.ms": "5000"},
             "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms",
         ),
+        (
+            {"high.watermark.min.isr.gate": "false"},
+            "high.watermark.min.isr.gate should be false only if eligible.leader.replicas.enable is false",
+        ),
     ],
 )
 def test_start_with_a_bad_configuration_is_refused(static: dict[str, str], message: str) -> None:

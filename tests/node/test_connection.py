@@ -97,6 +97,26 @@ async def test_connection_stops_reading_when_answers_are_not_read(world: World) 
     assert len(client.answers) == 101
 
 
+async def test_connection_stops_reading_when_many_answers_wait_for_their_turn(world: World) -> None:
+    """Behind a parked fetch answers pile up, though only to a bound; afterwards everything is answered."""
+    await world.topic()
+    await world.topic("quiet")
+    client = await world.client()
+    await client.produce("t", batch(size_bytes=400_000))
+    client.send_fetch({"quiet": [at(0)]}, max_wait_ms=5_000)
+    for _ in range(100):
+        client.send_fetch({"t": [at(0)]})
+    (connection,) = world.connections()
+    await world.until(lambda: not connection._is_reading)
+    await world.later(1)
+    waiting_bytes = sum(request.answer_bytes for request in connection._pending)
+    await client.body(101)
+
+    assert 16_000_000 < waiting_bytes < 18_000_000
+    assert connection._is_reading
+    assert connection._unacknowledged_bytes == 0
+
+
 @pytest.mark.brokers(3)
 async def test_connection_stops_reading_when_much_is_unacknowledged(world: World) -> None:
     """A producer with 16 MiB under way waits until half of it is acknowledged."""

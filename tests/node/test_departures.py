@@ -66,7 +66,6 @@ def test_departures_keep_a_fenced_broker_listed_for_some_seconds(departures: Dep
     departures.connection_broke(1)
     departures.when_settled(lambda: resumed.append(1))
     departures.fenced(1)
-    departures.connection_broke(1)
     assert (departures.just_fenced, departures.doubted, resumed) == ({1}, frozenset(), [1])
     departures.expired(LISTED_MS - 1)
     assert departures.just_fenced == {1}

@@ -1,10 +1,14 @@
 """The node: started, stopped, and told of a disk that failed."""
 
 import errno
+from typing import Any
 
 import pytest
 
 from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
+from syncline.storage.errors import DiskFullError
+from syncline.storage.log import PartitionLog
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -38,7 +42,7 @@ async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
     told: list[str] = []
     host = world.host()
     world.cluster.start(host)
-    world.node()._on_disk_failed = told.append
+    world.node()._on_unfit = told.append
     await host.starting
     await world.topic()
     world.host().disk.fail_next("append", errno.EIO)
@@ -47,6 +51,24 @@ async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
 
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
+
+
+@pytest.mark.brokers(2, replica_lag_time_max_ms=1_000)
+async def test_node_judges_the_other_partitions_when_the_tick_of_one_fails(world: World) -> None:
+    """The fault is logged; followers of the partitions behind it leave the ISR in time."""
+    await world.topic("s", replicas=(1, 2))
+    await world.topic("t", replicas=(1, 2))
+    await (await world.client()).produce("t", batch())
+    world.network.cut("broker-2", "broker-1")
+    broken = world.partition(1, "s").leader
+    followers, broken._followers = broken._followers, None
+    await world.until(lambda: world.partition(1, "t").record.isr == (1,))
+    broken._followers = followers
+    found = world.errors.take()
+    world.network.heal("broker-2", "broker-1")
+
+    assert found
+    assert all("s-0: the tick of its ISR failed" in each for each in found)
 
 
 @pytest.mark.brokers(3)
@@ -64,7 +86,7 @@ async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> No
 async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed(world: World) -> None:
     """The disk's failure is told, and what else the same image says is done."""
     told: list[str] = []
-    world.broker().on_disk_failed = told.append
+    world.broker().on_unfit = told.append
     await world.topic("t")
     await (await world.client()).produce("t", batch())
     world.host().disk.fail_next("rename", errno.EIO)
@@ -74,3 +96,23 @@ async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed
 
     assert row.error_code == ErrorCode.NONE
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
+
+
+async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: World) -> None:
+    """A full disk breaks nothing: the broker stays, and the partition comes when there is room."""
+    told: list[str] = []
+    world.broker().on_unfit = told.append
+    create = world.broker().logs.create
+    refusals = [DiskFullError("no room"), OSError(errno.EMFILE, "too many files")]
+
+    def create_when_there_is_room(*arguments: Any) -> PartitionLog:
+        if refusals:
+            raise refusals.pop()
+        return create(*arguments)
+
+    world.broker().logs.create = create_when_there_is_room  # type: ignore[method-assign]
+    await world.topic("t")
+    await world.until(lambda: TopicPartition("t", 0) in world.broker().partitions)
+
+    assert (await (await world.client()).produce("t", batch())).error_code == ErrorCode.NONE
+    assert (told, refusals) == ([], [])

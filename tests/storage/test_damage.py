@@ -350,3 +350,15 @@ def test_killed_broker_presents_its_registration_unless_a_power_cut_lay_between(
         disk.replace_file("/data/registered", content)
 
     assert restart(disk, log, boot=boot).previous_broker_epoch == expected
+
+
+def test_killed_broker_presents_nothing_when_its_disk_had_failed(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """After a failed sync the kernel may have dropped pages that this process had written."""
+    append(log)
+    directory.note_broker_epoch(77)
+    directory.forget_registration()
+    directory.forget_registration()
+
+    assert restart(disk, log).previous_broker_epoch == -1

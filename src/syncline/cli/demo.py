@@ -34,6 +34,8 @@ RECORDS_PER_S = 16_000
 PAUSE_S = 6.0
 START_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 60.0
+# How long an interrupted run waits for a fault to be taken back.
+STOP_TIMEOUT_S = 2.0
 # How much of Spark's log is shown when its job fails.
 SPARK_LINES = 15
 CONFIGS = {
@@ -170,17 +172,25 @@ class DemoRun:
         consumers = [self._thread(self._consume, index) for index in range(2)]
         for consumer in consumers:
             consumer.start()
+        # Not in the main thread: Ctrl-C in a client's callback would come back as a SystemError.
+        producer = self._thread(self._produce)
         faults = self._thread(self._inject_faults)
+        producer.start()
         faults.start()
         try:
-            self._produce()
+            producer.join()
+            self._raise_trouble()
             faults.join()
             self._raise_trouble()
             self._drain()
-        finally:
+        except BaseException:
+            # Nothing is left to wait for but a paused broker, which is to go on before it can be stopped.
             self._stop.set()
-            for consumer in consumers:
-                consumer.join(10)
+            faults.join(STOP_TIMEOUT_S)
+            raise
+        self._stop.set()
+        for consumer in consumers:
+            consumer.join(10)
         self._say(f"all {self._acknowledged:,} flights acknowledged; the group of two read {sum(self._consumed):,}")
         self._wait_for_full_isr()
 
@@ -230,6 +240,8 @@ class DemoRun:
                     break
                 except BufferError:
                     producer.poll(0.05)
+                if self._stop.is_set():
+                    return
             self.produced += 1
             if self.produced % 500 == 0:
                 producer.poll(0)
@@ -239,7 +251,7 @@ class DemoRun:
                 if time.monotonic() - shown_s > 2:
                     shown_s = time.monotonic()
                     self._progress()
-        while producer.flush(1) > 0:
+        while producer.flush(1) > 0 and not self._stop.is_set():
             self._progress()
         if self._failed:
             raise LocalClusterError(f"{len(self._failed)} flights were not acknowledged: {self._failed[0]}")
@@ -306,9 +318,11 @@ class DemoRun:
         os.kill(pid, signal.SIGSTOP)
         self._say(f"paused broker {follower} for {PAUSE_S:.0f} s")
         try:
-            time.sleep(PAUSE_S)
+            self._stop.wait(PAUSE_S)
         finally:
             os.kill(pid, signal.SIGCONT)
+        if self._stop.is_set():
+            return
         self._fault("pause", follower, "end", "SIGCONT")
         self._say(f"resumed broker {follower}")
 

@@ -57,6 +57,10 @@ class ProposalQueue(Generic[Key, Item]):
     def failed(self, now_ms: int) -> None:
         """Take note that the request in flight failed as a whole; all of it is sent again after a pause."""
         self._requeue()
+        self.pause(now_ms)
+
+    def pause(self, now_ms: int) -> None:
+        """Send nothing for a while, as what was refused for now would be refused again at once."""
         self.retry_at_ms = now_ms + RESEND_BACKOFF_MS
 
     def _requeue(self) -> None:

@@ -127,7 +127,7 @@ class BrokerProcess:
             coordination=coordination,
             clock=SystemClock(),
             rng=random.Random(secrets.randbits(128)),  # noqa: S311 - ids and tie-breaks, no secrets
-            on_disk_failed=self._disk_failed,
+            on_unfit=self._unfit,
         )
         starting = asyncio.ensure_future(node.start())
         stopped = asyncio.ensure_future(stopping.wait())
@@ -157,7 +157,7 @@ class BrokerProcess:
         return 0
 
     @staticmethod
-    def _disk_failed(reason: str) -> None:
+    def _unfit(reason: str) -> None:
         """End at once, like a crash: this is the only log directory, and others can lead what it held."""
         log.critical("%s; this broker ends", reason)
         os._exit(1)

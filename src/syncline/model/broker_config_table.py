@@ -101,7 +101,8 @@ _ACTED_ON: Final = (
     _row("group.min.session.timeout.ms", INT, "6000", None, READ_ONLY,
          "The shortest session timeout that a group member may ask for."),
     _row("high.watermark.min.isr.gate", BOOLEAN, "true", None, READ_ONLY,
-         "Whether the high watermark stands still while fewer than min.insync.replicas are in sync."),
+         "Whether the high watermark stands still while fewer than min.insync.replicas are in sync;"
+         " it must while eligible.leader.replicas.enable is true."),
     _row("initial.broker.registration.timeout.ms", INT, "60000", None, READ_ONLY,
          "A broker that could not register for so long gives up its start."),
     _row("internal.log.segment.bytes", INT, None, at_least(1), CLUSTER_WIDE,

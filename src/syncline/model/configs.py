@@ -148,6 +148,12 @@ class BrokerConfig:
                 "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms"
                 " to prevent frequent changes in ISR"
             )
+        if self.eligible_leader_replicas_enable and not self.high_watermark_min_isr_gate:
+            # Whoever leaves a small ISR stays eligible only because nothing is committed without it (KIP-966).
+            raise ConfigError(
+                "high.watermark.min.isr.gate should be false only if eligible.leader.replicas.enable is false:"
+                " an eligible replica could be elected and lack records that consumers have seen"
+            )
 
     @property
     def isr_check_interval_ms(self) -> int:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from syncline.core.brokers import BrokerStanding, KnownBrokers
 from syncline.core.evidence import Evidence
@@ -46,7 +46,7 @@ from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.request import Buffer
 from syncline.storage.disk import Disk
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import DiskFullError, StorageError, is_full, is_out_of_descriptors
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.reading import Slice
 from syncline.wire.endpoints import NodeEndpoint
@@ -62,7 +62,16 @@ log = logging.getLogger("syncline.node")
 
 _T = TypeVar("_T")
 
+POSTPONED_S: Final = 1.0
+
 Probe = Callable[[str, TopicPartition, int, int], None]
+
+
+def _wants_room(error: BaseException) -> bool:
+    """Return whether an operation failed for want of room or descriptors: nothing is broken, it can be tried again."""
+    if isinstance(error, DiskFullError):
+        return True
+    return isinstance(error, OSError) and (is_full(error) or is_out_of_descriptors(error))
 
 
 def _or_none(keep_bytes: int) -> int | None:
@@ -106,10 +115,13 @@ class Broker:
         # How many brokers are expected: internal topics wait for them, to get their full number of replicas.
         self.cluster_size = cluster_size
         self.probe = probe or _no_probe
-        # Called when the disk failed this broker: what it leads must find another leader.
-        self.on_disk_failed: Callable[[str], object] = _carry_on
+        # Called when this broker cannot go on, its disk failed for instance: what it leads must find another leader.
+        self.on_unfit: Callable[[str], object] = _carry_on
         self.image = MetadataImage()
         self.partitions: dict[TopicPartition, Partition] = {}
+        # Partitions that the disk had no room for.
+        self._postponed: dict[TopicPartition, None] = {}
+        self._postponed_timer: asyncio.TimerHandle | None = None
         self.known_brokers = KnownBrokers()
         self.deadlines = Deadlines(loop, clock)
         self.sessions = SessionCache(
@@ -249,6 +261,15 @@ class Broker:
 
     def apply_image(self, _old: MetadataImage, new: MetadataImage, delta: MetadataDelta) -> None:
         """Bring everything hosted here in step with a new image."""
+        try:
+            self._apply_image(new, delta)
+        except Exception as error:
+            # Our bug. A broker whose roles are not those of the metadata must not go on as if they were.
+            log.exception("metadata version %s could not be applied", new.version)
+            self.on_unfit(f"metadata version {new.version} could not be applied: {error!r}")
+            raise
+
+    def _apply_image(self, new: MetadataImage, delta: MetadataDelta) -> None:
         self.image = new
         now_ms = self.clock.mono_ms()
         moved_leaders = self._apply_brokers(delta) if delta.brokers else ()
@@ -257,11 +278,7 @@ class Broker:
             self._delete_topic(topic, now_ms)
         touched: dict[int, LeaderFetcher] = {}
         for key in delta.partitions:
-            try:
-                self._apply_partition(key, now_ms, touched)
-            except (StorageError, OSError) as error:
-                # All other partitions are to have their roles nevertheless.
-                self._disk_failed(key, error)
+            self._try_partition(key, now_ms, touched)
         for leader_id in moved_leaders:
             fetcher = self._fetchers.get(leader_id)
             if fetcher is not None:
@@ -272,6 +289,32 @@ class Broker:
             self._brokers_changed(now_ms)
         if delta.partitions:
             self._share_page_cache()
+        self.settle()
+
+    def _try_partition(self, key: TopicPartition, now_ms: int, touched: dict[int, LeaderFetcher]) -> None:
+        """Apply one partition; all others are to have their roles even if this one's disk fails."""
+        try:
+            self._apply_partition(key, now_ms, touched)
+        except (StorageError, OSError) as error:
+            if not _wants_room(error):
+                self._disk_failed(key, error)
+                return
+            log.warning("%s cannot be served yet, and is tried again: %s", key, error)
+            self._postponed[key] = None
+            if self._postponed_timer is None:
+                self._postponed_timer = self.loop.call_later(POSTPONED_S, self._try_postponed)
+
+    def _try_postponed(self) -> None:
+        """Apply what the disk had no room for."""
+        self._postponed_timer = None
+        postponed, self._postponed = self._postponed, {}
+        touched: dict[int, LeaderFetcher] = {}
+        now_ms = self.clock.mono_ms()
+        for key in postponed:
+            if self.image.partition(*key) is not None:
+                self._try_partition(key, now_ms, touched)
+        for fetcher in touched.values():
+            fetcher.go()
         self.settle()
 
     def _share_page_cache(self) -> None:
@@ -438,8 +481,10 @@ class Broker:
         try:
             self.logs.delete(partition.key, now_ms)
         except (StorageError, OSError) as error:
-            # The rest of the image is to be applied nevertheless.
-            self._disk_failed(partition.key, error)
+            # The rest of the image is to be applied nevertheless. What could not be deleted for want of room is
+            # deleted when the name is used again, or at the next start.
+            if not _wants_room(error):
+                self._disk_failed(partition.key, error)
 
     def drop_strays(self) -> None:
         """Delete logs that no topic of the cluster accounts for: it was deleted while this broker was away."""
@@ -554,7 +599,8 @@ class Broker:
 
     def _disk_failed(self, key: TopicPartition, error: BaseException) -> None:
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
-        self.on_disk_failed(f"the disk failed {key}: {error}")
+        self.logs.forget_registration()
+        self.on_unfit(f"the disk failed {key}: {error}")
 
     # Reading for the group coordinator.
 
@@ -639,6 +685,8 @@ class Broker:
         self.journal.close()
         if self._groups is not None:
             self._groups.close()
+        if self._postponed_timer is not None:
+            self._postponed_timer.cancel()
         self.deadlines.close()
 
 

@@ -3,7 +3,8 @@
 Large answers are not copied: the buffers that a handler hands over belong to
 the transport from then on. A peer that does not read its answers is not read
 from either, and a producer with much unacknowledged data waits until half of
-it is acknowledged, so memory is bounded per connection.
+it is acknowledged, as does a client with many answers behind a parked one; so
+memory is bounded per connection.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from syncline.node.request import Request
-from syncline.wire.api import response_header_version
+from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_response
 from syncline.wire.request_header import parse_request_header
@@ -95,6 +96,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: memoryview) -> None:
         header = parse_request_header(frame)
+        if is_too_large(header.key, len(frame)):
+            raise DecodeError(f"a request of {len(frame)} bytes, API key {header.key}")
         request = Request(
             self, header.key, header.version, header.correlation_id, header.client_id, frame, header.body_position
         )
@@ -110,7 +113,12 @@ class Connection(asyncio.BufferedProtocol):
     def answered(self, request: Request) -> None:
         """Send what is ready and whose turn it is."""
         pending = self._pending
-        if self._transport is None or not pending or pending[0] is not request:
+        if self._transport is None or not pending:
+            return
+        if pending[0] is not request:
+            # Its turn comes later, and what waits behind a parked request may be much.
+            request.held_bytes = request.answer_bytes
+            self.hold(request.held_bytes)
             return
         while pending and pending[0].is_done:
             self._write(pending.popleft())
@@ -119,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, request: Request) -> None:
         parts = request.take_answer()
+        self._unacknowledged_bytes -= request.held_bytes
         transport = self._transport
         if parts is None or transport is None:
             return
@@ -157,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def hold(self, size_bytes: int) -> None:
-        """Count produced bytes that wait for their acknowledgement."""
+        """Count produced bytes that wait for their acknowledgement, and answers that wait for their turn."""
         self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes > UNACKNOWLEDGED_BYTES_MAX:
             self._update_reading()

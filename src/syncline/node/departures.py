@@ -40,7 +40,7 @@ class Departures:
 
     def connection_broke(self, broker_id: int) -> None:
         """Note that a leader may have died."""
-        if broker_id not in self._doubted_until_ms and broker_id not in self._listed_until_ms:
+        if broker_id not in self._doubted_until_ms:
             end_ms = self._clock.mono_ms() + DOUBT_MS
             self._doubted_until_ms[broker_id] = end_ms
             self._deadlines.park(self, end_ms)

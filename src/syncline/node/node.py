@@ -73,10 +73,10 @@ class Node:
         clock: Clock,
         rng: random.Random,
         probe: Probe | None = None,
-        on_disk_failed: Callable[[str], object] | None = None,
+        on_unfit: Callable[[str], object] | None = None,
     ) -> None:
         self._spec = spec
-        self._on_disk_failed = on_disk_failed
+        self._on_unfit = on_unfit
         self._disk = disk
         self._coordination = coordination
         self._clock = clock
@@ -114,8 +114,8 @@ class Node:
             cluster_size=spec.cluster_size,
             probe=self._probe,
         )
-        if self._on_disk_failed is not None:
-            broker.on_disk_failed = self._on_disk_failed
+        if self._on_unfit is not None:
+            broker.on_unfit = self._on_unfit
         broker.dispatcher = Dispatcher(broker, Handlers())
         broker.controller = Channel(
             loop=loop,
@@ -222,10 +222,15 @@ class Node:
     def _tick_isr(self) -> None:
         now_ms = self._clock.mono_ms()
         for partition in list(self.broker.partitions.values()):
-            if partition.leader is not None and not partition.is_offline:
+            if partition.leader is None or partition.is_offline:
+                continue
+            try:
                 effects = partition.leader.tick(now_ms)
                 if effects:
                     partition.perform(effects)
+            except Exception:
+                # The followers of the partitions behind this one must be judged, too.
+                log.exception("%s: the tick of its ISR failed", partition.key)
         self.broker.settle()
 
     def _checkpoint(self) -> None:

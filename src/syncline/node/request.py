@@ -30,6 +30,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "held_bytes",
         "is_done",
         "key",
         "on_lost",
@@ -56,6 +57,8 @@ class Request:
         # The body starts here: what lies before it in the buffer is the header.
         self.position = position
         self._answer: Sequence[Buffer] | None = None
+        # What its connection counts while the answer waits for its turn.
+        self.held_bytes = 0
         self.is_done = False
         # Called if the connection ends before the answer: whoever keeps this request need not any more.
         self.on_lost: Callable[[], None] | None = None
@@ -95,6 +98,11 @@ class Request:
         """Close the connection instead of answering: the only signal some errors have."""
         self.is_done = True
         self.connection.close(f"request {self.key} v{self.version} has no other way to fail")
+
+    @property
+    def answer_bytes(self) -> int:
+        """Return how large the answer is; 0 when there is nothing to send."""
+        return sum(map(len, self._answer or ()))
 
     def take_answer(self) -> Sequence[Buffer] | None:
         """Return the encoded answer for the connection that writes it; None when there is nothing to send."""

@@ -18,6 +18,7 @@ Offsets as in `log.py`; times are milliseconds. Source: 8.6 and 8.7 of the
 replication rules, KAFKA-10471, KAFKA-16541.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
@@ -153,6 +154,11 @@ class LogDirectory:
         """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless."""
         text = f"{self._disk.boot_id()} {broker_epoch}"
         self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", text.encode(), sync=False)
+
+    def forget_registration(self) -> None:
+        """Let the next start claim nothing: after a disk error, the same boot may have lost what was written."""
+        with contextlib.suppress(OSError):
+            self._disk.remove(f"{self.path}/{EPOCH_FILE}")
 
     def _registered_on(self, boot_id: str) -> int:
         """Return the last registration of this boot, -1 if there was none.

@@ -6,6 +6,7 @@ and a process that cannot get 32 GB is aborted, not told. So a message with
 arrays is walked once beforehand: from the schema's own classes a walker is
 made that steps over every field and holds each count against the bytes left.
 
+Counts above any use are refused as well: a frame of 100 MB holds millions of items, each of which costs time.
 A null array where the schema has none is refused here, too: `kio` hands it on as None, whatever the type says.
 
 A walker takes (buffer, position) and returns the position behind what it
@@ -21,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origi
 
 from syncline.records.varint import read_unsigned
 from syncline.wire.errors import DecodeError
-from syncline.wire.primitives import INT16, INT32, read_compact_count, read_count
+from syncline.wire.primitives import INT16, INT32, TAGS_MAX, read_compact_count, read_count
 
 Walk: TypeAlias = Callable[[memoryview, int], int]
 
@@ -169,6 +170,8 @@ def _tags_shape(known: dict[int, _Shape]) -> _Shape:
         if count == 0:
             return position + 1
         count, position = read_unsigned(buffer, position)
+        if count > TAGS_MAX:
+            raise DecodeError(f"{count} tagged fields announced before {position}")
         for _ in range(count):
             tag, position = read_unsigned(buffer, position)
             size, position = read_unsigned(buffer, position)

@@ -110,6 +110,11 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.FORWARD: VersionRange(0, 0),
 }
 
+# Records, what the members of a group tell each other, and clients' requests on their way to the controller may be as
+# large as socket.request.max.bytes. Everything else is lists of small items, which take time to read.
+LISTS_BYTES_MAX: Final = 4 << 20
+_MAY_BE_LARGE: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FORWARD})
+
 _LISTENERS: Final = {"client": CLIENT_VERSIONS, "internal": INTERNAL_VERSIONS}
 
 _NEVER: Final = 1 << 15
@@ -160,6 +165,11 @@ def is_served(key: int, version: int, listener: str) -> bool:
     # A plain int finds its IntEnum member, because the two are equal and hash alike.
     served = _LISTENERS[listener].get(key)  # type: ignore[call-overload]
     return served is not None and served.min <= version <= served.max
+
+
+def is_too_large(key: int, size_bytes: int) -> bool:
+    """Return whether a request has more bytes than any sensible one of its kind."""
+    return size_bytes > LISTS_BYTES_MAX and key not in _MAY_BE_LARGE
 
 
 def is_flexible(key: int, version: int) -> bool:

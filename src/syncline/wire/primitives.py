@@ -19,6 +19,9 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 TOPIC_ID_BYTES: Final = 16
+# Far above what anybody needs, far below what would keep a broker busy for long: every item costs microseconds.
+ITEMS_MAX: Final = 100_000
+TAGS_MAX: Final = 100
 NO_TOPIC_ID: Final = bytes(TOPIC_ID_BYTES)
 
 _VARINTS: Final = tuple(bytes([value]) for value in range(0x80))
@@ -84,11 +87,12 @@ def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
 def read_count(buffer: Buffer, position: int, item_bytes_min: int) -> tuple[int, int]:
     """Return the number of items of a legacy array; -1 stands for null.
 
-    Refuses a number that the rest of the buffer cannot hold, before anybody allocates for it.
+    Refuses a number that the rest of the buffer cannot hold, before anybody allocates for it, and one above
+    ITEMS_MAX.
     """
     (count,) = INT32.unpack_from(buffer, position)
     position += 4
-    if count < -1 or count * item_bytes_min > len(buffer) - position:
+    if count < -1 or count > ITEMS_MAX or count * item_bytes_min > len(buffer) - position:
         raise DecodeError(f"{count} items announced at {position - 4}, {len(buffer) - position} bytes left")
     return count, position
 
@@ -100,7 +104,7 @@ def read_compact_count(buffer: Buffer, position: int, item_bytes_min: int) -> tu
     if count >= 0x80:
         count, position = read_unsigned(buffer, position - 1)
     count -= 1
-    if count * item_bytes_min > len(buffer) - position:
+    if count > ITEMS_MAX or count * item_bytes_min > len(buffer) - position:
         raise DecodeError(f"{count} items announced before {position}, {len(buffer) - position} bytes left")
     return count, position
 
@@ -115,7 +119,7 @@ def not_null(count: int) -> int:
 def read_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
     """Yield (tag, start, end) of each tagged field; the last one is (-1, position, position) after the section."""
     count, position = read_unsigned(buffer, position)
-    if count > len(buffer) - position:
+    if count > TAGS_MAX or count > len(buffer) - position:
         raise DecodeError(f"{count} tagged fields announced, {len(buffer) - position} bytes left")
     for _ in range(count):
         tag, position = read_unsigned(buffer, position)

@@ -27,6 +27,7 @@ from syncline.wire.leader_hints import (
     read_leader,
 )
 from syncline.wire.primitives import (
+    ITEMS_MAX,
     compact_string,
     not_null,
     nullable_compact_string,
@@ -113,6 +114,7 @@ def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
     # Topic: a name, a count and tags, one byte each at least.
     topic_count, position = read_compact_count(buffer, position + 6, 3)
     topics = []
+    row_count = 0
     for _ in range(not_null(topic_count)):
         name, position = read_compact_string(buffer, position)
         partition_count, position = read_compact_count(buffer, position, 6)
@@ -130,6 +132,7 @@ def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
                 partitions.append((partition, start, position))
             position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
         topics.append((name, partitions))
+        row_count = _with_more(row_count, partition_count)
         position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
     skip_tags(buffer, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -141,6 +144,7 @@ def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
     topic_count, position = read_count(buffer, position + 6, 6)
     topics = []
+    row_count = 0
     for _ in range(not_null(topic_count)):
         name, position = read_string(buffer, position)
         partition_count, position = read_count(buffer, position, 8)
@@ -159,7 +163,15 @@ def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
                 raise DecodeError(f"{records_size} bytes of records announced, {end - start} are there")
             partitions.append((partition, start, position))
         topics.append((name, partitions))
+        row_count = _with_more(row_count, partition_count)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _with_more(row_count: int, added: int) -> int:
+    """Return the number of partitions so far, over all topics."""
+    if row_count + added > ITEMS_MAX:
+        raise DecodeError(f"{row_count + added} partitions in a produce request")
+    return row_count + added
 
 
 def encode_produce_response(

@@ -16,6 +16,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.metadata import (
     BrokerChanged,
     BrokerRecord,
+    ControllerChanged,
     MetadataImage,
     PartitionRecord,
     ProducerIdsAllocated,
@@ -209,6 +210,50 @@ def test_store_that_cannot_write_costs_the_decisions_but_not_the_role() -> None:
         assert stage.answers == [None, None, "nine"]
         assert versions == [2]
         assert stage.controller.image.next_producer_id == 9
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_new_controller_takes_over_again_when_the_store_could_not_write_it() -> None:
+    """Its next tick makes up for it: the cluster gets its id, also where the same broker held the lease before."""
+
+    async def test() -> None:
+        before = MetadataImage().apply([ControllerChanged(1, 4)], 1)
+        stage = Stage(before, broker_session_timeout_ms=180)
+        stage.store.finish(StoreFailed("disk full"))
+        stage.controller._tick()
+        stage.controller._tick()
+        under_way = len(stage.store.commits)
+        stage.store.finish()
+        image = stage.controller.image
+
+        assert under_way == 1
+        assert (len(image.cluster_id), image.controller_id, image.controller_epoch) == (22, 1, 5)
+        assert image.cluster_configs() == {"min.insync.replicas": "1"}
+        assert stage.controller._waiting == []
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_fencing_that_could_not_be_written_is_tried_again_on_the_next_tick() -> None:
+    """Nobody finds a dead process twice, and its session may last for long. Once fenced, it is left alone."""
+
+    async def test() -> None:
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, 1))], 1))
+        stage.store.finish()
+        stage.controller._found_gone(record(2, 1))
+        stage.store.finish(StoreFailed("disk full"))
+        after_loss = stage.controller.image.brokers[2].fenced
+        stage.controller._tick()
+        stage.store.finish()
+        stage.controller._tick()
+
+        assert not after_loss
+        assert stage.controller.image.brokers[2].fenced
+        assert ["its process is gone" in event.reason for event in stage.events] == [True]
+        assert (stage.store.commits, stage.controller._lost_fencings) == ([], {})
         stage.controller.stop()
 
     run(test)

@@ -126,6 +126,24 @@ async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_u
 
 
 @three
+async def test_channel_pauses_when_a_refused_proposal_is_to_be_sent_again(world: World) -> None:
+    """A controller that is behind its leader is asked every 50 ms, not as fast as it answers."""
+    await world.topic(replicas=(2, 3))
+    ahead = drop_member(world, 2, 3)._replace(partition_epoch=99)
+    answers: list[IsrAnswer] = []
+
+    def answered(answer: IsrAnswer) -> None:
+        answers.append(answer)
+        channel(world, 2).propose_isr(ahead, answered)
+
+    world.call(2, channel(world, 2).propose_isr, ahead, answered)
+    await world.later(1)
+
+    assert {answer.error for answer in answers} == {ErrorCode.NOT_CONTROLLER}
+    assert 15 <= len(answers) <= 20
+
+
+@three
 async def test_channel_gives_up_a_clients_request_when_there_is_no_controller_in_time(world: World) -> None:
     """A client that asked for a topic is not kept for ever: its connection is closed when its time is over."""
     for broker_id in (1, 3):

@@ -219,7 +219,7 @@ async def test_fetcher_goes_on_at_its_log_end_when_a_part_of_an_answer_found_roo
         # The first of these answers the fetch that is parked already.
         await client.produce("t", batch(), acks=1)
     await world.until(lambda: log.log_end == 2)
-    world.host(2).disk.fail_next("rename", errno.ENOSPC)
+    world.host(2).disk.fail_next("sync", errno.ENOSPC)
     world.network.heal("broker-2", "broker-1")
     await replicated(world, 1, 2, 4)
 

@@ -42,7 +42,13 @@ _INTERNAL = INTERNAL_TOPICS | {JOURNAL_TOPIC}
 
 def handle(broker: "Broker", request: "Request") -> None:
     """Answer from this broker's image; missing topics are created when the client allows it."""
-    _answer(broker, request, parse_metadata_request(request.body, request.version, request.position))
+    asked = parse_metadata_request(request.body, request.version, request.position)
+    doubted = broker.departures.doubted
+    if doubted and _leads_any(doubted, broker.image, asked.topics):
+        # Once only: on a line that breaks again and again there is always a doubt.
+        broker.departures.when_settled(lambda: _answer(broker, request, asked))
+    else:
+        _answer(broker, request, asked)
 
 
 def _answer(broker: "Broker", request: "Request", asked: MetadataRequest) -> None:
@@ -50,9 +56,6 @@ def _answer(broker: "Broker", request: "Request", asked: MetadataRequest) -> Non
         return
     version, image = request.version, broker.image
     names = asked.topics
-    if broker.departures.doubted and _leads_any(broker.departures.doubted, image, names):
-        broker.departures.when_settled(lambda: _answer(broker, request, asked))
-        return
     if names is None or (version == 0 and not names):
         rows = [_row(broker, topic, version) for topic in image.topics.values()]
     else:

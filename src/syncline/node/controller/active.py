@@ -31,7 +31,7 @@ from syncline.core.standing import preferred_elections, unclean_elections
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event
-from syncline.model.ids import BrokerId
+from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.metadata import (
     CLUSTER_DEFAULTS,
     BrokerRecord,
@@ -116,6 +116,8 @@ class ActiveController:
         self._in_commit: list[_Pending] = []
         self._polls: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
         self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
+        # Brokers to be fenced whose fencing could not be written: their epoch, and why.
+        self._lost_fencings: dict[BrokerId, tuple[BrokerEpoch, str]] = {}
         self._unlooked: set[BrokerId] = set()
         self._held_registrations: list[Callable[[], None]] = []
         # The connection over which each broker registered last.
@@ -254,7 +256,7 @@ class ActiveController:
         now_ms = self.clock.mono_ms()
         for record in self._committed.brokers.values():
             self.sessions.begin(record.broker_id, record.broker_epoch, now_ms)
-        self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
+        self._inaugurate()
         if silent is not None and silent != self._broker_id:
             self._fence(silent, "silent while it held the controller lease")
         self._renewed_ms = self._balanced_ms = self._unclean_ms = self._ticked_ms = now_ms
@@ -266,6 +268,9 @@ class ActiveController:
         self._watch_brokers()
         if self._unlooked:
             self._first_look = self._loop.call_later(FIRST_LOOK_S, self._looked_long_enough)
+
+    def _inaugurate(self) -> None:
+        self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
 
     def _inauguration(self, image: MetadataImage) -> tuple[Change, ...]:
         changes: list[Change] = []
@@ -409,7 +414,26 @@ class ActiveController:
             self._fence(record.broker_id, "its process is gone: the connection broke and its listener refuses others")
 
     def _fence(self, broker_id: BrokerId, reason: str) -> None:
-        self.decide(lambda image, _: fence(image, broker_id, self.config, reason), _ignore)
+        def decide(image: MetadataImage, _version: int) -> Decision[bool]:
+            decision = fence(image, broker_id, self.config, reason)
+            return Decision(decision.changes, True, decision.reason)
+
+        def answered(is_done: bool | None) -> None:
+            known = self._committed.brokers.get(broker_id)
+            if not is_done and known is not None:
+                self._lost_fencings[broker_id] = (known.broker_epoch, reason)
+
+        self.decide(decide, answered)
+
+    def _redo_what_was_lost(self) -> None:
+        """Decide again what nobody else asks for twice, where the store could not write it."""
+        if (self._tentative.controller_id, self._tentative.controller_epoch) != (self._broker_id, self.lease_epoch):
+            self._inaugurate()
+        lost, self._lost_fencings = self._lost_fencings, {}
+        for broker_id, (broker_epoch, reason) in lost.items():
+            known = self._tentative.brokers.get(broker_id)
+            if known is not None and known.broker_epoch == broker_epoch:
+                self._fence(broker_id, reason)
 
     # Clockwork.
 
@@ -428,6 +452,7 @@ class ActiveController:
             if not self._coordination.renew(self.lease_epoch):
                 self.depose()
                 return
+        self._redo_what_was_lost()
         unfenced = [broker for broker, record in self._tentative.brokers.items() if not record.fenced]
         overdue = self.sessions.expired(unfenced, now_ms)
         if overdue is not None:

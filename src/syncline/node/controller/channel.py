@@ -28,6 +28,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Coordination, Holder, Lease
+from syncline.core.isr import outcome_of
+from syncline.core.partition_effects import RefusalOutcome
 from syncline.core.proposals import ProposalQueue
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
@@ -598,9 +600,15 @@ class Channel:
         else:
             answers = {key: answer for key, answer in _isr_answers(reply) if key in sent}
             self._proposals.answered(answers)
+            if any(_is_to_be_retried(answer.error) for answer in answers.values()):
+                self._proposals.pause(self._clock.mono_ms())
             for key, answer in answers.items():
                 sent[key][1](answer)
         self._send_proposals_in(0)
+
+
+def _is_to_be_retried(error: ErrorCode) -> bool:
+    return error is not ErrorCode.NONE and outcome_of(error) is RefusalOutcome.RETRIED
 
 
 def _alter_partition(broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: list[IsrProposal]) -> Any:
