@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -11,9 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster import LocalCluster
 from tests.interop.agent import Agent
 from tests.interop.clients import CLIENTS
-from tests.interop.toolchains import Client, MissingError
+from tests.interop.toolchains import BrokenAgentError, Client, Launch, MissingError
 
-HERE = __package__
+# The names of the clients that could be started.
+STARTED = pytest.StashKey[dict[str, None]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,19 +34,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("client", names, indirect=True, scope="session")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which clients were tried and which were not: a skip is counted and seen."""
+    skips = [report for report in terminalreporter.stats.get("skipped", []) if "tests/interop/" in report.nodeid]
+    skipped = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skips)
+    started = config.stash.get(STARTED, {})
+    if started or skipped:
+        terminalreporter.write_line(f"interop: {len(started)} clients ran: {', '.join(started) or 'none'}")
+    for reason, tests in skipped.items():
+        terminalreporter.write_line(f"interop: {tests} tests SKIPPED: {reason}", yellow=True)
+
+
 class Pool:
     """The agents that are running: one that is kept for each client, and those of single tests."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, started: dict[str, None]) -> None:
         self.bootstrap = bootstrap
+        self.started = started
         self.kept: dict[str, Agent] = {}
 
-    def start(self, client: Client) -> Agent:
-        """Start an agent; skip the test if the client cannot be had here."""
+    def launch(self, client: Client) -> Launch:
+        """Return how to start a client; skip the test if it cannot be had here."""
         try:
             launch = client.ready()
         except MissingError as error:
             pytest.skip(f"{client.name}: {error}")
+        self.started[client.name] = None
+        return launch
+
+    def start(self, client: Client) -> Agent:
+        """Start an agent; skip the test if the client cannot be had here."""
+        launch = self.launch(client)
         return Agent(launch.command, self.bootstrap, launch.environment)
 
     def of(self, client: Client) -> Agent:
@@ -67,7 +87,7 @@ def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterato
     needed = [client for name, client in CLIENTS.items() if name in wanted]
     preparing = threading.Thread(target=_prepare, args=[needed])
     preparing.start()
-    running = Pool(three_brokers.bootstrap)
+    running = Pool(three_brokers.bootstrap, request.config.stash.setdefault(STARTED, {}))
     yield running
     for agent in running.kept.values():
         agent.kill()
@@ -76,7 +96,7 @@ def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterato
 
 def _prepare(clients: list[Client]) -> None:
     for client in clients:
-        with contextlib.suppress(MissingError):  # told where the client is needed
+        with contextlib.suppress(MissingError, BrokenAgentError):  # told where the client is needed
             client.ready()
 
 

@@ -12,18 +12,15 @@ from tests.cluster import LocalCluster
 from tests.interop.clients import CLIENTS
 from tests.interop.conftest import Pool
 from tests.interop.samples import CODECS, numbered
-from tests.interop.toolchains import CLIENTS_TIMEOUT_S, MissingError, kcat
+from tests.interop.toolchains import CLIENTS_TIMEOUT_S, Client, Launch, kcat
 
 Kcat = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def program() -> str:
+def program(pool: Pool) -> str:
     """Return the path of kcat."""
-    try:
-        return kcat()
-    except MissingError as error:
-        pytest.skip(str(error))
+    return pool.launch(Client("kcat", lambda: Launch([kcat()]))).command[0]
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """How each client's agent is built and started, from nothing but its language's own tools.
 
 What is fetched and built is kept below `.work/interop` under a name that
-depends on the sources, so a second run builds nothing. A missing tool is a
-reason to skip that client, never to pass.
+depends on the sources, so a second run builds nothing. A tool that is not
+there, or a download that fails, is a reason to skip that client, never to pass.
+An agent of ours that does not compile is a failure, so downloads are steps of
+their own.
 """
 
-import functools
 import hashlib
 import os
 import shutil
@@ -31,6 +32,10 @@ class MissingError(Exception):
     """A client cannot be had on this machine; the text is the reason to skip its tests."""
 
 
+class BrokenAgentError(Exception):
+    """An agent of ours does not build, though everything that it takes is there; the text is the compiler's."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """How to start an agent."""
@@ -52,9 +57,25 @@ def _tool(name: str) -> str:
     return found
 
 
-def _run(command: Sequence[str], where: Path, **environment: str) -> None:
-    """Run a build step; what it says is the reason when it fails."""
-    done = subprocess.run(
+def _download(command: Sequence[str], where: Path, **environment: str) -> None:
+    """Run a step that fetches; without a network the client cannot be had."""
+    try:
+        done = _run(command, where, environment)
+    except subprocess.TimeoutExpired:
+        raise MissingError(f"{' '.join(command[:3])} did not end within {BUILD_TIMEOUT_S} s") from None
+    if done.returncode:
+        raise MissingError(f"{' '.join(command[:3])} failed: {(done.stdout + done.stderr)[-800:]}")
+
+
+def _compile(command: Sequence[str], where: Path, **environment: str) -> None:
+    """Run a step that needs nothing from elsewhere; if it fails, our agent is wrong."""
+    done = _run(command, where, environment)
+    if done.returncode:
+        raise BrokenAgentError(f"{' '.join(command[:3])} failed:\n{(done.stdout + done.stderr)[-8000:]}")
+
+
+def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
         cwd=where,
         env={**os.environ, **environment},
@@ -64,8 +85,6 @@ def _run(command: Sequence[str], where: Path, **environment: str) -> None:
         timeout=BUILD_TIMEOUT_S,
         check=False,
     )
-    if done.returncode:
-        raise MissingError(f"{' '.join(command[:3])} failed: {(done.stdout + done.stderr)[-800:]}")
 
 
 def _kept(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
@@ -90,11 +109,14 @@ def go() -> Launch:
     """Return how to start franz-go."""
     _tool("go")
     here = HERE / "go"
-    built = _kept(
-        "go",
-        [here / "main.go", here / "go.mod", here / "go.sum"],
-        lambda to: _run(["go", "build", "-o", str(to / "agent"), "."], here, GOTOOLCHAIN="local", CGO_ENABLED="0"),
-    )
+
+    def build(to: Path) -> None:
+        # Fails also when the installed Go is older than go.mod asks for.
+        _download(["go", "mod", "download"], here, GOTOOLCHAIN="local")
+        offline = {"GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"}
+        _compile(["go", "build", "-o", str(to / "agent"), "."], here, **offline)
+
+    built = _kept("go", [here / "main.go", here / "go.mod", here / "go.sum"], build)
     return Launch([str(built / "agent")])
 
 
@@ -108,9 +130,10 @@ def javascript() -> Launch:
     def build(to: Path) -> None:
         for file in files:
             shutil.copy(file, to)
-        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], to)
+        _download(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], to)
 
     built = _kept("javascript", files, build)
+    _compile(["node", "--check", str(here / "agent.js")], here)
     environment = {"NODE_PATH": str(built / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
     return Launch(["node", str(here / "agent.js")], environment)
 
@@ -124,7 +147,7 @@ def kafka_jars() -> str:
     _tool("mvn")
     pom = HERE / "java" / "pom.xml"
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-    built = _kept("jars", [pom], lambda to: _run([*command, f"-DoutputDirectory={to}"], HERE))
+    built = _kept("jars", [pom], lambda to: _download([*command, f"-DoutputDirectory={to}"], HERE))
     return f"{built}/*"
 
 
@@ -134,7 +157,7 @@ def java(program: str = "Agent") -> Launch:
     jars = kafka_jars()
     sources = sorted((HERE / "java").glob("*.java"))
     command = ["javac", "-cp", jars, "-d"]
-    built = _kept("java", sources, lambda to: _run([*command, str(to), *map(str, sources)], HERE))
+    built = _kept("java", sources, lambda to: _compile([*command, str(to), *map(str, sources)], HERE))
     return Launch([*JAVA, "-cp", f"{built}{os.pathsep}{jars}", program])
 
 
@@ -148,8 +171,8 @@ def kcat() -> str:
     found = shutil.which("kcat") or shutil.which("kafkacat")
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        _run(["apt-get", "-q", "update"], HERE, **quiet)
-        _run(["apt-get", "-q", "install", "-y", "--no-install-recommends", "kcat"], HERE, **quiet)
+        _download(["apt-get", "-q", "update"], HERE, **quiet)
+        _download(["apt-get", "-q", "install", "-y", "--no-install-recommends", "kcat"], HERE, **quiet)
         found = shutil.which("kcat")
     if found is None:
         raise MissingError("kcat is not installed and cannot be")
@@ -164,13 +187,19 @@ class Client:
     launch: Callable[[], Launch]
     cannot: Mapping[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _outcome: Launch | MissingError | BrokenAgentError | None = field(default=None, repr=False)
 
     def ready(self) -> Launch:
-        """Return how to start it, building it first if need be; raise MissingError when it cannot be had."""
+        """Return how to start it, building it first if need be: tried once, whatever comes of it.
+
+        Raises MissingError when it cannot be had, BrokenAgentError when our part of it is wrong.
+        """
         with self._lock:
-            return _ready(self.launch)
-
-
-@functools.cache
-def _ready(launch: Callable[[], Launch]) -> Launch:
-    return launch()
+            if self._outcome is None:
+                try:
+                    self._outcome = self.launch()
+                except (MissingError, BrokenAgentError) as error:
+                    self._outcome = error
+        if isinstance(self._outcome, Launch):
+            return self._outcome
+        raise type(self._outcome)(*self._outcome.args)

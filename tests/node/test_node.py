@@ -1,6 +1,7 @@
 """The node: started, stopped, and told of a disk that failed."""
 
 import errno
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,17 +54,19 @@ async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
 
 
-@pytest.mark.brokers(2, replica_lag_time_max_ms=1_000)
+@pytest.mark.brokers(2, replica_lag_time_max_ms=1_000, broker_session_timeout_ms=30_000)
 async def test_node_judges_the_other_partitions_when_the_tick_of_one_fails(world: World) -> None:
     """The fault is logged; followers of the partitions behind it leave the ISR in time."""
     await world.topic("s", replicas=(1, 2))
     await world.topic("t", replicas=(1, 2))
-    await (await world.client()).produce("t", batch())
     world.network.cut("broker-2", "broker-1")
+    for topic in ("s", "t"):
+        await (await world.client()).produce(topic, batch(), acks=1)
     broken = world.partition(1, "s").leader
-    followers, broken._followers = broken._followers, None
+    settings = broken.settings
+    broken.settings = replace(settings, lag=None)
     await world.until(lambda: world.partition(1, "t").record.isr == (1,))
-    broken._followers = followers
+    broken.settings = settings
     found = world.errors.take()
     world.network.heal("broker-2", "broker-1")
 

@@ -193,8 +193,10 @@ def test_deleted_partition_is_renamed_and_removed_when_its_time_has_come(
     append(again)
     directory.delete(KEY, now_ms=5500)
     directory.sweep(6000)
+    disk.pump()
     assert [name for name in disk.list("/data") if name.endswith("-delete")] == ["topic-0.1-delete"]
     directory.sweep(6500)
+    disk.pump()
 
     assert [name for name in disk.list("/data") if name.endswith("-delete")] == []
 

@@ -108,3 +108,25 @@ def test_client_partitions_hash_without_the_interpreters_salt(loop) -> None:
         found = hash(TopicPartition("a", 3))
 
     assert found == hash((3904355907, 3))
+
+
+def test_other_threads_of_the_process_go_on_during_a_run(loop, tmp_path: Path) -> None:
+    """A library's housekeeping thread may sleep and open files: it is no part of the world."""
+    outcome: list[object] = []
+    may_begin = threading.Event()
+
+    def keep_house() -> None:
+        may_begin.wait(5)
+        try:
+            time.sleep(0)
+            outcome.append((tmp_path / "house").write_text("kept"))
+        except RuntimeError as error:
+            outcome.append(error)
+
+    housekeeper = threading.Thread(target=keep_house)
+    housekeeper.start()
+    with sealed(loop, 1):
+        may_begin.set()
+        housekeeper.join(5)
+
+    assert outcome == [4]

@@ -164,7 +164,10 @@ class DemoRun:
         self._trouble: Exception | None = None
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self._consumed = [0, 0]
+        # Everything is read.
         self._stop = threading.Event()
+        # Something failed, or Ctrl-C: nobody waits for the rest any more.
+        self._given_up = threading.Event()
 
     def produce_and_consume(self) -> None:
         """Produce everything while a group of two reads it and two faults happen."""
@@ -185,7 +188,7 @@ class DemoRun:
             self._drain()
         except BaseException:
             # Nothing is left to wait for but a paused broker, which is to go on before it can be stopped.
-            self._stop.set()
+            self._given_up.set()
             faults.join(STOP_TIMEOUT_S)
             raise
         self._stop.set()
@@ -240,7 +243,7 @@ class DemoRun:
                     break
                 except BufferError:
                     producer.poll(0.05)
-                if self._stop.is_set():
+                if self._given_up.is_set():
                     return
             self.produced += 1
             if self.produced % 500 == 0:
@@ -251,7 +254,7 @@ class DemoRun:
                 if time.monotonic() - shown_s > 2:
                     shown_s = time.monotonic()
                     self._progress()
-        while producer.flush(1) > 0 and not self._stop.is_set():
+        while producer.flush(1) > 0 and not self._given_up.is_set():
             self._progress()
         if self._failed:
             raise LocalClusterError(f"{len(self._failed)} flights were not acknowledged: {self._failed[0]}")
@@ -318,20 +321,25 @@ class DemoRun:
         os.kill(pid, signal.SIGSTOP)
         self._say(f"paused broker {follower} for {PAUSE_S:.0f} s")
         try:
-            self._stop.wait(PAUSE_S)
+            self._given_up.wait(PAUSE_S)
         finally:
             os.kill(pid, signal.SIGCONT)
-        if self._stop.is_set():
-            return
+        self._go_on()
         self._fault("pause", follower, "end", "SIGCONT")
         self._say(f"resumed broker {follower}")
 
     def _wait_until(self, condition: Any, timeout_s: float = 60) -> None:
         deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s and not self._stop.is_set():
+        while time.monotonic() < deadline_s:
+            self._go_on()
             if condition():
                 return
             time.sleep(0.05)
+
+    def _go_on(self) -> None:
+        """End this thread's work if the run is given up."""
+        if self._given_up.is_set():
+            raise LocalClusterError("the demonstration was given up.")
 
     def _pid(self, broker_id: int) -> int:
         running = self._layout.running()

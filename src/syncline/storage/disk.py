@@ -7,7 +7,7 @@ A process that dies loses nothing.
 
 All calls come from one thread (the loop's), except that `work` given to
 `run_later` runs beside it and may use `File.read`, `File.sync`, `open`,
-`read_file` and `replace_file`. `done` is always called on the loop. A file may be closed while
+`read_file`, `replace_file` and `remove_tree`. `done` is always called on the loop. A file may be closed while
 such work uses it; the work then ends with an OSError or its result.
 
 Units: positions and sizes are bytes. Paths are text with "/" between names.

@@ -20,6 +20,7 @@ replication rules, KAFKA-10471, KAFKA-16541.
 
 import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -279,12 +280,17 @@ class LogDirectory:
         self._graveyard.append((target, due_ms))
 
     def sweep(self, now_ms: int) -> None:
-        """Remove the files of deleted partitions whose time has come."""
+        """Remove the files of deleted partitions whose time has come, off the loop: gigabytes take their time."""
         due = [path for path, due_ms in self._graveyard if due_ms <= now_ms]
         if due:
             self._graveyard = [entry for entry in self._graveyard if entry[1] > now_ms]
         for path in due:
-            self._disk.remove_tree(path)
+            self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
+
+    def _swept(self, path: str, now_ms: int, outcome: object) -> None:
+        if isinstance(outcome, Exception):
+            # The next sweep tries it again, and so does the next start.
+            self._graveyard.append((path, now_ms))
 
     def checkpoint_high_watermarks(self, *, later: bool = True) -> None:
         """Write all high watermarks."""

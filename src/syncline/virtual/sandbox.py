@@ -45,7 +45,8 @@ THREAD_STARTERS: Final = ("_start_new_thread", "_start_joinable_thread")
 # Loading modules and formatting tracebacks reads source files.
 MAY_OPEN: Final = ("importlib", "_frozen_importlib", "linecache", "tokenize", "zipimport", "encodings")
 
-_armed = False
+# The thread whose world is simulated. Others are none of ours (a library's, in the same process), and go on as ever.
+_armed_thread = 0
 _is_hooked = False
 
 
@@ -54,7 +55,7 @@ class OutsideWorldError(RuntimeError):
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if not _armed or event not in REFUSED_EVENTS:
+    if event not in REFUSED_EVENTS or threading.get_ident() != _armed_thread:
         return
     # Any depth: what a module reads while it is being imported is part of loading it.
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who asks decides
@@ -89,7 +90,12 @@ def _virtual_time(loop: VirtualLoop) -> dict[str, Callable[..., object]]:
         _refuse_own("time.monotonic")
         return loop.now_ns / 1e9
 
+    real_sleep, own_thread = time.sleep, threading.get_ident()
+
     def sleep(seconds: float) -> None:
+        if threading.get_ident() != own_thread:
+            real_sleep(seconds)
+            return
         raise OutsideWorldError(f"time.sleep({seconds}) would block the loop")
 
     return {
@@ -182,15 +188,15 @@ def _no_collector() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _armed_hook() -> Iterator[None]:
-    global _armed, _is_hooked  # noqa: PLW0603 - an audit hook cannot be removed, so there is one for all runs
+    global _armed_thread, _is_hooked  # noqa: PLW0603 - an audit hook cannot be removed, so there is one for all runs
     if not _is_hooked:
         sys.addaudithook(_audit)
         _is_hooked = True
-    _armed = True
+    _armed_thread = threading.get_ident()
     try:
         yield
     finally:
-        _armed = False
+        _armed_thread = 0
 
 
 @contextlib.contextmanager
