@@ -71,7 +71,7 @@ def _compile(command: Sequence[str], where: Path, **environment: str) -> None:
     """Run a step that needs nothing from elsewhere; if it fails, our agent is wrong."""
     done = _run(command, where, environment)
     if done.returncode:
-        raise BrokenAgentError(f"{' '.join(command[:3])} failed:\n{(done.stdout + done.stderr)[-8000:]}")
+        raise BrokenAgentError(f"{' '.join(command[:3])} failed:\n{(done.stdout + done.stderr)[:8000]}")
 
 
 def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.model.ids import Offset, TopicPartition
 from syncline.storage.checkpoints import CheckpointError, decode_offsets
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import DamagedLogError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
@@ -328,3 +328,43 @@ def test_files_that_are_not_the_logs_are_left_alone(
 
     assert contents(again.logs[KEY]) == stored
     assert "notes.log" in disk.list(f"/data/{KEY}")
+
+
+def test_log_that_was_flushed_and_is_missing_is_not_taken_for_a_new_one(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """An empty log in its place would lead, and cut every other replica down to nothing."""
+    append(log)
+    directory.close(7)
+    disk.remove_tree(f"/data/{KEY}")
+
+    again = reopened(disk, settings)
+
+    assert f"/data/{KEY} is missing, though it was flushed up to offset 1" in again.damaged[KEY]
+    with pytest.raises(DamagedLogError):
+        again.create(KEY, TOPIC_ID, settings)
+    again.discard_damaged(KEY, 0)
+    assert again.create(KEY, TOPIC_ID, settings).log_end == 0
+
+
+def test_deleted_log_is_not_missing(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """The process ended before its checkpoints forgot the log."""
+    append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    directory.delete(KEY, 0)
+
+    assert reopened(disk, settings).damaged == {}
+
+
+def test_directory_whose_name_only_resembles_a_partitions_is_left_alone(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """`topic-00` is not `topic-0`, and must not take its place."""
+    append(log)
+    directory.close(7)
+    disk.make_directory(f"/data/{KEY.topic}-00")
+
+    assert reopened(disk, settings).logs[KEY].log_end == 1

@@ -93,3 +93,22 @@ def test_announced_counts_are_refused_before_anything_is_allocated(key: ApiKey, 
                     codec.decode_request(key, version, filler * start + noise * 20)
                 with contextlib.suppress(DecodeError):
                     codec.decode_response(key, version, filler * start + noise * 20)
+
+
+def test_more_items_than_any_use_has_are_refused() -> None:
+    """A hundred thousand and one groups: reading millions would keep everybody else waiting."""
+    asked = b"".join((struct.pack(">i", ITEMS_MAX + 1), b"\x00\x01g" * (ITEMS_MAX + 1)))
+
+    with pytest.raises(DecodeError, match="100001 items"):
+        codec.decode_request(ApiKey.DESCRIBE_GROUPS, 0, asked)
+
+
+def test_more_tagged_fields_than_any_use_has_are_refused() -> None:
+    """In a message as in its header: no message has more than a handful."""
+    tags = bytes([TAGS_MAX + 1]) + b"\x05\x00" * (TAGS_MAX + 1)
+    list_offsets = struct.pack(">ibB", -1, 0, 1)
+
+    with pytest.raises(DecodeError, match="101 tagged fields"):
+        codec.decode_request(ApiKey.LIST_OFFSETS, 6, list_offsets + tags)
+    with pytest.raises(DecodeError, match="101 tagged fields"):
+        parse_request_header(struct.pack(">hhih", ApiKey.LIST_OFFSETS, 6, 1, -1) + tags + list_offsets)

@@ -7,6 +7,7 @@ so that the report can show what was done beside what the cluster made of it.
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -16,8 +17,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +28,9 @@ from syncline.cli.up import interruptible
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.model.events import Fault, journal_key, to_json
 from syncline.model.ids import JOURNAL_TOPIC, BrokerId
+
+if TYPE_CHECKING:
+    from syncline.pipeline.jobs.flights_report import Summary
 
 BROKERS = 3
 PARTITIONS = 6
@@ -36,6 +41,8 @@ START_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 60.0
 # How long an interrupted run waits for a fault to be taken back.
 STOP_TIMEOUT_S = 2.0
+# How long it waits for a JVM to have started, so that it can be stopped, and to have stopped.
+JVM_TIMEOUT_S = 10.0
 # How much of Spark's log is shown when its job fails.
 SPARK_LINES = 15
 CONFIGS = {
@@ -85,8 +92,10 @@ def demo(
         run.produce_and_consume()
         say("reading topic and journal with Spark")
         with _quiet_spark():
-            summary = flights_report.run(
-                cluster.bootstrap, run.topic, JOURNAL_TOPIC, output, expected_rows=run.produced, progress=say
+            summary = _with_jvm(
+                lambda: flights_report.run(
+                    cluster.bootstrap, run.topic, JOURNAL_TOPIC, output, expected_rows=run.produced, progress=say
+                )
             )
     say("the cluster is stopped")
     if as_json:
@@ -142,6 +151,43 @@ def _quiet_spark() -> Iterator[None]:
         why = (str(failure) or repr(failure)).splitlines()[0]
         said = "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-SPARK_LINES:])
         raise LocalClusterError(f"the Spark job failed: {why}\nSpark's log is {log}, which ends:{said or ' (nothing)'}")
+
+
+def _with_jvm(job: Callable[[], "Summary"]) -> "Summary":
+    """Return what a Spark job returns; Ctrl-C stops its JVM, also one that is only starting.
+
+    Not in the main thread: there PySpark takes Ctrl-C for itself, with tracebacks, and may lose a JVM.
+    """
+    from pyspark import SparkContext
+
+    outcome: Future[Summary] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(job())
+        except BaseException as error:  # noqa: BLE001 - raised again where the outcome is awaited
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:
+        # The job's thread would complain that its JVM has gone.
+        logging.disable()
+        deadline_s = time.monotonic() + JVM_TIMEOUT_S
+        # PySpark has no public name for the process that it started.
+        while (gateway := SparkContext._gateway) is None and not outcome.done():  # noqa: SLF001
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(0.02)
+        jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+        if jvm is not None:
+            jvm.terminate()
+            try:
+                jvm.wait(JVM_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                jvm.kill()
+        raise
 
 
 class DemoRun:
@@ -307,9 +353,11 @@ class DemoRun:
         self._wait_until(lambda: self._acknowledged > total * 0.15)
         victim = self._leader_of(0)
         self._fault("kill", victim, "begin", f"SIGKILL of the leader of {self.topic}-0")
-        os.kill(self._pid(victim), signal.SIGKILL)
+        killed = self._pid(victim)
+        os.kill(killed, signal.SIGKILL)
         self._say(f"killed broker {victim}, the leader of {self.topic}-0, with SIGKILL; its supervisor starts it again")
-        self._wait_until(lambda: 0 < len(self._isr_of(0)) and victim not in self._isr_of(0), 20)
+        # It may be back so soon that nobody sees it missing; by the time it has a new process it was missing.
+        self._wait_until(lambda: self._pid(victim) != killed, 20)
         self._wait_until(lambda: victim in self._isr_of(0), 30)
         self._fault("kill", victim, "end", "back in the in-sync set")
         self._say(f"broker {victim} is back in the in-sync set")

@@ -493,6 +493,10 @@ class Broker:
             if key not in self.partitions:
                 log.warning("%s is not assigned to this broker any more; its log is deleted", key)
                 self.logs.delete(key, now_ms)
+        for key in list(self.logs.missing):
+            record = self.image.partition(key.topic, key.partition)
+            if record is None or self.broker_id not in record.replicas:
+                self.logs.discard_damaged(key, now_ms)
 
     # The ISR.
 

@@ -84,7 +84,7 @@ def _entries(path: str, data: bytes) -> list[str]:
         raise CheckpointError(f"{path}: version {VERSION} expected, found {lines[0][:20]!r}")
     if len(lines) < 2 or not lines[1].isdecimal():
         raise CheckpointError(f"{path}: the second line should say how many entries follow")
-    if len(lines) - 2 != int(lines[1]):
+    if lines[1] != str(len(lines) - 2):
         raise CheckpointError(f"{path}: {lines[1]} entries expected, {len(lines) - 2} found")
     return lines[2:]
 

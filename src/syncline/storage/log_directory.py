@@ -19,7 +19,7 @@ replication rules, KAFKA-10471, KAFKA-16541.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -66,6 +66,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         # Partitions whose log was refused, and why; their directories are left as they are.
         self.damaged: dict[TopicPartition, str] = {}
+        # Those among them that have no directory.
+        self.missing: dict[TopicPartition, None] = {}
         self.was_clean = False
         self.previous_broker_epoch = -1
         self._disk = disk
@@ -130,7 +132,8 @@ class LogDirectory:
         if self.previous_broker_epoch == -1 and not may_lack_writes:
             # Killed, but the machine went on: whatever the dead process had written is here, as after a clean stop.
             self.previous_broker_epoch = self._registered_on(boot_id)
-        for name in self._disk.list(self.path):
+        names = self._disk.list(self.path)
+        for name in names:
             directory = f"{self.path}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 self._disk.remove_tree(directory)
@@ -138,9 +141,21 @@ class LogDirectory:
                 self._disk.remove(directory)
             elif (key := _partition_of(name)) is not None:
                 self._load_log(key, directory, settings(key.topic), may_lack_writes=may_lack_writes)
+        self._note_missing(names)
         if boot_id and may_lack_writes:
             # Only now: a crash of this very start must not make the torn logs look like whole ones.
             self._disk.replace_file(f"{self.path}/{BOOT_FILE}", boot_id.encode())
+
+    def _note_missing(self, names: Sequence[str]) -> None:
+        """Take for damaged what was flushed and is not there: empty, and leading, it would empty the other replicas.
+
+        What was being deleted is not missing.
+        """
+        deleted = {name.removesuffix(DELETE_SUFFIX).rpartition(".")[0] for name in names if name.endswith(DELETE_SUFFIX)}
+        for key, offset in self._recovery_points.on_disk():
+            if offset > 0 and key not in self.logs and key not in self.damaged and str(key) not in deleted:
+                self.damaged[key] = f"{self.path}/{key} is missing, though it was flushed up to offset {offset}"
+                self.missing[key] = None
 
     def _take_clean_mark(self) -> None:
         """Read and remove the mark, before anything that a crash could interrupt (M53)."""
@@ -262,6 +277,9 @@ class LogDirectory:
     def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
         """Give a damaged log up, since its records are elsewhere; a new one may be created in its place."""
         del self.damaged[key]
+        if key in self.missing:
+            del self.missing[key]
+            return
         self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
 
     def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
@@ -374,7 +392,7 @@ def parent_of(path: str) -> str:
 def _partition_of(name: str) -> TopicPartition | None:
     """Return which partition a directory name stands for, None if it is none."""
     topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isdecimal():
+    if not dash or not topic or not number.isdecimal() or number != str(int(number)):
         return None
     return TopicPartition(topic, int(number))
 
@@ -396,6 +414,10 @@ class _OffsetCheckpoint:
     def of(self, key: TopicPartition) -> Offset:
         """Return what was last written of a partition, 0 if nothing."""
         return self._written.get(key, Offset(0))
+
+    def on_disk(self) -> list[tuple[TopicPartition, Offset]]:
+        """Return every entry that has arrived."""
+        return list(self._arrived.items())
 
     def is_on_disk(self, key: TopicPartition) -> bool:
         """Return whether the file may have an entry for the partition that says anything."""
