@@ -76,6 +76,10 @@ def demo(
     from syncline.pipeline.jobs import flights_report
 
     interruptible()
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        # A closed terminal leaves as little behind as Ctrl-C does.
+        if signal.getsignal(end) is signal.SIG_DFL:
+            signal.signal(end, signal.default_int_handler)
     began_s = time.monotonic()
 
     def say(text: str) -> None:
