@@ -307,6 +307,20 @@ def test_session_that_is_gone_hears_nothing_and_is_dropped() -> None:
     assert len(watchers) == 1
 
 
+def test_sessions_that_are_gone_never_outnumber_those_that_live() -> None:
+    """Whoever is added pays little for the others, and what has ended does not pile up."""
+    cache, watchers = make_cache(), PartitionWatchers()
+    living = [opened(fetch(cache, 0, 0, ["t-0"])) for _ in range(10)]
+    for context in living:
+        watchers.add(context.added[0])
+    for _ in range(1_000):
+        context = opened(fetch(cache, 0, -1, ["t-0"]))
+        watchers.add(context.added[0])
+        context.finish()
+
+        assert len(watchers) <= 2 * len(living) + 1
+
+
 def test_session_of_another_incarnation_is_looked_at_as_a_whole() -> None:
     """Its old stamp stops, and every partition is asked anew."""
     cache = make_cache()

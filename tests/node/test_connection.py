@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.wire.api import ApiKey
+from syncline.wire.api import LISTS_BYTES_MAX, ApiKey
 from tests.node.wire_client import at, batch
 from tests.node.world import World
 
@@ -64,6 +64,15 @@ async def test_connection_is_closed_alone_when_a_frame_is_malformed(world: World
     """What cannot be a request ends the connection that sent it, and no other."""
     bad, good = await world.client(), await world.client()
     bad.transport.write(frame)
+    await bad.lost()
+
+    assert await good.body(good.send(ApiKey.API_VERSIONS, 0))
+
+
+async def test_connection_is_closed_alone_when_a_list_is_as_long_as_records_may_be(world: World) -> None:
+    """Only records and what group members tell each other may fill a frame: long lists take long to read."""
+    bad, good = await world.client(), await world.client()
+    bad.transport.write(bad.frame(ApiKey.METADATA, 4, bytes(LISTS_BYTES_MAX)))
     await bad.lost()
 
     assert await good.body(good.send(ApiKey.API_VERSIONS, 0))

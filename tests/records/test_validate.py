@@ -336,3 +336,40 @@ def test_transactional_bit_is_left_to_others() -> None:
     batch = bytes(builder.build())
 
     assert validate(batch)[1].is_transactional
+
+
+def test_batches_with_very_many_bad_records_are_refused_in_few_words() -> None:
+    """A thousand records at fault are enough to know; the message tells how many there are."""
+    builder = BatchBuilder()
+    for _ in range(3_000):
+        builder.append(NOW_MS, None, b"value")
+
+    keyless = refusal(bytes(builder.build()), RULES._replace(compacted=True))
+    late = refusal(bytes(builder.build()), RULES._replace(timestamp_before_max_ms=1), now_ms=NOW_MS * 2)
+
+    assert (keyless.code, len(keyless.record_errors)) == (ErrorCode.INVALID_RECORD, 1_000)
+    assert "3000 record errors in total" in str(keyless.message)
+    assert (late.code, len(late.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, 1_000)
+
+
+def test_batch_that_claims_millions_of_records_is_not_opened() -> None:
+    """A megabyte may hold them, compressed; everybody else would have to wait."""
+    batch = changed(57, ">i", 9_000_000, seal=False)
+    struct.pack_into(">i", batch, 23, 8_999_999)
+    reseal(batch, 0, len(batch))
+
+    assert refusal(bytes(batch), RULES._replace(compacted=True)).code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_timestamp_beyond_its_field_is_refused() -> None:
+    """A topic may have no limits; a delta that leads beyond 64 bits can still not be stored."""
+    builder = BatchBuilder()
+    builder.append(0, b"key", b"value")
+    builder.append((1 << 63) - 1, b"key", b"value")
+    batch = bytearray(builder.build())
+    struct.pack_into(">qq", batch, 27, 5, -5)
+    reseal(batch, 0, len(batch))
+
+    assert (
+        refusal(bytes(batch), RULES._replace(timestamp_after_max_ms=(1 << 63) - 1)).code == ErrorCode.INVALID_TIMESTAMP
+    )

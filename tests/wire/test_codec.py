@@ -1,6 +1,7 @@
 """Messages through kio: every one that is served, and noise."""
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,7 +9,10 @@ from hypothesis import strategies as st
 
 from syncline.wire import codec
 from syncline.wire.api import INTERNAL_VERSIONS, ApiKey
+from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
+from syncline.wire.primitives import ITEMS_MAX, TAGS_MAX
+from syncline.wire.request_header import parse_request_header
 
 SERVED = [
     (key, version)
@@ -112,3 +116,17 @@ def test_more_tagged_fields_than_any_use_has_are_refused() -> None:
         codec.decode_request(ApiKey.LIST_OFFSETS, 6, list_offsets + tags)
     with pytest.raises(DecodeError, match="101 tagged fields"):
         parse_request_header(struct.pack(">hhih", ApiKey.LIST_OFFSETS, 6, 1, -1) + tags + list_offsets)
+
+
+def test_strings_that_older_versions_could_not_give_back_are_refused() -> None:
+    """A name or value longer than 32,767 bytes would make every older request for it fail."""
+
+    def asked(size: int) -> bytes:
+        config = {"name": "x", "config_operation": 0, "value": "v" * size}
+        resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+        fields = {"resources": [resource], "validate_only": False}
+        return codec.encode_request(build(codec.request_type(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1), fields))
+
+    codec.decode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked(32_767))
+    with pytest.raises(DecodeError, match="32768 bytes"):
+        codec.decode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked(32_768))

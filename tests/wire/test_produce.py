@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from syncline.wire import codec
 from syncline.wire.errors import DecodeError
+from syncline.wire.primitives import ITEMS_MAX
 from syncline.wire.produce import (
     ProduceResponse,
     encode_produce_request,
@@ -122,3 +123,13 @@ def test_records_stay_where_they_were_received() -> None:
 
     assert b"RECORDS" in buffer
     assert (end or 0) - start == 7
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_parse_refuses_more_partitions_than_any_use_has(version: int) -> None:
+    """Over all topics together; each costs time while nobody else is served."""
+    topics = [("t", [(index, None) for index in range(ITEMS_MAX // 2)])] * 2
+    parse_produce(produce_request(version, None, 1, 0, topics), version)
+
+    with pytest.raises(DecodeError, match="100001 partitions"):
+        parse_produce(produce_request(version, None, 1, 0, [*topics, ("u", [(0, None)])]), version)

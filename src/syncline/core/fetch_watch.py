@@ -9,7 +9,8 @@ Who is told: followers of every append and watermark, consumers of watermarks
 only. Who is woken: followers by data, consumers by the watermark. A watermark
 alone wakes no follower; it travels with the next answer (KAFKA-9731, KAFKA-9952).
 
-Invariants: an entry whose session is gone hears nothing more, and is dropped when the next one is added.
+Invariants: an entry whose session is gone hears nothing more, and is dropped when as many were
+added again.
 Source: KIP-227.
 """
 
@@ -19,19 +20,24 @@ from syncline.core.fetch_session import SessionPartition
 class PartitionWatchers:
     """The sessions that hold one partition."""
 
-    __slots__ = ("_consumers", "_followers")
+    __slots__ = ("_consumers", "_followers", "_sweep_at")
 
     def __init__(self) -> None:
         self._followers: list[SessionPartition] = []
         self._consumers: list[SessionPartition] = []
+        # To look for those that ended at every addition would cost thousands of readers the square of their number.
+        self._sweep_at = 1
 
     def __len__(self) -> int:
         return len(self._followers) + len(self._consumers)
 
     def add(self, entry: SessionPartition) -> None:
-        """Tell `entry`'s session from now on; forget those that ended meanwhile."""
+        """Tell `entry`'s session from now on; now and then forget those that ended meanwhile."""
         watchers = self._followers if entry.is_follower else self._consumers
-        watchers[:] = [known for known in watchers if not known.is_gone]
+        if len(self) >= self._sweep_at:
+            for each in (self._followers, self._consumers):
+                each[:] = [known for known in each if not known.is_gone]
+            self._sweep_at = max(2 * len(self), 1)
         watchers.append(entry)
 
     def log_end_moved(self) -> None:

@@ -150,8 +150,10 @@ class Connection(asyncio.BufferedProtocol):
         """Forget what was not answered; parked requests would otherwise stay until their time is over."""
         pending, self._pending = self._pending, deque()
         for request in pending:
-            if request.on_lost is not None:
-                request.on_lost()
+            # Taken out first: the two would hold each other, and collections are rare.
+            give_up, request.on_lost = request.on_lost, None
+            if give_up is not None:
+                give_up()
 
     # Back-pressure.
 

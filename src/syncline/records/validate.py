@@ -47,6 +47,11 @@ _CLAIM_BYTES_MIN: Final = 14
 # Up to the magic, which lies at the same place in all formats.
 _BYTES_UP_TO_MAGIC: Final = 17
 _LENGTH: Final = struct.Struct(">i")
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+# A few bytes of a compressed batch may claim millions of records. Looking at each takes a microsecond, in which nobody
+# else is served; and so many errors make an answer that nobody reads.
+OPENED_RECORDS_MAX: Final = 500_000
+RECORD_ERRORS_MAX: Final = 1_000
 
 RecordErrors = Sequence[tuple[int, str | None]]
 
@@ -237,7 +242,9 @@ def _settle_create_time(
 ) -> BatchHeader:
     """Return the header, corrected where it contradicts its records; refuse times outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
-    oldest_ms, newest_ms = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    # Without limits there is still that of the field: deltas may lead beyond it.
+    oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
+    newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
     plausible = base_ms <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
     if plausible and not header.is_append_time:
         return header
@@ -254,6 +261,7 @@ def _settle_create_time(
 
 def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> int:
     """Return the largest timestamp in the batch; refuse if any lies outside the limits."""
+    _check_openable(header)
     errors: list[tuple[int, str | None]] = []
     largest_ms = NO_TIMESTAMP
     try:
@@ -265,6 +273,8 @@ def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, ol
                     f"The timestamp should be within [{oldest_ms}, {newest_ms}]"
                 )
                 errors.append((index, text))
+                if len(errors) == RECORD_ERRORS_MAX:
+                    break
     except DecodeError as error:
         raise _unreadable(header, error) from error
     if errors:
@@ -272,7 +282,16 @@ def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, ol
     return largest_ms
 
 
+def _check_openable(header: BatchHeader) -> None:
+    if header.record_count > OPENED_RECORDS_MAX:
+        raise _refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"A batch of {header.record_count} records is not opened, {OPENED_RECORDS_MAX} are the most.",
+        )
+
+
 def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: TopicRules) -> None:
+    _check_openable(header)
     try:
         missing = keyless(buffer, position, header)
     except DecodeError as error:
@@ -285,7 +304,7 @@ def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: Topic
         ErrorCode.INVALID_RECORD,
         f"One or more records have been rejected due to {len(missing)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]",
-        [(index, text) for index in missing],
+        [(index, text) for index in missing[:RECORD_ERRORS_MAX]],
     )
 
 

@@ -151,7 +151,9 @@ class LogDirectory:
 
         What was being deleted is not missing.
         """
-        deleted = {name.removesuffix(DELETE_SUFFIX).rpartition(".")[0] for name in names if name.endswith(DELETE_SUFFIX)}
+        deleted = {
+            name.removesuffix(DELETE_SUFFIX).rpartition(".")[0] for name in names if name.endswith(DELETE_SUFFIX)
+        }
         for key, offset in self._recovery_points.on_disk():
             if offset > 0 and key not in self.logs and key not in self.damaged and str(key) not in deleted:
                 self.damaged[key] = f"{self.path}/{key} is missing, though it was flushed up to offset {offset}"

@@ -26,6 +26,8 @@ from syncline.wire.primitives import INT16, INT32, TAGS_MAX, read_compact_count,
 
 Walk: TypeAlias = Callable[[memoryview, int], int]
 
+STRING_BYTES_MAX: Final = 32_767
+
 _FIXED_BYTES: Final = {
     "bool": 1,
     "int8": 1,
@@ -113,7 +115,7 @@ def _field_shape(hint: Any, kafka_type: str | None, *, flexible: bool) -> _Shape
     if fixed is not None:
         return _Shape(fixed)
     if flexible:
-        return _Shape(1, _over_compact_bytes)
+        return _Shape(1, _over_compact_string if kafka_type == "string" else _over_compact_bytes)
     return _Shape(2, _over_string) if kafka_type == "string" else _Shape(4, _over_bytes)
 
 
@@ -123,6 +125,14 @@ def _over_compact_bytes(buffer: memoryview, position: int) -> int:
         size, position = read_unsigned(buffer, position)
         return position + size - 1
     return position + size if size else position + 1
+
+
+def _over_compact_string(buffer: memoryview, position: int) -> int:
+    """Step over a string, which must not be longer than one of the older spelling: others will ask for it in that."""
+    end = _over_compact_bytes(buffer, position)
+    if end - position > STRING_BYTES_MAX + 3:
+        raise DecodeError(f"a string at {position} has {end - position - 3} bytes, {STRING_BYTES_MAX} are allowed")
+    return end
 
 
 def _over_string(buffer: memoryview, position: int) -> int:
