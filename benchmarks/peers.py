@@ -128,7 +128,8 @@ def start_kafka(brokers: int = 3, port: int = 29092) -> Peer:
     directory.mkdir(parents=True)
     (directory / "log4j2.yaml").write_text(LOGGING)
     voters = ",".join(f"{node}@127.0.0.1:{port + 100 + node}" for node in range(brokers))
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Never a hyphen in front: the tool would take it for an option.
+    cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     files = []
     began_s = time.monotonic()
     for node in range(brokers):
