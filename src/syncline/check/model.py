@@ -1,0 +1,369 @@
+"""The replication of one partition, reduced to what can go wrong in it.
+
+Producers, followers, a controller and faults take turns; each turn is one
+action, and `Model.steps` returns everything that may happen next. A search over
+them (`search.py`) sees every order of events within the bounds, which no
+number of random runs does. Messages are reduced to their effects: a fetch is
+handled in one step and its answer applied, or lost, in a later one, so that
+anything may come between. ISR changes are agreed with the controller at once.
+
+A state is tuples of integers all the way down, so that its hash is the same in
+every process. Replicas and epochs are numbered from 0; replica 0 leads epoch 0,
+everybody knows it and is in sync. Sets of replicas are bit masks.
+
+Kept out, as small models of their own would serve better: proposals in flight
+(the maximal ISR), eligible leader replicas, broker epochs, time.
+
+Sources: KIP-101, KIP-279, KIP-320, KIP-497, KIP-595, and Kafka's TLA+ models in
+Jason Gustafson's kafka-specification.
+"""
+
+from typing import Final, NamedTuple, TypeVar
+
+from syncline.check.bounds import Bounds, Property, Rules, Truncation
+from syncline.check.properties import Log, disagree, end_of_epoch, is_prefix
+
+# Roles. A replica that WAITS runs, but has learned nothing since its restart; one that ASKS does not know yet where
+# its log and the leader's part.
+DOWN: Final = 0
+WAITING: Final = 1
+ASKING: Final = 2
+FETCHING: Final = 3
+LEADING: Final = 4
+
+# Answers on their way to a follower.
+RECORDS: Final = 0
+DIVERGING: Final = 1
+OUT_OF_RANGE: Final = 2
+
+NONE: Final = -1
+
+_T = TypeVar("_T")
+
+# role, epoch, leader, in-sync set as its leader knows it, high watermark, log, what the followers acknowledged
+Replica = tuple[int, int, int, int, int, Log, tuple[int, ...]]
+# kind, follower's epoch and log end when it asked, records, then high watermark or (diverging epoch, end)
+Answer = tuple[int, int, int, Log, int, int]
+# leader and in-sync set of one epoch
+Announcement = tuple[int, int]
+Action = tuple[str, int, int]
+
+
+class State(NamedTuple):
+    """Everything, at one moment."""
+
+    replicas: tuple[Replica, ...]
+    answers: tuple[Answer | tuple[()], ...]
+    """One in flight per follower."""
+    epoch: int
+    """The controller's, with its leader and in-sync set."""
+    leader: int
+    isr: int
+    announced: tuple[Announcement, ...]
+    """How each epoch began, by epoch."""
+    committed: Log
+    """The longest prefix that any leader has ever committed. Nobody but the checks knows it."""
+    produced: int
+    crashes: int
+    power_cuts: int
+
+
+class Step(NamedTuple):
+    """Something that may happen, and what it leads to."""
+
+    action: Action
+    state: State
+    violated: Property | None
+
+
+class Model:
+    """All that may happen, within bounds and under rules."""
+
+    def __init__(self, bounds: Bounds, rules: Rules) -> None:
+        self.bounds = bounds
+        self.rules = rules
+        self._unheard = (NONE,) * bounds.replicas
+
+    def initial(self) -> State:
+        """Return the state before anything happened."""
+        everybody = (1 << self.bounds.replicas) - 1
+        follower: Replica = (FETCHING, 0, 0, 0, 0, (), ())
+        replicas = ((LEADING, 0, 0, everybody, 0, (), self._unheard), *[follower] * (self.bounds.replicas - 1))
+        nothing: tuple[()] = ()
+        return State(replicas, (nothing,) * len(replicas), 0, 0, everybody, ((0, everybody),), (), 0, 0, 0)
+
+    def steps(self, state: State) -> list[Step]:
+        """Return everything that may happen in `state`, in an order that is always the same."""
+        steps: list[Step] = []
+        for me, replica in enumerate(state.replicas):
+            role = replica[0]
+            if role == DOWN:
+                self._restart(state, me, steps)
+                continue
+            if role == LEADING:
+                self._produce(state, me, steps)
+                self._change_isr(state, me, steps)
+            elif role != WAITING and not state.answers[me]:
+                self._ask_leader(state, me, steps)
+            if state.answers[me]:
+                self._receive(state, me, steps)
+            self._learn(state, me, steps)
+            self._crash(state, me, steps)
+        self._elect(state, steps)
+        return steps
+
+    # Leaders
+
+    def _produce(self, state: State, me: int, steps: list[Step]) -> None:
+        """A producer's record, numbered and stamped with the epoch, goes to the end of a leader's log."""
+        if state.produced == self.bounds.records:
+            return
+        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        longer = (*log, (state.produced, epoch))
+        replica, committed, violated = self._commit(
+            me, (role, epoch, leader, isr, mark, longer, heard), state.committed
+        )
+        steps.append(
+            Step(
+                ("produce", me, NONE),
+                state._replace(
+                    replicas=_put(state.replicas, me, replica), committed=committed, produced=state.produced + 1
+                ),
+                violated,
+            )
+        )
+
+    def _commit(self, me: int, replica: Replica, committed: Log) -> tuple[Replica, Log, Property | None]:
+        """Move a leader's high watermark to what every member of its in-sync set has."""
+        role, epoch, leader, isr, mark, log, heard = replica
+        end = len(log)
+        for other, acknowledged in enumerate(heard):
+            if acknowledged < end and other != me and isr >> other & 1:
+                end = acknowledged
+        if end <= mark or isr.bit_count() < self.rules.isr_size_min:
+            return replica, committed, None
+        shared = min(end, len(committed))
+        violated = None
+        if log[:shared] != committed[:shared] and Property.COMMITS_STAND in self.rules.properties:
+            violated = Property.COMMITS_STAND
+        return (role, epoch, leader, isr, end, log, heard), committed if shared == end else log[:end], violated
+
+    def _change_isr(self, state: State, me: int, steps: list[Step]) -> None:
+        """A leader drops a follower that lags, or takes one in; the controller agrees while it knows no newer epoch."""
+        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        if epoch != state.epoch:
+            return
+        enough = mark
+        if self.rules.epoch_start:
+            # Below the start of its epoch may lie what a predecessor committed and this leader does not know as such.
+            enough = max(mark, end_of_epoch(log, epoch - 1))
+        for other, acknowledged in enumerate(heard):
+            if other == me:
+                continue
+            bit = 1 << other
+            if isr & bit:
+                if acknowledged != len(log):
+                    shrunk = isr & ~bit
+                    replica, committed, violated = self._commit(
+                        me, (role, epoch, leader, shrunk, mark, log, heard), state.committed
+                    )
+                    after = state._replace(replicas=_put(state.replicas, me, replica), isr=shrunk, committed=committed)
+                    steps.append(Step(("shrink", me, other), after, violated))
+            elif acknowledged >= enough and state.replicas[other][0] != DOWN:
+                replica = (role, epoch, leader, isr | bit, mark, log, heard)
+                after = state._replace(replicas=_put(state.replicas, me, replica), isr=isr | bit)
+                steps.append(Step(("expand", me, other), after, None))
+
+    # Followers
+
+    def _ask_leader(self, state: State, me: int, steps: list[Step]) -> None:
+        role, epoch, leader, _, _, _, _ = state.replicas[me]
+        asked = state.replicas[leader]
+        if asked[0] != LEADING or (asked[1] != epoch and self.rules.fence):
+            return
+        if role == ASKING:
+            self._ask_end(state, me, steps)
+        else:
+            self._fetch(state, me, steps)
+
+    def _ask_end(self, state: State, me: int, steps: list[Step]) -> None:
+        """A follower asks where the epoch of its last record ends, and cuts its log as far as the answer says."""
+        _, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        asked = state.replicas[leader]
+        last = log[-1][1]
+        # A leader that is not fenced off believes its own epoch to be the newest: what it has is all there is.
+        theirs = _epoch_at(asked[5], last) if last < asked[1] else last
+        end = end_of_epoch(asked[5], last)
+        role = FETCHING
+        if self.rules.truncation is Truncation.ONE_ROUND:
+            keep = min(end, len(log))
+        else:
+            mine = _epoch_at(log, theirs)
+            keep = min(end_of_epoch(log, theirs), len(log))
+            if mine == theirs:
+                keep = min(keep, end)
+            elif keep:
+                role = ASKING
+        replica = (role, epoch, leader, isr, min(mark, keep), log[:keep], heard)
+        steps.append(
+            Step(
+                ("ask", me, leader),
+                _with(state, _put(state.replicas, me, replica), state.answers, state.committed),
+                None,
+            )
+        )
+
+    def _fetch(self, state: State, me: int, steps: list[Step]) -> None:
+        """A leader handles a fetch: it notes how far the follower is, and sends what comes next."""
+        _, epoch, leader, _, _, log, _ = state.replicas[me]
+        role, leader_epoch, itself, isr, mark, theirs, heard = state.replicas[leader]
+        position = len(log)
+        action = ("fetch", me, leader)
+        if self.rules.truncation is Truncation.EPOCH_FETCH and log:
+            last = log[-1][1]
+            if last <= leader_epoch:
+                known = last if last == leader_epoch else _epoch_at(theirs, last)
+                end = end_of_epoch(theirs, last)
+                if known < last or end < position:
+                    answer: Answer = (DIVERGING, epoch, position, (), known, end)
+                    steps.append(Step(action, state._replace(answers=_put(state.answers, me, answer)), None))
+                    return
+            else:
+                position = len(theirs) + 1
+        if position > len(theirs):
+            answer = (OUT_OF_RANGE, epoch, len(log), (), NONE, len(theirs))
+            steps.append(Step(action, state._replace(answers=_put(state.answers, me, answer)), None))
+            return
+        violated = None
+        if leader_epoch == epoch and Property.ACCEPTED_FETCH in self.rules.properties and not is_prefix(log, theirs):
+            violated = Property.ACCEPTED_FETCH
+        # The answer carries the high watermark as it was before this very fetch raised it.
+        answer = (RECORDS, epoch, position, theirs[position:], mark, NONE)
+        replica, committed, overwritten = self._commit(
+            leader, (role, leader_epoch, itself, isr, mark, theirs, _put(heard, me, position)), state.committed
+        )
+        after = _with(state, _put(state.replicas, leader, replica), _put(state.answers, me, answer), committed)
+        steps.append(Step(action, after, violated or overwritten))
+
+    def _receive(self, state: State, me: int, steps: list[Step]) -> None:
+        """An answer is lost, or it arrives and is applied if the follower is still where it was when it asked."""
+        answer = state.answers[me]
+        assert answer, "only what is in flight arrives"
+        answers = _put(state.answers, me, ())
+        steps.append(Step(("lose", me, NONE), _with(state, state.replicas, answers, state.committed), None))
+        kind, asked_in, position, records, first, end = answer
+        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        if role != FETCHING or asked_in != epoch or position != len(log):
+            return
+        if kind == RECORDS:
+            log += records
+            mark = min(first, len(log))
+        else:
+            keep = min(end, len(log))
+            if kind == DIVERGING:
+                mine = end_of_epoch(log, first)
+                keep = min(mine, end) if _epoch_at(log, first) == first else mine
+            log, mark = log[:keep], min(mark, keep)
+        replicas = _put(state.replicas, me, (role, epoch, leader, isr, mark, log, heard))
+        steps.append(Step(("apply", me, NONE), _with(state, replicas, answers, state.committed), None))
+
+    # Roles
+
+    def _learn(self, state: State, me: int, steps: list[Step]) -> None:
+        """A replica learns how a newer epoch began, perhaps not the newest, and takes up its role in it."""
+        role, epoch, _, _, mark, log, _ = state.replicas[me]
+        oldest = epoch + 1
+        if role == WAITING:
+            oldest = state.epoch if self.rules.catch_up else epoch
+        for learned in range(state.epoch, oldest - 1, -1):
+            leader, isr = state.announced[learned]
+            if role == WAITING and learned == state.epoch:
+                isr = state.isr
+            committed, violated = state.committed, None
+            if leader == me:
+                replica, committed, violated = self._commit(
+                    me, (LEADING, learned, me, isr, mark, log, self._unheard), committed
+                )
+                if learned == state.epoch and not is_prefix(state.committed, log):
+                    violated = Property.LEADER_COMPLETENESS
+            elif self.rules.truncation is Truncation.HIGH_WATERMARK:
+                replica = (FETCHING, learned, leader, 0, mark, log[:mark], ())
+            elif self.rules.truncation is Truncation.EPOCH_FETCH or not log:
+                replica = (FETCHING, learned, leader, 0, mark, log, ())
+            else:
+                replica = (ASKING, learned, leader, 0, mark, log, ())
+            if violated not in self.rules.properties:
+                violated = None
+            after = _with(state, _put(state.replicas, me, replica), _put(state.answers, me, ()), committed)
+            steps.append(Step(("learn", me, learned), after, violated))
+
+    def _elect(self, state: State, steps: list[Step]) -> None:
+        """The controller begins an epoch: with another member in sync when the leader is down, or without need."""
+        if state.epoch + 1 == self.bounds.epochs:
+            return
+        is_down = state.replicas[state.leader][0] == DOWN
+        if not is_down and not self.rules.transfers:
+            return
+        isr = state.isr
+        if is_down:
+            isr = sum(
+                1 << each for each, replica in enumerate(state.replicas) if isr >> each & 1 and replica[0] != DOWN
+            )
+        for other, replica in enumerate(state.replicas):
+            if other != state.leader and isr >> other & 1 and replica[0] != DOWN:
+                after = state._replace(
+                    epoch=state.epoch + 1, leader=other, isr=isr, announced=(*state.announced, (other, isr))
+                )
+                steps.append(Step(("elect" if is_down else "transfer", other, state.epoch + 1), after, None))
+
+    # Faults
+
+    def _crash(self, state: State, me: int, steps: list[Step]) -> None:
+        """A process dies; its log, high watermark and epoch are still there later. A power cut also takes a tail."""
+        _, epoch, _, _, mark, log, _ = state.replicas[me]
+        answers = _put(state.answers, me, ())
+        if state.crashes < self.bounds.crashes and (not self.rules.leader_crashes_only or me == state.leader):
+            replicas = _put(state.replicas, me, (DOWN, epoch, NONE, 0, mark, log, ()))
+            after = state._replace(replicas=replicas, answers=answers, crashes=state.crashes + 1)
+            steps.append(Step(("crash", me, NONE), after, None))
+        if state.power_cuts < self.bounds.power_cuts:
+            for keep in range(len(log) - 1, -1, -1):
+                replicas = _put(state.replicas, me, (DOWN, epoch, NONE, 0, min(mark, keep), log[:keep], ()))
+                after = state._replace(replicas=replicas, answers=answers, power_cuts=state.power_cuts + 1)
+                steps.append(Step(("power cut", me, keep), after, None))
+
+    def _restart(self, state: State, me: int, steps: list[Step]) -> None:
+        _, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        replicas = _put(state.replicas, me, (WAITING, epoch, leader, isr, mark, log, heard))
+        steps.append(Step(("restart", me, NONE), _with(state, replicas, state.answers, state.committed), None))
+
+    # Between steps
+
+    def violated_in(self, state: State) -> Property | None:
+        """Return what does not hold in `state` itself, however it came about."""
+        if Property.LOG_MATCHING not in self.rules.properties:
+            return None
+        replicas = state.replicas
+        for index, one in enumerate(replicas):
+            for other in replicas[index + 1 :]:
+                if one[5] is not other[5] and disagree(one[5], one[4], other[5], other[4]):
+                    return Property.LOG_MATCHING
+        return None
+
+
+def _with(
+    state: State, replicas: tuple[Replica, ...], answers: tuple[Answer | tuple[()], ...], committed: Log
+) -> State:
+    """Return `state` with what most steps change; in half the time of `_replace`."""
+    _, _, epoch, leader, isr, announced, _, produced, crashes, power_cuts = state
+    return State(replicas, answers, epoch, leader, isr, announced, committed, produced, crashes, power_cuts)
+
+
+def _put(items: tuple[_T, ...], index: int, item: _T) -> tuple[_T, ...]:
+    return (*items[:index], item, *items[index + 1 :])
+
+
+def _epoch_at(log: Log, epoch: int) -> int:
+    """Return the newest epoch in `log` that is not above `epoch`, NONE without one."""
+    end = end_of_epoch(log, epoch)
+    return log[end - 1][1] if end else NONE
