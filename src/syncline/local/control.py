@@ -1,0 +1,95 @@
+"""Asking a running broker beside Kafka's protocol: the client of the control API.
+
+    for broker_id, control in controls("syncline-data").items():
+        print(broker_id, control.call("broker.describe")["is_controller"])
+
+Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike. Which verbs there
+are, `syncline.node.control` says; an answer that is a refusal is raised as `ControlError`.
+"""
+
+import json
+import socket
+import struct
+from pathlib import Path
+from typing import Any, Final
+
+from syncline.local.layout import Layout, LocalClusterError
+from syncline.local.ports import HOST
+from syncline.wire.api import ApiKey, response_header_version
+from syncline.wire.frames import frame_request
+from syncline.wire.response_header import response_body_position
+
+TIMEOUT_S: Final = 10.0
+_VERSION: Final = 0
+
+
+class ControlError(LocalClusterError):
+    """A broker cannot be asked, or refuses; the message says why and what to do."""
+
+
+class Control:
+    """The control API of one broker."""
+
+    def __init__(self, host: str, port: int, *, broker_id: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.host = host
+        self.port = port
+        self.broker_id = broker_id
+        self._timeout_s = timeout_s
+
+    def __repr__(self) -> str:
+        return f"Control({self.host}:{self.port}, broker {self.broker_id})"
+
+    def call(self, verb: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        """Return the answer's fields without `error`; raises `ControlError` with the broker's sentence, or our own."""
+        body = json.dumps({"verb": verb, **fields}).encode()
+        parts = frame_request(ApiKey.CONTROL, _VERSION, 0, "control", [body])
+        try:
+            with socket.create_connection((self.host, self.port), timeout_s or self._timeout_s) as line:
+                line.sendall(b"".join(parts))
+                frame = _receive(line, struct.unpack(">i", _receive(line, 4))[0])
+        except TimeoutError:
+            raise ControlError(
+                f"{self._who} does not answer within {timeout_s or self._timeout_s:g} s. It may be paused, or its disk "
+                "stuck: `syncline status` shows its process."
+            ) from None
+        except OSError as error:
+            raise ControlError(
+                f"{self._who} cannot be asked ({error.strerror or error}). Its process may have ended just now: "
+                "`syncline status` shows it."
+            ) from None
+        position = response_body_position(frame, response_header_version(ApiKey.CONTROL, _VERSION))
+        answer: dict[str, Any] = json.loads(frame[position:])
+        error_text = answer.pop("error", None)
+        if error_text is not None:
+            raise ControlError(error_text)
+        return answer
+
+    @property
+    def _who(self) -> str:
+        where = f"{self.host}:{self.port}"
+        return f"the broker at {where}" if self.broker_id is None else f"broker {self.broker_id} at {where}"
+
+
+def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int, Control]:
+    """Return the control API of each broker of the cluster that runs in a data directory, by broker id."""
+    running = Layout(Path(directory).absolute()).running()
+    if running is None:
+        raise ControlError(
+            f"no cluster is running in {directory}. Start one with `syncline up`, or name its data directory."
+        )
+    if not running.internal_ports:
+        raise ControlError(f"the cluster in {directory} was started by an older Syncline. Start it again.")
+    return {
+        broker_id: Control(HOST, port, broker_id=broker_id, timeout_s=timeout_s)
+        for broker_id, port in sorted(running.internal_ports.items())
+    }
+
+
+def _receive(line: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = line.recv(size - len(received))
+        if not part:
+            raise ConnectionError("the connection was closed before the answer")
+        received += part
+    return bytes(received)

@@ -1,0 +1,29 @@
+"""Control (private key 20002), version 0, on the internal listener only.
+
+A verb with JSON fields from a tool on this machine; `node.control` has the format and the verbs.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.node.control import ControlRefused, encode_answer, parse_call, perform
+from syncline.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.CONTROL
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Answer when the verb has been carried out."""
+    try:
+        verb, fields = parse_call(bytes(request.body[request.position :]))
+    except ControlRefused as refusal:
+        request.reply_parts((encode_answer({"error": str(refusal)}),))
+        return
+
+    async def serve() -> None:
+        request.reply_parts((encode_answer(await perform(broker, verb, fields)),))
+
+    broker.spawn(serve())

@@ -1,0 +1,115 @@
+"""Control: what is asked of one broker beside Kafka's protocol, as a verb with JSON fields.
+
+CONTROL (private key 20002, version 0, internal listener only) is for tools on the broker's own machine: faults to
+inject, views to show. Both directions are one JSON object in UTF-8, from the end of the header to the end of the
+frame:
+
+    request   {"verb": "room.what", ...fields of the verb}
+    answer    {"error": null, ...} or {"error": "a sentence that says what is wrong and what to do"}
+
+A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It says no
+by raising `ControlRefused`. A module that serves verbs is imported when the first of them is asked for.
+"""
+
+import inspect
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+log = logging.getLogger("syncline.node")
+
+Fields = Mapping[str, Any]
+Answer = dict[str, Any]
+Verb = Callable[["Broker", Fields], Answer | Awaitable[Answer]]
+
+# Where each verb's function lives: module below `syncline.node`, and its name there.
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    "broker.describe": ("control", "describe"),
+    "broker.partition": ("control", "partition"),
+    "faults.add": ("faults.verbs", "add"),
+    "faults.list": ("faults.verbs", "show"),
+    "faults.clear": ("faults.verbs", "clear"),
+    "faults.record": ("faults.verbs", "record"),
+    "replicas.show": ("replica_view", "show"),
+    "replication.views": ("partition_status", "peers"),
+    "status.partitions": ("partition_status", "show"),
+}
+
+
+class ControlRefused(Exception):
+    """A verb cannot do what was asked; the message is a sentence for whoever asked."""
+
+
+def parse_call(body: bytes) -> tuple[str, Answer]:
+    """Return (verb, fields) of a request; raises `ControlRefused` when it is no call."""
+    try:
+        fields = json.loads(body)
+        # Half a surrogate pair is JSON, and could be written down nowhere: neither in an answer nor in the journal.
+        encode_answer(fields)
+    except (ValueError, RecursionError):
+        raise ControlRefused("a control request is a JSON object in UTF-8, this one cannot be read.") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("verb"), str):
+        raise ControlRefused('a control request is a JSON object with a "verb".')
+    return fields.pop("verb"), fields
+
+
+async def perform(broker: "Broker", verb: str, fields: Fields) -> Answer:
+    """Return the answer to a call, which may be a refusal; never raises for what was asked."""
+    try:
+        answer = _function_of(verb)(broker, fields)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except ControlRefused as refusal:
+        return {"error": str(refusal)}
+    except Exception as error:
+        log.exception("control: %s failed", verb)
+        return {"error": f"broker {broker.broker_id} failed in {verb} ({error!r}); its log has the details."}
+    return {"error": None, **answer}
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Return the body of an answer."""
+    return json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def describe(broker: "Broker", _fields: Fields) -> Answer:
+    """Say who answers, and who is controller as far as this broker knows."""
+    active = broker.controller.active
+    return {
+        "broker": broker.broker_id,
+        "broker_epoch": broker.broker_epoch,
+        "controller": broker.image.controller_id,
+        "is_controller": active is not None,
+        "lease_epoch": active.lease_epoch if active is not None else None,
+        "verbs": sorted(VERBS),
+    }
+
+
+def partition(broker: "Broker", fields: Fields) -> Answer:
+    """Say who leads and who holds a partition, as far as this broker knows."""
+    topic, index = fields.get("topic"), fields.get("partition")
+    if not isinstance(topic, str) or not isinstance(index, int):
+        raise ControlRefused('a partition is named by "topic" (text) and "partition" (number).')
+    record = broker.image.partition(topic, index)
+    if record is None:
+        raise ControlRefused(f"there is no partition {index} of {topic!r}. `syncline topics list` shows the topics.")
+    return {
+        "leader": record.leader,
+        "leader_epoch": record.leader_epoch,
+        "replicas": list(record.replicas),
+        "isr": list(record.isr),
+    }
+
+
+def _function_of(verb: str) -> Verb:
+    place = VERBS.get(verb)
+    if place is None:
+        raise ControlRefused(f"there is no verb {verb!r}. Known: {', '.join(sorted(VERBS))}.")
+    module, name = place
+    function: Verb = getattr(import_module(f"syncline.node.{module}"), name)
+    return function

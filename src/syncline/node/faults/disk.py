@@ -1,0 +1,291 @@
+"""A disk that can be made slow, stuck or failing: the Disk port in front of another one.
+
+One hard idea: as long as no rule selects a file, its calls are the inner file's own bound methods, so that a broker
+that may be faulted is as fast as one that may not. A rule exchanges the methods of the files that it selects.
+
+What a fault does is what such a disk would do to this broker:
+
+- a *read* that is slow is "not in memory": `read_resident` says no, and `read_later` answers late, while the event loop
+  goes on;
+- a *write*, and a *sync* that is waited for, blocks the thread that asks, which for appends is the event loop: a broker
+  whose disk does not take its writes stands still;
+- a failure is an OSError.
+
+Reads of several stretches through one handle (a worker that searches a segment) wait once, not once per stretch.
+
+Files are told by their directory: "orders-3" holds partition 3 of orders. What lies elsewhere (checkpoints, the
+broker's own files) is struck only by rules without a topic.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from syncline.model.ids import TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.faults.rules import DISK_FAIL, DISK_STUCK, READ, SYNC, WRITE, Rule
+from syncline.records.buffers import Buffer
+from syncline.storage.disk import Disk, File, Lock
+
+Result = TypeVar("Result")
+Block = Callable[[float], object]
+
+# How often a thread that waits looks whether it may go on.
+STEP_S: Final = 0.02
+
+
+class FaultyDisk:
+    """A disk, and what is wrong with it."""
+
+    def __init__(
+        self, inner: Disk, log_directory: str, loop: asyncio.AbstractEventLoop, clock: Clock, block: Block
+    ) -> None:
+        self._inner = inner
+        self._log_directory = log_directory
+        self._loop = loop
+        self._clock = clock
+        # Stops the calling thread for so many seconds, as a disk does.
+        self._block = block
+        self._loop_thread = threading.get_ident()
+        # Workers open files, too.
+        self._lock = threading.Lock()
+        self._rules: tuple[Rule, ...] = ()
+        self._files: weakref.WeakSet[FaultyFile] = weakref.WeakSet()
+        self._held: dict[object, tuple[Rule, Callable[[], None], asyncio.TimerHandle | None]] = {}
+        self.on_struck: Callable[[Rule], None] = _ignore
+        self.rename = inner.rename
+        self.remove = inner.remove
+        self.remove_tree = inner.remove_tree
+        self.make_directory = inner.make_directory
+        self.list = inner.list
+        self.exists = inner.exists
+        self.free_bytes = inner.free_bytes
+        self.boot_id = inner.boot_id
+
+    def set_rules(self, rules: Sequence[Rule]) -> None:
+        """Go by these rules from now on."""
+        with self._lock:
+            self._rules = tuple(rules)
+            # order-free: each file is told the same
+            files = list(self._files)
+        for file in files:
+            file.set_rules(self._rules)
+
+    def close(self) -> None:
+        """Drop what is held: the broker is stopping, and nobody waits for it any more."""
+        for _, _, timer in self._held.values():
+            if timer is not None:
+                timer.cancel()
+        self._held.clear()
+
+    # Striking.
+
+    def strike(self, rules: Sequence[Rule], partition: TopicPartition | None, direction: str) -> Rule | None:
+        """Return the rule that strikes this operation, counted; called in any thread."""
+        with self._lock:
+            for rule in rules:
+                if rule.selects_file(partition, direction) and rule.strikes():
+                    break
+            else:
+                return None
+        self._loop.call_soon_threadsafe(self.on_struck, rule)
+        return rule
+
+    def wait(self, rule: Rule, path: str) -> None:
+        """Be late, be stuck or fail, in the thread that asks."""
+        if rule.kind == DISK_FAIL:
+            raise rule.os_error(path)
+        until_ms = rule.until_ms
+        if rule.kind != DISK_STUCK:
+            late_ms = self._clock.mono_ms() + rule.delay_ms
+            until_ms = late_ms if until_ms is None else min(late_ms, until_ms)
+        elif until_ms is None and threading.get_ident() == self._loop_thread:
+            # Nobody could ever end this one: whoever clears it speaks to this thread.
+            return
+        while not rule.is_lifted and (until_ms is None or (left_ms := until_ms - self._clock.mono_ms()) > 0):
+            self._block(STEP_S if until_ms is None else min(STEP_S, left_ms / 1_000))
+
+    def postpone(self, rule: Rule, go_on: Callable[[], None], fail: Callable[[OSError], None], path: str) -> None:
+        """Be late, be stuck or fail, while the loop goes on."""
+        if rule.kind == DISK_FAIL:
+            self._loop.call_soon(fail, rule.os_error(path))
+            return
+        key = object()
+        timer = None
+        if rule.kind != DISK_STUCK:
+            timer = self._loop.call_later(rule.delay_ms / 1_000, self._go_on, key)
+        self._held[key] = (rule, go_on, timer)
+
+    def _go_on(self, key: object) -> None:
+        _, go_on, timer = self._held.pop(key)
+        if timer is not None:
+            timer.cancel()
+        go_on()
+
+    def lift(self, rule: Rule) -> None:
+        """Let go on what this rule holds."""
+        for key in [key for key, (holder, _, _) in self._held.items() if holder is rule]:
+            self._go_on(key)
+
+    def partition_of(self, path: str) -> TopicPartition | None:
+        """Return the partition in whose directory a file lies, None for others."""
+        parent, _, directory = path.rpartition("/")[0].rpartition("/")
+        topic, _, number = directory.rpartition("-")
+        if parent != self._log_directory or not topic or not number.isdecimal():
+            return None
+        return TopicPartition(topic, int(number))
+
+    # The port.
+
+    def open(self, path: str, *, create: bool = False) -> "FaultyFile":
+        """Open a file that knows what is wrong with it."""
+        file = FaultyFile(self, self._inner.open(path, create=create), self.partition_of(path))
+        with self._lock:
+            self._files.add(file)
+            rules = self._rules
+        if rules:
+            file.set_rules(rules)
+        return file
+
+    def read_file(self, path: str) -> bytes:
+        """Read a whole file."""
+        self._meet(path, READ)
+        return self._inner.read_file(path)
+
+    def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Write a whole file."""
+        self._meet(path, WRITE)
+        if sync:
+            self._meet(path, SYNC)
+        self._inner.replace_file(path, data, sync=sync)
+
+    def sync_directory(self, path: str) -> None:
+        """Make names safe."""
+        self._meet(f"{path}/", SYNC)
+        self._inner.sync_directory(path)
+
+    def lock(self, path: str) -> Lock:
+        """Take a lock file."""
+        return self._inner.lock(path)
+
+    def run_later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
+        """Run `work` off the loop."""
+        self._inner.run_later(work, done)
+
+    def _meet(self, path: str, direction: str) -> None:
+        rules = self._rules
+        if rules and (rule := self.strike(rules, self.partition_of(path), direction)) is not None:
+            self.wait(rule, path)
+
+
+class FaultyFile:
+    """An open file, and what is wrong with it."""
+
+    def __init__(self, disk: FaultyDisk, inner: File, partition: TopicPartition | None) -> None:
+        self._disk = disk
+        self._inner = inner
+        self._partition = partition
+        self._rules: tuple[Rule, ...] = ()
+        self._has_waited: Rule | None = None
+        self.recycle = inner.recycle
+        self.close = inner.close
+        self._restore()
+
+    def _restore(self) -> None:
+        inner = self._inner
+        self.append = inner.append
+        self.truncate = inner.truncate
+        self.read_resident = inner.read_resident
+        self.read = inner.read
+        self.read_later = inner.read_later
+        self.sync = inner.sync
+        self.sync_later = inner.sync_later
+
+    def set_rules(self, rules: Sequence[Rule]) -> None:
+        """Go by those of these rules that select this file."""
+        self._restore()
+        self._rules = tuple(rules)
+        if self._is_selected(WRITE):
+            self.append = self._append
+            self.truncate = self._truncate
+        if self._is_selected(READ):
+            self.read_resident = _nothing_resident
+            self.read = self._read
+            self.read_later = self._read_later
+        if self._is_selected(SYNC):
+            self.sync = self._sync
+            self.sync_later = self._sync_later
+
+    def _is_selected(self, direction: str) -> bool:
+        return any(rule.selects_file(self._partition, direction) for rule in self._rules)
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._inner.path
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the file is."""
+        return self._inner.size_bytes
+
+    @property
+    def hit_bytes(self) -> int:
+        """How much `read_resident` has returned."""
+        return self._inner.hit_bytes
+
+    @property
+    def miss_bytes(self) -> int:
+        """How much `read_later` was asked for."""
+        return self._inner.miss_bytes
+
+    def _wait(self, direction: str) -> None:
+        rule = self._disk.strike(self._rules, self._partition, direction)
+        if rule is not None:
+            self._disk.wait(rule, self.path)
+
+    def _append(self, parts: Sequence[Buffer]) -> None:
+        self._wait(WRITE)
+        self._inner.append(parts)
+
+    def _truncate(self, size: int) -> None:
+        self._wait(WRITE)
+        self._inner.truncate(size)
+
+    def _read(self, position: int, size: int) -> Buffer:
+        if self._has_waited is None or not self._has_waited.is_active:
+            rule = self._has_waited = self._disk.strike(self._rules, self._partition, READ)
+            if rule is not None:
+                self._disk.wait(rule, self.path)
+        return self._inner.read(position, size)
+
+    def _read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+        rule = self._disk.strike(self._rules, self._partition, READ)
+        go_on = partial(self._inner.read_later, position, size, done)
+        if rule is None:
+            go_on()
+        else:
+            self._disk.postpone(rule, go_on, done, self.path)
+
+    def _sync(self) -> None:
+        self._wait(SYNC)
+        self._inner.sync()
+
+    def _sync_later(self, done: Callable[[OSError | None], None]) -> None:
+        rule = self._disk.strike(self._rules, self._partition, SYNC)
+        go_on = partial(self._inner.sync_later, done)
+        if rule is None:
+            go_on()
+        else:
+            self._disk.postpone(rule, go_on, done, self.path)
+
+
+def _nothing_resident(position: int, size: int) -> Buffer | None:  # noqa: ARG001 - the port's names
+    return None
+
+
+def _ignore(_rule: Rule) -> None:
+    """Nobody counts."""

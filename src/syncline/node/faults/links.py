@@ -1,0 +1,342 @@
+"""Links between brokers that lose or delay what is sent.
+
+One hard idea: a connection that is struck gets another protocol under it, which takes the bytes instead of the one that
+they are meant for. So a connection that is not struck has nothing in its way, and what a cut swallows is swallowed at
+the end that would have received it, as if it had never come: bytes, the end of the stream, a reset.
+
+Each of the two brokers of a link has the rule and plays its own end:
+
+- bytes that come over a cut link are dropped; those sent over a link that is cut only the other way arrive;
+- a new connection needs both ways: while either is cut it is tried for as long as a connection may take, and fails;
+- when the cut is over, connections from which something is missing break. The others go on.
+
+A delay is kept at the receiving end, too; both ends together delay both ways.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from syncline.node.faults.rules import LINK_DELAY, Rule
+from syncline.node.links import Links, broker_of
+from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection
+from syncline.records.buffers import Buffer
+
+if TYPE_CHECKING:
+    from syncline.node.connection import Connection
+    from syncline.node.dispatch import Dispatcher
+    from syncline.node.request import Request
+
+BUFFER_BYTES: Final = 1 << 18
+
+
+class LinkFaults:
+    """What is wrong with the links of one broker, as seen from its end."""
+
+    def __init__(self, broker_id: int, loop: asyncio.AbstractEventLoop, links: Links, dispatcher: "Dispatcher") -> None:
+        self._broker_id = broker_id
+        self._loop = loop
+        self._links = links
+        self._dispatcher = dispatcher
+        # By broker at the other end: who loses what comes from there, delays it, or keeps connections from being made.
+        self._cuts: dict[int, Rule] = {}
+        self._delays: dict[int, Rule] = {}
+        self._barred: dict[int, Rule] = {}
+        self._lines: dict[PeerConnection | Connection, FaultyLine] = {}
+        # Connections that were there before a link was cut.
+        self._elder: dict[Connection, None] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        # Bytes stay in it only while they are being received, by one line at a time.
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+
+    def set_rules(self, rules: Sequence[Rule]) -> None:
+        """Go by these rules from now on."""
+        self._cuts, self._delays, self._barred = {}, {}, {}
+        for rule in rules:
+            for source, target in rule.links:
+                if rule.kind == LINK_DELAY:
+                    if target == self._broker_id:
+                        self._delays[source] = rule
+                    continue
+                if target == self._broker_id:
+                    self._cuts[source] = self._barred[source] = rule
+                elif source == self._broker_id:
+                    self._barred[target] = rule
+        is_faulty = bool(self._cuts or self._delays or self._barred)
+        self._links.gate = self._gate if is_faulty else None
+        self._links.on_connected = self._connected if is_faulty else None
+        self._elder = {}
+        if is_faulty:
+            self._elder = {each: None for each in self._dispatcher.connections if not self._is_cut(each)}
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+        for peer, broker_id in self._links.connections():
+            self._strike(peer, broker_id)
+        for connection, broker_id in self._accepted():
+            self._strike(connection, broker_id)
+        self._lines = {victim: line for victim, line in self._lines.items() if not line.is_gone}
+
+    def close(self) -> None:
+        """Let nobody wait: the broker is stopping."""
+        self.set_rules(())
+
+    def loses(self, request: "Request") -> bool:
+        """Return whether a request of another broker never came; its connection may be new."""
+        connection = request.connection
+        if connection.listener != "internal":
+            return False
+        broker_id = broker_of(request.client_id)
+        if broker_id is None:
+            return False
+        line = self._lines.get(connection)
+        if line is None:
+            line = self._strike(connection, broker_id)
+            if broker_id in self._barred and connection not in self._elder:
+                line = self._line_of(connection)
+                line.cut(self._barred[broker_id])
+            if line is not None and line.is_cut:
+                # Nothing was ever heard on it, and nobody here misses it when it ends.
+                line.is_unheard = True
+        if line is None or not line.is_cut:
+            return False
+        # What was received before is cut off, too: it came with what is lost.
+        line.lost_bytes += len(request.body)
+        return True
+
+    def _connected(self, peer: PeerConnection, broker_id: int) -> None:
+        self._strike(peer, broker_id)
+
+    def _accepted(self) -> list[tuple["Connection", int]]:
+        found = []
+        for connection in self._dispatcher.connections:
+            broker_id = broker_of(connection.client_id) if connection.listener == "internal" else None
+            if broker_id is not None and connection.transport is not None:
+                found.append((connection, broker_id))
+        return found
+
+    def _is_cut(self, connection: "Connection") -> bool:
+        line = self._lines.get(connection)
+        return line is not None and line.is_cut
+
+    def _strike(self, victim: "PeerConnection | Connection", broker_id: int) -> "FaultyLine | None":
+        """Have a connection feel what is wrong with its link now; return its line if anything is."""
+        cut, delay = self._cuts.get(broker_id), self._delays.get(broker_id)
+        line = self._lines.get(victim)
+        if cut is None and delay is None:
+            if line is not None and not (line.is_cut and broker_id in self._barred):
+                line.heal()
+            return None
+        line = self._line_of(victim)
+        if cut is not None:
+            line.cut(cut)
+        else:
+            if line.is_cut:
+                line.heal()
+                line = self._line_of(victim)
+            if delay is not None:
+                line.delay(delay)
+        return line
+
+    def _line_of(self, victim: "PeerConnection | Connection") -> "FaultyLine":
+        line = self._lines.get(victim)
+        if line is None or line.is_gone:
+            self._lines = {each: known for each, known in self._lines.items() if not known.is_gone}
+            line = self._lines[victim] = FaultyLine(self._loop, victim, self._buffer)
+        return line
+
+    async def _gate(self, broker_id: int) -> None:
+        """Wait as for packets that are sent again and again: until the link is whole, or it has been too long."""
+        rule = self._barred.get(broker_id)
+        if rule is None:
+            return
+        rule.strikes()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            while broker_id in self._barred:
+                future: asyncio.Future[None] = self._loop.create_future()
+                self._waiting.append(future)
+                try:
+                    await future
+                finally:
+                    if future in self._waiting:
+                        self._waiting.remove(future)
+
+
+class FaultyLine(asyncio.BufferedProtocol):
+    """The receiving end of one connection while its link is faulty."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, victim: "PeerConnection | Connection", buffer: memoryview
+    ) -> None:
+        self._loop = loop
+        self._victim = victim
+        transport = victim.transport
+        assert transport is not None, "only an open connection is struck"
+        self._transport = transport
+        self._buffer = buffer
+        self._late: deque[tuple[float, bytes | None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self.rule: Rule | None = None
+        self.is_cut = False
+        self.is_unheard = False
+        self.lost_bytes = 0
+        # The end of the stream or of the connection, which a cut keeps from the victim.
+        self._has_ended = False
+        self._lost: tuple[Exception | None] | None = None
+        self.is_gone = False
+        transport.set_protocol(self)
+
+    def cut(self, rule: Rule) -> None:
+        """Lose what comes from now on."""
+        self.rule = rule
+        self.is_cut = True
+
+    def delay(self, rule: Rule) -> None:
+        """Hand over later what comes from now on."""
+        self.rule = rule
+
+    def heal(self) -> None:
+        """Be an ordinary connection again; broken, if something is missing."""
+        was_cut, self.is_cut, self.rule = self.is_cut, False, None
+        if self._lost is not None:
+            self._end(self._lost[0])
+        elif was_cut and (self.lost_bytes or self._has_ended):
+            self._transport.abort()
+        else:
+            self._restore()
+
+    def _restore(self) -> None:
+        """Give the connection back once everything that is late has been handed over."""
+        if self.rule is None and not self._late and not self.is_gone:
+            self.is_gone = True
+            self._transport.set_protocol(self._victim)
+
+    def _end(self, error: Exception | None) -> None:
+        if self.is_gone:
+            return
+        self.is_gone = True
+        self._late.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._victim.connection_lost(error)
+
+    def _keep(self, data: bytes | None) -> None:
+        assert self.rule is not None, "only a delayed line keeps anything"
+        self.rule.strikes()
+        self._late.append((self._loop.time() + self.rule.delay_ms / 1_000, data))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.rule.delay_ms / 1_000, self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        # Half a millisecond: timers may come a little early.
+        while self._late and self._late[0][0] <= now_s + 0.0005 and not self.is_gone:
+            _, data = self._late.popleft()
+            if data is None:
+                self._transport.abort()
+                return
+            self._give(memoryview(data))
+        if self._late and not self.is_gone:
+            self._timer = self._loop.call_later(max(0.0, self._late[0][0] - now_s), self._hand_over)
+        else:
+            self._restore()
+
+    def _give(self, data: memoryview) -> None:
+        while data:
+            room = self._victim.get_buffer(len(data))
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            self._victim.buffer_updated(size)
+            data = data[size:]
+
+    # asyncio.BufferedProtocol
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Lose or keep what came."""
+        if self.is_cut:
+            assert self.rule is not None, "a rule cut this line"
+            self.rule.strikes()
+            self.lost_bytes += nbytes
+        elif self.rule is not None or self._late:
+            self._keep_or_queue(bytes(self._buffer[:nbytes]))
+        else:
+            self._give(self._buffer[:nbytes])
+
+    def _keep_or_queue(self, data: bytes) -> None:
+        if self.rule is None:
+            # The delay is over, and what was sent before is still on its way.
+            self._late.append((self._late[-1][0], data))
+        else:
+            self._keep(data)
+
+    def eof_received(self) -> bool:
+        """Keep the connection open when its end is lost or late."""
+        if self.is_cut:
+            self._has_ended = True
+            return not self.is_unheard
+        if self.rule is not None or self._late:
+            self._late.append((self._late[-1][0] if self._late else self._loop.time(), None))
+            if self._timer is None:
+                self._timer = self._loop.call_later(0, self._hand_over)
+            return True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the victim, unless it could not know."""
+        if self.is_cut and not self.is_unheard and self._victim.transport is not None:
+            self._lost = (exc,)
+            # The victim goes on writing, and the transport would refuse.
+            self._victim.connection_made(_Nowhere(self._loop, self._end))
+        else:
+            self._end(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._victim.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._victim.resume_writing()
+
+
+class _Nowhere(asyncio.Transport):
+    """What is left of a connection whose end its owner cannot know: it takes everything, and nothing comes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Exception | None], None]) -> None:
+        super().__init__()
+        self._loop = loop
+        self._ended = ended
+        self._is_closing = False
+
+    def write(self, data: Buffer) -> None:
+        """Lose it."""
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """Lose them."""
+
+    def is_closing(self) -> bool:
+        """Return whether the owner has closed it."""
+        return self._is_closing
+
+    def pause_reading(self) -> None:
+        """There is nothing to read."""
+
+    def resume_reading(self) -> None:
+        """There is nothing to read."""
+
+    def close(self) -> None:
+        """Tell the owner that it is closed, in a turn of its own as other transports do."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.call_soon(self._ended, None)
+
+    def abort(self) -> None:
+        """Close."""
+        self.close()

@@ -1,0 +1,149 @@
+"""The faults of one broker: which there are, from when to when, and who makes them felt.
+
+A fault begins with `add`: it goes into the journal first, and only then is it felt, since it may be the very thing that
+keeps the journal from being written. It is over when its time is, when its trigger can never fire again, or when it is
+cleared; that goes into the journal, too. What is over stays listed, with its counters, until it is cleared.
+
+Faults live in the process: one that is killed comes back without.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from syncline.model.events import Fault
+from syncline.node.control import ControlRefused
+from syncline.node.faults.disk import FaultyDisk
+from syncline.node.faults.links import LinkFaults
+from syncline.node.faults.requests import RequestFaults
+from syncline.node.faults.rules import API_KINDS, CLEARED, DISK_KINDS, LINK_KINDS, SPENT, TIME_IS_OVER, Rule
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+# More are not kept when they are over.
+LISTED_MAX: Final = 1_000
+
+
+class Faults:
+    """What is wrong with one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._rules: dict[str, Rule] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._disk = broker.disk if isinstance(broker.disk, FaultyDisk) else None
+        if self._disk is not None:
+            self._disk.on_struck = self._struck
+        self._dispatch = broker.dispatcher.dispatch
+        self._links = LinkFaults(broker.broker_id, broker.loop, broker.links, broker.dispatcher)
+        self._requests = RequestFaults(broker, self._dispatch)
+        self._requests.on_struck = self._struck
+
+    async def add(self, fields: Mapping[str, Any]) -> Rule:
+        """Begin a fault; raises `ControlRefused`."""
+        rule = Rule(fields)
+        if rule.id in self._rules:
+            raise ControlRefused(f"there is a fault {rule.id} already. Clear it first, or use another id.")
+        if rule.kind in DISK_KINDS and self._disk is None:
+            raise ControlRefused("this broker's disk cannot be made faulty: it is not one of this machine's.")
+        if len(self._rules) >= LISTED_MAX:
+            raise ControlRefused(f"there are {LISTED_MAX} faults already. Clear some first.")
+        # Listed from here on: what waits for the journal below must not be added twice.
+        self._rules[rule.id] = rule
+        self._note(rule, "begin", rule.note())
+        if rule.is_journalled:
+            try:
+                await self._broker.journal.flush()
+            except BaseException:
+                # Whoever asked is told that it did not begin.
+                self._rules.pop(rule.id, None)
+                raise
+        if not rule.is_active:
+            raise ControlRefused(f"fault {rule.id} was cleared before it began.")
+        if rule.duration_ms is not None:
+            rule.until_ms = self._broker.clock.mono_ms() + rule.duration_ms
+            self._timers[rule.id] = self._broker.loop.call_later(
+                rule.duration_ms / 1_000, self._end, rule, TIME_IS_OVER
+            )
+        self._apply()
+        return rule
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return all rules as JSON, the newest last."""
+        now_ms = self._broker.clock.mono_ms()
+        return [rule.describe(now_ms) for rule in self._rules.values()]
+
+    def clear(self, fault_id: str | None) -> list[dict[str, Any]]:
+        """End one fault, or all, and forget it; return what it was. Raises `ControlRefused`."""
+        if fault_id is not None and fault_id not in self._rules:
+            raise ControlRefused(f"broker {self._broker.broker_id} has no fault {fault_id!r}.")
+        ids = list(self._rules) if fault_id is None else [fault_id]
+        rows = []
+        for each in ids:
+            rule = self._rules.pop(each)
+            self._end(rule, CLEARED)
+            rows.append(rule.describe(self._broker.clock.mono_ms()))
+        return rows
+
+    def close(self) -> None:
+        """Be done with it all: the broker is stopping."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._rules.clear()
+        self._apply()
+        if self._disk is not None:
+            self._disk.close()
+
+    def _struck(self, rule: Rule) -> None:
+        if rule.is_spent:
+            self._end(rule, SPENT)
+
+    def _end(self, rule: Rule, why: str) -> None:
+        timer = self._timers.pop(rule.id, None)
+        if timer is not None:
+            timer.cancel()
+        was_active = rule.is_active
+        if was_active or why == CLEARED:
+            rule.over = why
+        if was_active:
+            self._note(rule, "end", f"{rule.note()}: {why}, {rule.trigger.hits} hits")
+            self._apply()
+        if self._disk is not None and rule.is_lifted:
+            self._disk.lift(rule)
+
+    def _apply(self) -> None:
+        """Have every place go by the rules that are active now."""
+        active = [rule for rule in self._rules.values() if rule.is_active]
+        if self._disk is not None:
+            self._disk.set_rules([rule for rule in active if rule.kind in DISK_KINDS])
+        links = [rule for rule in active if rule.kind in LINK_KINDS]
+        requests = [rule for rule in active if rule.kind in API_KINDS]
+        self._links.set_rules(links)
+        self._requests.set_rules(requests)
+        dispatcher = self._broker.dispatcher
+        if links or requests:
+            dispatcher.dispatch = self._meet  # type: ignore[method-assign]
+        else:
+            vars(dispatcher).pop("dispatch", None)
+
+    def _meet(self, request: "Request") -> None:
+        if not self._links.loses(request):
+            self._requests.dispatch(request)
+
+    def _note(self, rule: Rule, phase: Any, note: str) -> None:
+        if not rule.is_journalled:
+            return
+        broker = self._broker
+        broker.journal.note(
+            Fault(
+                ts_ms=broker.clock.wall_ms(),
+                broker=broker.broker_id,
+                kind=rule.kind,
+                target=rule.target(broker.broker_id),
+                phase=phase,
+                note=note,
+            )
+        )

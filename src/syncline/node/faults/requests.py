@@ -1,0 +1,225 @@
+"""Requests that meet a fault: not done, done but not answered, or answered late.
+
+One hard idea: a request whose *reply* is to meet the fault becomes one of another class, which has the same slots and
+another way to answer. Handlers do not know, and requests without a fault pay nothing. While there is no rule, nothing
+of this is on the way (`registry` exchanges the dispatcher's method).
+
+    api-error        the request is not done; its answer is a Kafka error
+    api-disconnect   the request is not done; its connection closes
+    api-drop-reply   the request is done; when its answer's turn comes, the connection closes instead
+    api-throttle     the request is done; its answer is late, and so are those behind it on its connection
+
+A lost answer closes its connection since TCP loses nothing else: a client that gets no answer gets none to anything
+after it, either. Metadata is the one request that is "done" before its error: a client without a list of brokers would
+forget the cluster.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from syncline.node.faults.error_replies import error_reply
+from syncline.node.faults.rules import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE, Rule
+from syncline.node.request import Buffer, Request
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import decode_response, encode_response
+from syncline.wire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+_Named = list[tuple[str, int | None]]
+# Names of fields, in requests, that hold a topic, or a partition of the topic around it.
+_TOPIC_FIELDS = ("topic", "name", "topic_name")
+_PARTITION_FIELDS = ("partition", "partition_index", "index", "partition_id")
+_TOPIC_LISTS = ("topics", "topic_names", "topic_data")
+
+
+class RequestFaults:
+    """What is wrong with the requests of one broker."""
+
+    def __init__(self, broker: "Broker", dispatch: Callable[[Request], None]) -> None:
+        self._broker = broker
+        self._dispatch = dispatch
+        self._rules: tuple[Rule, ...] = ()
+        self._classes: dict[Rule, type[Request]] = {}
+        self.on_struck: Callable[[Rule], None] | None = None
+
+    def set_rules(self, rules: Sequence[Rule]) -> None:
+        """Go by these rules from now on."""
+        self._rules = tuple(rules)
+        self._classes = {rule: self._classes.get(rule) or self._class_of(rule) for rule in rules}
+
+    def dispatch(self, request: Request) -> None:
+        """Handle a request, unless a rule has other plans."""
+        rule = self._rule_for(request)
+        if rule is None:
+            self._dispatch(request)
+            return
+        acknowledges = request.key != ApiKey.PRODUCE or _acks_of(request) != 0
+        if rule.kind == API_DISCONNECT:
+            request.connection.close(f"injected fault {rule.id}: disconnected")
+        elif rule.kind == API_ERROR and request.key != ApiKey.METADATA:
+            self._refuse(request, rule, acknowledges=acknowledges)
+        else:
+            if acknowledges:
+                request.__class__ = self._classes[rule]
+            self._dispatch(request)
+        if self.on_struck is not None:
+            self.on_struck(rule)
+
+    def _rule_for(self, request: Request) -> Rule | None:
+        named: _Named | None = None
+
+        def partitions() -> _Named:
+            nonlocal named
+            if named is None:
+                named = self._partitions_of(request)
+            return named
+
+        for rule in self._rules:
+            if rule.selects_request(request.key, request.listener, request.client_id, partitions) and rule.strikes():
+                return rule
+        return None
+
+    def _partitions_of(self, request: Request) -> _Named:
+        """Return the (topic, partition) pairs that a request names; None: the whole topic."""
+        try:
+            entity = request.decode()
+        except DecodeError:
+            # The handler says what is wrong with it.
+            return []
+        named: _Named = []
+        self._collect(entity, named)
+        if request.key == ApiKey.FETCH:
+            session = self._broker.sessions.find(int(getattr(entity, "session_id", 0)))
+            if session is not None:
+                keys = cast("Iterable[tuple[object, int]]", session.partitions)
+                named.extend((self._name_of(topic), partition) for topic, partition in keys)
+        return named
+
+    def _collect(self, entity: Any, named: _Named) -> None:
+        for field in dataclasses.fields(entity):
+            values = getattr(entity, field.name)
+            if not isinstance(values, tuple):
+                continue
+            for value in values:
+                if isinstance(value, str) and field.name in _TOPIC_LISTS:
+                    named.append((value, None))
+                elif dataclasses.is_dataclass(value):
+                    topic = self._topic_of(value)
+                    if topic is None:
+                        self._collect(value, named)
+                    else:
+                        named.extend((topic, partition) for partition in _partitions_in(value))
+
+    def _topic_of(self, row: Any) -> str | None:
+        for name in _TOPIC_FIELDS:
+            value = getattr(row, name, None)
+            if isinstance(value, str):
+                return value
+        topic_id = getattr(row, "topic_id", None)
+        return self._name_of(topic_id) if isinstance(topic_id, UUID) else None
+
+    def _name_of(self, topic: object) -> str:
+        if isinstance(topic, str):
+            return topic
+        topic_id = topic if isinstance(topic, UUID) else UUID(bytes=cast("bytes", topic))
+        return self._broker.image.topic_names.get(topic_id, "")
+
+    def _refuse(self, request: Request, rule: Rule, *, acknowledges: bool) -> None:
+        assert rule.error is not None, "an api-error rule has an error"
+        if not acknowledges:
+            request.reply_nothing()
+            return
+        try:
+            entity = request.decode()
+        except DecodeError as error:
+            request.connection.close(f"malformed request, API key {request.key}: {error}")
+            return
+        reply = error_reply(entity, request.key, request.version, rule.error, f"injected fault {rule.id}")
+        request.reply(reply)
+
+    def _class_of(self, rule: Rule) -> type[Request]:
+        if rule.kind == API_DROP_REPLY:
+            return _without_reply(rule)
+        if rule.kind == API_THROTTLE:
+            return _late(rule, self._broker.loop)
+        return _with_topic_errors(rule) if rule.kind == API_ERROR else Request
+
+
+def _without_reply(rule: Rule) -> type[Request]:
+    class RequestWithoutReply(Request):
+        """A request whose answer is lost, and its connection with it."""
+
+        __slots__ = ()
+
+        def take_answer(self) -> Sequence[Buffer] | None:
+            """Close the connection instead of answering: it is this answer's turn."""
+            self.connection.close(f"injected fault {rule.id}: the answer is lost")
+            return None
+
+    return RequestWithoutReply
+
+
+def _late(rule: Rule, loop: asyncio.AbstractEventLoop) -> type[Request]:
+    class LateRequest(Request):
+        """A request whose answer is held back."""
+
+        __slots__ = ()
+
+        def reply_parts(self, parts: Sequence[Buffer]) -> None:
+            """Answer later."""
+            self.on_lost = None
+            loop.call_later(rule.delay_ms / 1_000, super().reply_parts, parts)
+
+    return LateRequest
+
+
+def _with_topic_errors(rule: Rule) -> type[Request]:
+    class MetadataWithErrors(Request):
+        """A request for metadata whose topics are answered with an error."""
+
+        __slots__ = ()
+
+        def reply_parts(self, parts: Sequence[Buffer]) -> None:
+            """Put the error into what would have been answered."""
+            from kio.schema.errors import ErrorCode
+
+            assert rule.error is not None, "an api-error rule has an error"
+            code = ErrorCode(int(rule.error))
+            answer = decode_response(self.key, self.version, b"".join(parts))
+            topics = tuple(
+                dataclasses.replace(topic, error_code=code, partitions=())
+                if rule.topic in (None, topic.name)
+                else topic
+                for topic in answer.topics
+            )
+            super().reply_parts((encode_response(dataclasses.replace(answer, topics=topics)),))
+
+    return MetadataWithErrors
+
+
+def _acks_of(request: Request) -> int:
+    try:
+        return int(request.decode().acks)
+    except DecodeError:
+        return -1
+
+
+def _partitions_in(row: Any) -> list[int | None]:
+    """Return the partitions that a topic's row names; None alone when it names none."""
+    found: list[int | None] = []
+    for field in dataclasses.fields(row):
+        values = getattr(row, field.name)
+        if not isinstance(values, tuple):
+            continue
+        for value in values:
+            if isinstance(value, int) and "partition" in field.name:
+                found.append(value)
+            elif dataclasses.is_dataclass(value):
+                numbers = (getattr(value, name, None) for name in _PARTITION_FIELDS)
+                found.extend(number for number in numbers if isinstance(number, int))
+    return found or [None]

@@ -1,0 +1,359 @@
+"""Fault rules: what is struck, when, and how often it was. Nothing here has an effect.
+
+A rule selects (which disk operations, links or requests), its trigger picks among what was selected. `seen` counts
+what was selected while the rule could strike, `hits` what was struck; tests assert on `hits`.
+
+A rule is *active* until its time is over, its trigger can never fire again, or somebody clears it. An operation that
+is stuck stays so until then, therefore a `disk-stuck` rule is not over when its trigger is spent.
+
+Units: milliseconds. Rules come from outside as JSON; whatever is wrong with one is a `ControlRefused` with a sentence.
+"""
+
+import errno
+import random
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
+from syncline.node.control import ControlRefused
+from syncline.wire.api import CLIENT_VERSIONS, ApiKey
+
+READ: Final = "read"
+WRITE: Final = "write"
+SYNC: Final = "sync"
+DIRECTIONS: Final = (READ, WRITE, SYNC)
+
+CLIENT: Final = "client"
+LISTENERS: Final = (CLIENT, "internal")
+
+DISK_SLOW: Final = "disk-slow"
+DISK_STUCK: Final = "disk-stuck"
+DISK_FAIL: Final = "disk-fail"
+LINK_CUT: Final = "link-cut"
+LINK_CUT_ONE_WAY: Final = "link-cut-one-way"
+LINK_DELAY: Final = "link-delay"
+API_DROP_REPLY: Final = "api-drop-reply"
+API_ERROR: Final = "api-error"
+API_DISCONNECT: Final = "api-disconnect"
+API_THROTTLE: Final = "api-throttle"
+
+DISK_KINDS: Final = (DISK_SLOW, DISK_STUCK, DISK_FAIL)
+LINK_KINDS: Final = (LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY)
+API_KINDS: Final = (API_DROP_REPLY, API_ERROR, API_DISCONNECT, API_THROTTLE)
+KINDS: Final = (*DISK_KINDS, *LINK_KINDS, *API_KINDS)
+DELAYED_KINDS: Final = (DISK_SLOW, LINK_DELAY, API_THROTTLE)
+
+# Why a rule is over.
+SPENT: Final = "its trigger cannot fire again"
+TIME_IS_OVER: Final = "its time is over"
+CLEARED: Final = "cleared"
+
+DELAY_MS_MAX: Final = 600_000
+DURATION_MS_MAX: Final = 2**31 - 1
+TEXT_MAX: Final = 1_000
+ERRNOS: Final = ("EIO", "ENOSPC", "EMFILE", "EROFS", "EACCES")
+TRIGGER_LENGTH_MAX: Final = 100
+TRIGGERS: Final = "always, once, nth=N, times=N, every=N or probability=P,seed=S"
+# Requests that no rule meets: who injects faults must be able to end them.
+SPARED: Final = frozenset({ApiKey.CONTROL})
+
+
+class Trigger:
+    """Which of the selected operations are struck."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.seen = 0
+        self.hits = 0
+        self._mode, self._number, self._dice = _parse_trigger(text)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it will never fire again."""
+        return self._mode in {"nth", "times"} and self.seen >= self._number
+
+    def fires(self) -> bool:
+        """Count one selected operation; return whether it is struck."""
+        if self.is_spent:
+            return False
+        self.seen += 1
+        if self._mode == "nth":
+            fires = self.seen == self._number
+        elif self._mode == "every":
+            fires = self.seen % self._number == 0
+        elif self._dice is not None:
+            fires = self._dice() < self._number
+        else:
+            fires = True
+        self.hits += fires
+        return fires
+
+
+class Rule:
+    """One fault of one broker."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        reader = _Reader(fields)
+        self.id = reader.text("id")
+        self.kind = reader.text("kind", KINDS)
+        self.duration_ms = reader.number("duration_ms", 1, DURATION_MS_MAX)
+        self.trigger = Trigger(reader.optional_text("trigger") or "always")
+        self.topic = reader.optional_text("topic")
+        self.partition = reader.number("partition", 0)
+        if self.partition is not None and self.topic is None:
+            raise ControlRefused("a partition is selected together with its topic.")
+        is_delayed = self.kind in DELAYED_KINDS
+        self.delay_ms = (reader.number("delay_ms", 1, DELAY_MS_MAX, is_needed=True) if is_delayed else None) or 0
+        self.directions = reader.texts("directions", DIRECTIONS) or DIRECTIONS if self.kind in DISK_KINDS else ()
+        self.errno = reader.optional_text("errno", ERRNOS) or "EIO" if self.kind == DISK_FAIL else None
+        self.links = reader.links("links") if self.kind in LINK_KINDS else ()
+        self.apis = reader.apis("apis", is_needed=self.kind == API_ERROR) if self.kind in API_KINDS else ()
+        self.client_id = reader.optional_text("client_id") if self.kind in API_KINDS else None
+        self.listener = reader.optional_text("listener", LISTENERS) or CLIENT if self.kind in API_KINDS else None
+        self.error = reader.error("error") if self.kind == API_ERROR else None
+        # Whether this broker writes the fault into the journal; of several with the same fault one does.
+        self.is_journalled = fields.get("journal", True) is True
+        reader.refuse_others()
+        self._check()
+        # Monotonic, None: until it is cleared.
+        self.until_ms: int | None = None
+        self.over: str | None = None
+
+    def _check(self) -> None:
+        if self.kind in LINK_KINDS and self.trigger.text != "always":
+            raise ControlRefused(f"{self.kind} takes no trigger: a link is cut, or late, for all that is sent.")
+        if self.kind == DISK_STUCK and self.duration_ms is None and self.directions != (READ,):
+            raise ControlRefused(
+                "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
+            )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may still strike."""
+        return self.over is None
+
+    @property
+    def is_lifted(self) -> bool:
+        """Whether what it has struck may go on."""
+        return self.over is not None and self.over != SPENT
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it cannot strike any more, and holds nothing until it is lifted."""
+        return self.trigger.is_spent and self.kind != DISK_STUCK
+
+    def selects_file(self, partition: TopicPartition | None, direction: str) -> bool:
+        """Return whether a disk operation on a partition's file, or on another one (None), is selected."""
+        if direction not in self.directions:
+            return False
+        if self.topic is None:
+            return True
+        return partition is not None and partition.topic == self.topic and self.partition in (None, partition.partition)
+
+    def selects_request(
+        self,
+        key: int,
+        listener: str,
+        client_id: str | None,
+        partitions: Callable[[], Sequence[tuple[str, int | None]]],
+    ) -> bool:
+        """Return whether a request is selected; `partitions` is asked only when that matters.
+
+        What only brokers ask is selected by its name; of what clients ask, too, brokers ask on the internal listener.
+        """
+        if key in SPARED or (self.apis and key not in self.apis):
+            return False
+        if listener != self.listener and key in CLIENT_VERSIONS:
+            return False
+        if not self.apis and key not in CLIENT_VERSIONS:
+            # "Any" request is any of a client's: without the others a broker is no part of the cluster.
+            return False
+        if self.client_id is not None and not fnmatchcase(client_id or "", self.client_id):
+            return False
+        if self.topic is None:
+            return True
+        return any(
+            topic == self.topic and (self.partition is None or self.partition == partition)
+            for topic, partition in partitions()
+        )
+
+    def strikes(self) -> bool:
+        """Count one selected operation; return whether it is struck."""
+        return self.is_active and self.trigger.fires()
+
+    def os_error(self, path: str) -> OSError:
+        """Return the error of a failing disk."""
+        number = getattr(errno, self.errno or "EIO")
+        return OSError(number, f"injected fault {self.id} ({self.errno})", path)
+
+    def describe(self, now_ms: int) -> dict[str, Any]:
+        """Return the rule as JSON, with its counters."""
+        row: dict[str, Any] = {
+            "id": self.id,
+            "kind": self.kind,
+            "state": "active" if self.is_active else "over",
+            "over": self.over,
+            "seen": self.trigger.seen,
+            "hits": self.trigger.hits,
+            "trigger": self.trigger.text,
+            "left_ms": max(0, self.until_ms - now_ms) if self.until_ms is not None and self.is_active else None,
+            "topic": self.topic,
+            "partition": self.partition,
+            "client_id": self.client_id,
+        }
+        if self.kind in DELAYED_KINDS:
+            row["delay_ms"] = self.delay_ms
+        if self.kind in DISK_KINDS:
+            row["directions"] = list(self.directions)
+            row["errno"] = self.errno
+        if self.kind in LINK_KINDS:
+            row["links"] = [list(link) for link in self.links]
+        if self.kind in API_KINDS:
+            row["apis"] = [api.name for api in self.apis]
+            row["listener"] = self.listener
+            row["error"] = self.error.name if self.error is not None else None
+        return {name: value for name, value in row.items() if value is not None}
+
+    def target(self, broker_id: int) -> str:
+        """Return what is struck, as the journal names it."""
+        if self.links:
+            return ",".join(f"broker-{source}>broker-{target}" for source, target in self.links)
+        if self.kind in DISK_KINDS and self.topic is not None and self.partition is not None:
+            return f"{self.topic}-{self.partition}"
+        return f"broker-{broker_id}"
+
+    def note(self) -> str:
+        """Return in words what happens."""
+        words = [f"fault {self.id}"]
+        if self.kind in DISK_KINDS:
+            words.append("/".join(self.directions) + (f" fail with {self.errno}" if self.errno else ""))
+        if self.kind in API_KINDS:
+            words.append("/".join(api.name for api in self.apis) or "any request")
+        if self.error is not None:
+            words.append(f"answered with {self.error.name}")
+        if self.delay_ms:
+            words.append(f"late by {self.delay_ms} ms")
+        if self.topic is not None:
+            words.append(f"of {self.topic}" + (f"-{self.partition}" if self.partition is not None else ""))
+        if self.client_id is not None:
+            words.append(f"of client {self.client_id}")
+        if self.trigger.text != "always":
+            words.append(f"trigger {self.trigger.text}")
+        if self.duration_ms is not None:
+            words.append(f"for {self.duration_ms} ms")
+        return ", ".join(words)
+
+
+def _parse_trigger(text: str) -> tuple[str, float, Callable[[], float] | None]:
+    """Return (mode, its number, dice); `once` is the first of one."""
+    mode, _, rest = text.partition("=")
+    if text == "always":
+        return "always", 0, None
+    if text == "once":
+        return "times", 1, None
+    if len(text) > TRIGGER_LENGTH_MAX:
+        mode = ""
+    if mode in {"nth", "times", "every"} and rest.isdecimal() and int(rest) > 0:
+        return mode, int(rest), None
+    if mode == "probability":
+        share, _, seed = rest.partition(",seed=")
+        try:
+            chance = float(share)
+        except ValueError:
+            chance = -1.0
+        if 0 <= chance <= 1 and seed.isdecimal():
+            # Seeded, so that the same requests are struck again in the next run.
+            return mode, chance, random.Random(int(seed)).random  # noqa: S311 - dice, no secret
+    raise ControlRefused(f"a trigger is {TRIGGERS}, not {text!r}.")
+
+
+class _Reader:
+    """Reads fields of a rule, and remembers which."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        self._known = {"journal"}
+
+    def _get(self, name: str) -> Any:
+        self._known.add(name)
+        return self._fields.get(name)
+
+    def text(self, name: str, choices: Sequence[str] = ()) -> str:
+        value = self.optional_text(name, choices)
+        if value is None:
+            raise ControlRefused(f"a fault needs {name!r}{_among(choices)}.")
+        return value
+
+    def optional_text(self, name: str, choices: Sequence[str] = ()) -> str | None:
+        value = self._get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value or (choices and value not in choices):
+            raise ControlRefused(f"{name!r} is {'a text' if not choices else 'not'}{_among(choices)}: {value!r}.")
+        if len(value) > TEXT_MAX:
+            raise ControlRefused(f"{name!r} has at most {TEXT_MAX} letters, not {len(value)}.")
+        return value
+
+    def texts(self, name: str, choices: Sequence[str]) -> tuple[str, ...]:
+        values = self._get(name)
+        if values is None:
+            return ()
+        if not isinstance(values, list) or any(value not in choices for value in values):
+            raise ControlRefused(f"{name!r} is a list{_among(choices)}, not {values!r}.")
+        return tuple(choice for choice in choices if choice in values)
+
+    def number(self, name: str, least: int, most: int = 2**31 - 1, *, is_needed: bool = False) -> int | None:
+        value = self._get(name)
+        if value is None and not is_needed:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ControlRefused(f"{name!r} is a number from {least} to {most}, not {value!r}.")
+        return value
+
+    def links(self, name: str) -> tuple[tuple[int, int], ...]:
+        values = self._get(name)
+        try:
+            links = tuple((source, target) for source, target in values)
+        except (TypeError, ValueError):
+            links = ()
+        if not links or any(source == target or not (_is_id(source) and _is_id(target)) for source, target in links):
+            raise ControlRefused(f"{name!r} is a list of [from, to] pairs of different brokers, not {values!r}.")
+        return links
+
+    def apis(self, name: str, *, is_needed: bool) -> tuple[ApiKey, ...]:
+        values = self._get(name) or []
+        if not isinstance(values, list) or (is_needed and not values):
+            raise ControlRefused(f"{name!r} is a list of requests such as PRODUCE, not {values!r}.")
+        return tuple(dict.fromkeys(_api(value) for value in values))
+
+    def error(self, name: str) -> ErrorCode:
+        value = self._get(name)
+        wanted = str(value).upper().replace("-", "_")
+        for code in ErrorCode:
+            if code is not ErrorCode.NONE and wanted in (code.name, str(int(code))):
+                return code
+        raise ControlRefused(f"{name!r} is one of Kafka's error codes, such as NOT_LEADER_OR_FOLLOWER, not {value!r}.")
+
+    def refuse_others(self) -> None:
+        others = [name for name in self._fields if name not in self._known and self._fields[name] is not None]
+        if others:
+            raise ControlRefused(f"faults of kind {self._fields['kind']} have no {', '.join(map(repr, others))}.")
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _api(value: Any) -> ApiKey:
+    wanted = "".join(letter for letter in str(value).upper() if letter not in "_-")
+    for key in ApiKey:
+        if key not in SPARED and wanted in (key.name.replace("_", ""), str(int(key))):
+            return key
+    known = ", ".join(key.name for key in ApiKey if key not in SPARED)
+    raise ControlRefused(f"there is no request {value!r}. Known: {known}.")
+
+
+def _among(choices: Sequence[str]) -> str:
+    return f" among {', '.join(choices)}" if choices else ""

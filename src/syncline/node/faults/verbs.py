@@ -1,0 +1,79 @@
+"""The control API's verbs about faults (`node.control`).
+
+- `faults.add` begins one: {"id", "kind", ...}, see `rules`; it answers {"fault": {...}} once the fault is felt.
+- `faults.list` answers {"faults": [...]}, those that are over, too.
+- `faults.clear` ends the one with {"id"}, or all; it answers {"cleared": [...]} with their last counters.
+- `faults.record` writes down what somebody else does to the cluster (a paused or killed process): {"kind", "target",
+  "phase", "note"} goes into the journal, at once if that can be reached.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from syncline.model.events import Fault
+from syncline.model.ids import NONE, BrokerId
+from syncline.node.control import Answer, ControlRefused, Fields
+from syncline.node.faults.rules import TEXT_MAX
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.faults.registry import Faults
+
+# The year 10000, which no calendar of ours can write.
+TIMESTAMP_END_MS: Final = 253_402_300_800_000
+
+
+async def add(broker: "Broker", fields: Fields) -> Answer:
+    """Begin a fault."""
+    rule = await _faults(broker).add(fields)
+    return {"fault": rule.describe(broker.clock.mono_ms())}
+
+
+def show(broker: "Broker", _fields: Fields) -> Answer:
+    """List the faults."""
+    return {"faults": [] if broker.faults is None else broker.faults.describe()}
+
+
+def clear(broker: "Broker", fields: Fields) -> Answer:
+    """End a fault, or all of them."""
+    fault_id = fields.get("id")
+    if fault_id is not None and not isinstance(fault_id, str):
+        raise ControlRefused(f"the id of a fault is a text, not {fault_id!r}.")
+    if broker.faults is None:
+        if fault_id is not None:
+            raise ControlRefused(f"broker {broker.broker_id} has no fault {fault_id!r}.")
+        return {"cleared": []}
+    return {"cleared": broker.faults.clear(fault_id)}
+
+
+async def record(broker: "Broker", fields: Fields) -> Answer:
+    """Write down a fault that is no broker's."""
+    texts = {name: fields.get(name) for name in ("kind", "target", "phase", "note")}
+    if any(not isinstance(text, str) for text in texts.values()) or texts["phase"] not in {"begin", "end"}:
+        raise ControlRefused('a recorded fault has "kind", "target", "note" and a "phase" that is "begin" or "end".')
+    if any(len(str(text)) > TEXT_MAX for text in texts.values()):
+        raise ControlRefused(f"what is recorded has at most {TEXT_MAX} letters in each field.")
+    ts_ms = fields.get("ts_ms")
+    if ts_ms is None:
+        ts_ms = broker.clock.wall_ms()
+    if not isinstance(ts_ms, int) or not 0 <= ts_ms < TIMESTAMP_END_MS:
+        raise ControlRefused(f'"ts_ms" is a time in milliseconds since 1970, not {ts_ms!r}.')
+    event = Fault(
+        ts_ms=ts_ms,
+        broker=BrokerId(NONE),
+        **texts,  # type: ignore[arg-type]
+    )
+    broker.journal.note(event)
+    await broker.journal.flush()
+    return {}
+
+
+def _faults(broker: "Broker") -> "Faults":
+    if not broker.config.fault_injection_enable:
+        raise ControlRefused(
+            f"broker {broker.broker_id} takes no faults. Start it with --config fault.injection.enable=true."
+        )
+    if broker.faults is None:
+        from syncline.node.faults.registry import Faults
+
+        broker.faults = Faults(broker)
+    return broker.faults

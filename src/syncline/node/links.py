@@ -1,0 +1,61 @@
+"""Links: this broker's connections to other brokers, by who is at the other end.
+
+Every connection that a broker makes to another one is made here, so that there is one place that knows them, and one
+where a link can be cut on purpose (`faults.links`). Connections that others make to this broker tell by their client
+id whose they are.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from syncline.node.peer import PeerConnection, PeerLost
+
+_CLIENT_ID: Final = "broker-"
+
+
+class Links:
+    """The connections of one broker to others."""
+
+    def __init__(self) -> None:
+        self._open: dict[PeerConnection, int] = {}
+        # While links are faulty: waits until a broker can be reached, or raises TimeoutError; and looks at a new
+        # connection to it.
+        self.gate: Callable[[int], Awaitable[None]] | None = None
+        self.on_connected: Callable[[PeerConnection, int], None] | None = None
+
+    async def connect(
+        self, broker_id: int, host: str, port: int, client_id: str, on_lost: Callable[[], None] | None = None
+    ) -> PeerConnection:
+        """Return an open connection to another broker; raises `PeerLost` when that fails."""
+        try:
+            await self.reach(broker_id)
+        except TimeoutError as error:
+            raise PeerLost(f"cannot connect to {host}:{port}: no answer in time") from error
+        peer = await PeerConnection.connect(host, port, client_id, on_lost)
+        self._open = {each: known for each, known in self._open.items() if each.is_open}
+        self._open[peer] = broker_id
+        if self.on_connected is not None:
+            self.on_connected(peer, broker_id)
+        return peer
+
+    async def reach(self, broker_id: int) -> None:
+        """Return when a broker can be reached; TimeoutError when it could not for as long as a connection may take."""
+        if self.gate is not None:
+            await self.gate(broker_id)
+
+    def connections(self) -> list[tuple[PeerConnection, int]]:
+        """Return the open connections that this broker made, each with the broker at its other end."""
+        return [(peer, broker_id) for peer, broker_id in self._open.items() if peer.is_open]
+
+
+def client_id_of(broker_id: int, purpose: str = "") -> str:
+    """Return the client id by which a broker introduces itself to others."""
+    return f"{_CLIENT_ID}{broker_id}{f'-{purpose}' if purpose else ''}"
+
+
+def broker_of(client_id: str | None) -> int | None:
+    """Return whose internal connection has this client id, None when it is no broker's."""
+    if client_id is None or not client_id.startswith(_CLIENT_ID):
+        return None
+    number = client_id[len(_CLIENT_ID) :].partition("-")[0]
+    return int(number) if number.isdecimal() else None

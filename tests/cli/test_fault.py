@@ -1,0 +1,122 @@
+"""`fault add`, `list` and `clear`: what they say, and how they refuse what makes no sense."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncline.local.faults import ALL_KINDS, Faults
+from tests.cli.terminal import as_json, call, refusal, refused, succeed
+from tests.cluster import LocalCluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def faults(three_brokers: LocalCluster) -> Iterator[Faults]:
+    """The faults of the shared cluster; none is left behind."""
+    found = Faults(three_brokers.directory)
+    yield found
+    found.clear()
+
+
+def test_fault_is_added_listed_and_cleared(at: tuple[str, str], topic: str) -> None:
+    """The three commands as a person uses them: one sentence, one table, one sentence."""
+    said = succeed(
+        "fault", "add", "disk-slow", "--broker", "leader", "--partition", f"{topic}:1", "--direction", "read",
+        "--delay", "1.5s", "--for", "2m", "--id", "slow", *at,
+    )  # fmt: skip
+    assert said.startswith("slow: disk-slow at broker ")
+    assert f"(read {topic}:1 1500 ms), for 120 s" in said
+
+    header, row = call("fault", "list", *at).splitlines()
+    assert header.split() == ["ID", "KIND", "BROKERS", "WHAT", "TRIGGER", "SEEN", "HITS", "STATE"]
+    assert row.split()[:2] == ["slow", "disk-slow"]
+    assert row.endswith("s left")
+
+    assert call("fault", "clear", "slow", *at) == "slow: disk-slow cleared, it struck 0 times\n"
+    assert call("fault", "list", *at) == "no faults\n"
+    assert call("fault", "clear", *at) == "no faults\n"
+
+
+def test_fault_speaks_json(at: tuple[str, str]) -> None:
+    """Every command has a form for scripts, with the counters that tests assert on."""
+    added = as_json(
+        "fault", "add", "api-error", "--api", "metadata", "--client", "nobody", "--error", "NOT_CONTROLLER",
+        "--trigger", "every=2", *at,
+    )  # fmt: skip
+    assert added["brokers"] == [1, 2, 3]
+    assert added["what"] == "METADATA client nobody NOT_CONTROLLER"
+
+    (listed,) = as_json("fault", "list", *at)["faults"]
+    assert (listed["id"], listed["kind"], listed["state"]) == (added["id"], "api-error", "active")
+    assert (listed["hits"], listed["seen"], listed["left_s"]) == (0, 0, None)
+    assert listed["rows"]["2"]["trigger"] == "every=2"
+
+    (cleared,) = as_json("fault", "clear", *at)["cleared"]
+    assert (cleared["id"], cleared["state"]) == (added["id"], "over")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("add fire", "there is no fault 'fire'. Known: disk-slow, "),
+        ("add disk-slow", "disk-slow needs --delay."),
+        ("add disk-slow --delay soon", "--delay takes a time such as 500ms, 20s or 2m, not 'soon'."),
+        ("add disk-slow --delay 1h", "'delay_ms' is a number from 1 to 600000, not 3600000."),
+        ("add disk-fail --for never", "--for takes a time such as"),
+        ("add disk-fail --for 0s", "a fault lasts for more than 0 s, not 0."),
+        ("add disk-fail --delay 1s", "disk-fail has no use for --delay."),
+        ("add disk-fail --from 1 --to 2", "disk-fail has no use for --from, --to."),
+        ("add disk-fail --errno EPERM", "'errno' is not among EIO, "),
+        ("add disk-fail --direction up", "'directions' is a list among read, write, sync"),
+        ("add disk-fail --partition orders", "--partition takes TOPIC:NUMBER, such as orders:3, not 'orders'."),
+        ("add disk-fail --topic a --partition b:1", "--partition takes TOPIC:NUMBER"),
+        ("add disk-fail --trigger sometimes", "a trigger is always, once, nth=N"),
+        ("add disk-fail --broker 9", "there is no broker 9 in "),
+        ("add disk-fail --broker somebody", "a node is a broker's number, controller, leader, followers or all"),
+        ("add disk-fail --broker leader", "'leader' is of a partition: name it with --partition TOPIC:NUMBER."),
+        ("add disk-fail --broker leader --partition nowhere:0", "there is no partition 0 of 'nowhere'."),
+        ("add disk-stuck --direction sync", "say for how long"),
+        ("add link-cut --from 1", "link-cut takes the two ends of the link, from and to."),
+        ("add link-cut --from 1 --to 1", "both ends of the link are broker 1: name two brokers."),
+        ("add link-cut --from 1 --to 7", "there is no broker 7 in "),
+        ("add link-cut --from 1 --to 2 --broker 3", "link-cut has no use for --broker."),
+        ("add link-delay --from 1 --to 2", "link-delay needs --delay."),
+        ("add api-error --api produce", "api-error needs --error."),
+        ("add api-error --error 3", "api-error needs --api."),
+        ("add api-error --api produce --error ODD", "'error' is one of Kafka's error codes"),
+        ("add api-drop-reply --api post", "there is no request 'post'. Known: PRODUCE, FETCH"),
+        ("add api-disconnect", "api-disconnect needs --api."),
+        ("add api-disconnect --api fetch --listener both", "'listener' is not among client, internal"),
+        ("add pause", "pause needs --broker."),
+        ("add pause --broker all", "pause takes one broker, not 1, 2, 3."),
+        ("add kill --broker 4", "there is no broker 4 in "),
+        ("add kill --broker 1 --for 3s", "kill has no use for --for."),
+        ("add kill --broker 1 --api fetch", "kill has no use for --api."),
+        ("clear f-none", "there is no fault 'f-none': `syncline fault list` shows those that are."),
+    ],
+)
+def test_fault_is_refused_in_a_sentence(at: tuple[str, str], arguments: str, sentence: str) -> None:
+    """What is wrong, and what there is instead; nothing was begun."""
+    assert sentence in refusal("fault", *arguments.split(), *at)
+    assert call("fault", "list", *at) == "no faults\n"
+
+
+@pytest.mark.parametrize("command", ["add disk-fail", "list", "clear"])
+def test_fault_needs_a_running_cluster(tmp_path: Path, command: str) -> None:
+    """A directory without one is named, with the way to start one."""
+    sentence = refusal("fault", *command.split(), "--data", str(tmp_path))
+    assert f"no cluster is running in {tmp_path}" in sentence
+    assert "Start one with `syncline up`" in sentence
+
+
+def test_fault_refusal_is_one_line_and_exit_code_1(at: tuple[str, str]) -> None:
+    """As a process: no traceback, one sentence."""
+    assert "there is no fault 'fire'" in refused("fault", "add", "fire", *at)
+
+
+def test_fault_help_names_every_kind() -> None:
+    """Nobody has to look them up elsewhere."""
+    shown = " ".join(succeed("fault", "add", "--help").split())
+    assert [kind for kind in ALL_KINDS if kind not in shown] == []

@@ -1,0 +1,437 @@
+"""`syncline fault` on three real brokers: each kind of fault shows from outside, its counters say so, and it ends."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from syncline.local.control import ControlError, controls
+from syncline.local.faults import Faults, NoSuchFault
+from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
+from tests.cluster import LocalCluster, start_cluster
+from tests.process import disks, processes
+from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
+from tests.process.test_pauses import await_isr_without, isrs
+
+pytestmark = pytest.mark.process
+
+LAG_S = 1.5
+CONFIG = {
+    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers that notice lag soon."""
+    started = start_cluster(3, CONFIG, directory=tmp_path_factory.mktemp("faults"))
+    try:
+        yield started
+    finally:
+        started.stop()
+    processes.await_none(started.directory)
+
+
+@pytest.fixture
+def faults(cluster: LocalCluster) -> Iterator[Faults]:
+    """The faults of the cluster; none is left behind."""
+    found = Faults(cluster.directory)
+    try:
+        yield found
+    finally:
+        found.clear()
+
+
+def calm_follower(cluster: LocalCluster, topic: str) -> tuple[int, int]:
+    """Return (leader, follower) of partition 0; the follower is not the controller."""
+    leader, *members = isrs(cluster, topic)[0]
+    holder, _ = processes.lease(cluster.directory)
+    return leader, next(broker for broker in members if broker not in (leader, holder))
+
+
+def topic_led_by_others(cluster: LocalCluster, name: str) -> tuple[int, int]:
+    """Create topics until one is not led by the controller; its name is `name`. Return (leader, follower)."""
+    holder, _ = processes.lease(cluster.directory)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    leader, follower = (broker for broker in (1, 2, 3) if broker != holder)
+    assigned = NewTopic(name, 1, replica_assignment=[[leader, follower, holder]])
+    admin.create_topics([assigned])[name].result(20)
+    await_full_isr(cluster.bootstrap, [name])
+    return leader, follower
+
+
+def journalled(cluster: LocalCluster, kind: str, phase: str, within_s: float = 5.0) -> list[dict[str, Any]]:
+    """Return the fault events of a kind and phase in the journal, as soon as there are any."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        events = [json.loads(value) for value in values(cluster, "__syncline_journal")]
+        found = [
+            event for event in events if event["type"] == "fault" and event["kind"] == kind and event["phase"] == phase
+        ]
+        if found or time.monotonic() > deadline_s:
+            assert found, f"no {phase} of {kind} in the journal"
+            return found
+        time.sleep(0.1)
+
+
+def values(cluster: LocalCluster, topic: str, partition: int = 0) -> list[bytes]:
+    """Return what a partition holds now."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", **QUIET})
+    try:
+        place = TopicPartition(topic, partition, OFFSET_BEGINNING)
+        end = _end_of(consumer, place)
+        consumer.assign([place])
+        found: list[bytes] = []
+        while len(found) < end:
+            messages = consumer.consume(end, 0.5)
+            found += [message.value() for message in messages if not message.error()]
+        return found
+    finally:
+        consumer.close()
+
+
+def _end_of(consumer: Consumer, place: TopicPartition, within_s: float = 10.0) -> int:
+    """Return where a partition ends; a new leader may take a moment to know."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
+        except KafkaException:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
+
+
+def produce(cluster: LocalCluster, topic: str, count: int, **settings: Any) -> float:
+    """Produce records one after the other with acks=all; return how long that took. Each is acknowledged."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, **QUIET, "acks": "all", "linger.ms": 0, "retry.backoff.ms": 20}
+        | {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+        | settings
+    )
+    errors: list[Any] = []
+    producer.list_topics(topic, timeout=10)
+    began_s = time.monotonic()
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(30) == 0
+    took_s = time.monotonic() - began_s
+    assert errors == [None] * count
+    return took_s
+
+
+def test_cut_follower_leaves_the_isr_and_comes_back(cluster: LocalCluster, faults: Faults) -> None:
+    """Both ways: out of the ISR after the lag window, though it is alive; nothing is lost; back after `clear`."""
+    leader, follower = topic_led_by_others(cluster, "cut")
+    with Load(cluster.bootstrap, "cut", 1) as load:
+        load.wait_for_more(200)
+        fault = faults.add("link-cut", source=leader, target=follower)
+        gone_s = await_isr_without(cluster, "cut", follower, LAG_S * 1.5 + 2)
+        assert gone_s >= LAG_S / 2
+        load.wait_for_more(200)
+        assert fault.hits > 0
+        assert fault.brokers == tuple(sorted((leader, follower)))
+        fault.clear()
+        await_full_isr(cluster.bootstrap, ["cut"], 10)
+    assert isrs(cluster, "cut")[0][0] == leader
+    check_history(load, read_all(cluster.bootstrap, "cut", 1))
+    disks.check_identical(cluster.directory, "cut", 1)
+    (begin,), (end,) = (
+        [event for event in journalled(cluster, "link-cut", phase) if fault.id in event["note"]]
+        for phase in ("begin", "end")
+    )
+    assert begin["target"] == end["target"] == f"broker-{leader}>broker-{follower},broker-{follower}>broker-{leader}"
+    assert begin["broker"] == end["broker"]
+    assert LAG_S * 500 < end["ts_ms"] - begin["ts_ms"] < 30_000
+
+
+@pytest.mark.parametrize("way", ["answers", "requests"])
+def test_one_way_cut_is_as_good_as_a_cut(cluster: LocalCluster, faults: Faults, way: str) -> None:
+    """A follower that hears nothing, or is not heard, falls behind; when its time is over it returns by itself."""
+    leader, follower = topic_led_by_others(cluster, f"cut-{way}")
+    ends = (leader, follower) if way == "answers" else (follower, leader)
+    with Load(cluster.bootstrap, f"cut-{way}", 1) as load:
+        load.wait_for_more(200)
+        fault = faults.add("link-cut-one-way", source=ends[0], target=ends[1], for_s=4)
+        await_isr_without(cluster, f"cut-{way}", follower, LAG_S * 1.5 + 2)
+        load.wait_for_more(100)
+        await_full_isr(cluster.bootstrap, [f"cut-{way}"], 12)
+        fault.refresh()
+        assert fault.state == "over"
+        assert fault.hits > 0
+    check_history(load, read_all(cluster.bootstrap, f"cut-{way}", 1))
+
+
+def test_delayed_link_delays_acknowledgements(cluster: LocalCluster, faults: Faults) -> None:
+    """acks=all waits for the slowest in-sync replica; it stays in sync."""
+    leader, follower = topic_led_by_others(cluster, "late")
+    quick_s = produce(cluster, "late", 5)
+    with faults.add("link-delay", source=leader, target=follower, delay_s=0.1) as fault:
+        slow_s = produce(cluster, "late", 5)
+        assert fault.hits >= 5
+    assert slow_s >= quick_s + 0.4
+    assert len(isrs(cluster, "late")[0]) == 4, "the leader and three in sync"
+    assert produce(cluster, "late", 5) < slow_s / 2
+
+
+def test_lost_reply_is_retried_without_duplicates(cluster: LocalCluster, faults: Faults) -> None:
+    """Every third acknowledgement is lost: an idempotent producer sends again, and each record is there once."""
+    create_topic(cluster.bootstrap, "lost", 1)
+    fault = faults.add(
+        "api-drop-reply", broker="leader", topic="lost", partition=0, api="PRODUCE", client_id="careful",
+        trigger="every=3",
+    )  # fmt: skip
+    produce(cluster, "lost", 30, **{"enable.idempotence": True, "client.id": "careful"})
+
+    assert fault.hits >= 10
+    assert fault.seen == fault.hits * 3 + fault.seen % 3
+    assert values(cluster, "lost") == [b"%d" % number for number in range(30)]
+
+
+def test_error_and_disconnect_are_retried(cluster: LocalCluster, faults: Faults) -> None:
+    """A produce request that met a retriable error, or a closed connection, was not done and is done again."""
+    create_topic(cluster.bootstrap, "refused", 1)
+    refusing = faults.add("api-error", topic="refused", api="produce", error="NOT_ENOUGH_REPLICAS", trigger="times=3")
+    hanging_up = faults.add("api-disconnect", topic="refused", api="produce", trigger="nth=2")
+    produce(cluster, "refused", 10, **{"enable.idempotence": True})
+
+    assert (refusing.hits, hanging_up.hits) == (3, 1)
+    assert refusing.state == hanging_up.state == "active", "brokers that lead nothing of it have seen nothing"
+    assert values(cluster, "refused") == [b"%d" % number for number in range(10)]
+
+
+def test_throttle_delays_one_client_only(cluster: LocalCluster, faults: Faults) -> None:
+    """Answers to the client with that id are late, answers to others are not."""
+    create_topic(cluster.bootstrap, "throttled", 1)
+    faults.add("api-throttle", api="PRODUCE", client_id="slow-*", delay_s=0.2)
+
+    assert produce(cluster, "throttled", 3, **{"client.id": "slow-7"}) >= 0.6
+    assert produce(cluster, "throttled", 3, **{"client.id": "quick"}) < 0.5
+
+
+def fetch_s(cluster: LocalCluster, topic: str, partition: int) -> float:
+    """Return how long a consumer needs for the first record of a partition."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "timer", **QUIET})
+    try:
+        consumer.list_topics(topic, timeout=10)
+        began_s = time.monotonic()
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        message = consumer.poll(20)
+        took_s = time.monotonic() - began_s
+        assert message is not None
+        assert message.error() is None
+        return took_s
+    finally:
+        consumer.close()
+
+
+def test_slow_reads_delay_fetches_of_their_partition_only(cluster: LocalCluster, faults: Faults) -> None:
+    """The event loop goes on: a neighbour on the same leader is read and written as ever, also meanwhile."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    admin.create_topics([NewTopic("reads", 2, replica_assignment=[[1, 2, 3], [1, 2, 3]])])["reads"].result(20)
+    await_full_isr(cluster.bootstrap, ["reads"])
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    for partition in (0, 1):
+        producer.produce("reads", b"0", partition=partition)
+    assert producer.flush(10) == 0
+    assert fetch_s(cluster, "reads", 0) < 1
+
+    fault = faults.add("disk-slow", broker="leader", topic="reads", partition=0, direction="read", delay_s=1.5)
+    assert fault.brokers == (1,)
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(fetch_s, cluster, "reads", 0)
+        time.sleep(0.3)
+        quick = threads.submit(fetch_s, cluster, "reads", 1)
+        assert quick.result(10) < 1
+        assert not slow.done()
+        assert slow.result(10) >= 1.4
+    assert fault.hits >= 1
+    fault.clear()
+    assert fetch_s(cluster, "reads", 0) < 1
+
+
+def test_stuck_read_is_answered_when_the_fault_is_cleared(cluster: LocalCluster, faults: Faults) -> None:
+    """Not before: a fetch of the partition hangs as long as the disk does."""
+    create_topic(cluster.bootstrap, "stuck", 1)
+    produce(cluster, "stuck", 1)
+    fault = faults.add("disk-stuck", broker="leader", topic="stuck", partition=0, direction="read")
+    with ThreadPoolExecutor(1) as threads:
+        fetch = threads.submit(fetch_s, cluster, "stuck", 0)
+        time.sleep(1.5)
+        assert not fetch.done()
+        fault.clear()
+        assert fetch.result(5) >= 1.4
+
+
+def test_slow_writes_stop_the_whole_broker(cluster: LocalCluster, faults: Faults) -> None:
+    """An append is a write that the loop waits for: each takes the delay, as on a machine with such a disk."""
+    create_topic(cluster.bootstrap, "writes", 1)
+    with faults.add(
+        "disk-slow", broker="leader", topic="writes", partition=0, direction="write", delay_s=0.15
+    ) as fault:
+        assert produce(cluster, "writes", 5) >= 0.75
+        # The first append of a term also writes the history of epochs.
+        assert fault.hits in (5, 6)
+    assert produce(cluster, "writes", 5) < 0.75
+
+
+def test_failed_write_moves_leadership_and_loses_nothing(cluster: LocalCluster, faults: Faults) -> None:
+    """A broker whose only disk refuses a write ends, its partition is led by another, and it comes back sound."""
+    leader, _ = topic_led_by_others(cluster, "failing")
+    pid = cluster.pids[leader]
+    with Load(cluster.bootstrap, "failing", 1) as load:
+        load.wait_for_more(200)
+        fault = faults.add("disk-fail", broker=leader, topic="failing", partition=0, direction="write", trigger="once")
+        await_isr_without(cluster, "failing", leader, 5)
+        load.wait_for_more(200)
+        await_full_isr(cluster.bootstrap, ["failing"], 20)
+    assert cluster.pids[leader] != pid
+    assert f"injected fault {fault.id} (EIO)" in cluster.log(leader)
+    check_history(load, read_all(cluster.bootstrap, "failing", 1))
+    disks.check_identical(cluster.directory, "failing", 1)
+    (begin,) = [event for event in journalled(cluster, "disk-fail", "begin") if fault.id in event["note"]]
+    assert (begin["target"], begin["broker"]) == ("failing-0", leader)
+
+
+def test_full_disk_refuses_writes_and_takes_them_later(cluster: LocalCluster, faults: Faults) -> None:
+    """No room is no broken disk: the broker lives, the producer tries again, and each record is there once."""
+    create_topic(cluster.bootstrap, "full", 1)
+    pids = cluster.pids
+    fault = faults.add(
+        "disk-fail", broker="leader", topic="full", partition=0, direction="write", errno="ENOSPC", trigger="times=3"
+    )
+    produce(cluster, "full", 5, **{"enable.idempotence": True})
+
+    assert fault.hits == 3
+    assert fault.state == "over"
+    assert cluster.pids == pids
+    assert values(cluster, "full") == [b"%d" % number for number in range(5)]
+
+
+def test_unavailable_error_codes_reach_the_client_as_they_are(cluster: LocalCluster, faults: Faults) -> None:
+    """A code that is final is the client's error, by its name."""
+    create_topic(cluster.bootstrap, "final", 1)
+    faults.add("api-error", topic="final", api="PRODUCE", error="TOPIC_AUTHORIZATION_FAILED")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    errors: list[Any] = []
+    producer.produce("final", b"x", on_delivery=lambda error, _: errors.append(error.code()))
+    assert producer.flush(10) == 0
+    assert errors == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
+    """Wait until something holds."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_pause_ends_by_itself_and_is_in_the_journal(cluster: LocalCluster, faults: Faults) -> None:
+    """A paused broker is listed, cannot be asked, goes on after its time; the journal has both ends of it."""
+    holder, _ = processes.lease(cluster.directory)
+    victim = next(broker for broker in (1, 2, 3) if broker != holder)
+    fault = faults.pause(victim, for_s=1)
+    assert fault.is_recorded
+    with pytest.raises(LocalClusterError, match="is paused already"):
+        faults.pause(victim)
+    with pytest.raises(ControlError, match=r"does not answer within 0\.2 s"):
+        controls(cluster.directory)[victim].call("broker.describe", timeout_s=0.2)
+    assert [(each.id, each.kind, each.state) for each in faults.all()] == [(f"pause-{victim}", "pause", "active")]
+
+    until(lambda: not faults.all())
+
+    for phase in ("begin", "end"):
+        assert journalled(cluster, "pause", phase)[-1]["target"] == f"broker-{victim}"
+    began, ended = (journalled(cluster, "pause", phase)[-1]["ts_ms"] for phase in ("begin", "end"))
+    assert 1_000 <= ended - began <= 3_000
+
+
+def test_pause_lasts_until_it_is_cleared(cluster: LocalCluster, faults: Faults) -> None:
+    """`clear` with its id, or of everything, lets the process go on."""
+    for fault_id in ("pause-1", None):
+        faults.pause(1)
+        assert [each.id for each in faults.clear(fault_id)] == ["pause-1"]
+        assert controls(cluster.directory)[1].call("broker.describe")["broker"] == 1
+    with pytest.raises(NoSuchFault):
+        faults.clear("pause-1")
+
+
+def test_killed_broker_is_started_again(cluster: LocalCluster, faults: Faults) -> None:
+    """`kill` returns when the process is gone; its supervisor starts another, which has no faults."""
+    faults.add("api-throttle", broker=3, api="FETCH", client_id="nobody", delay_s=1)
+    pid = cluster.pids[3]
+    faults.kill(3)
+    until(lambda: cluster.pids[3] != pid)
+
+    assert controls(cluster.directory)[3].call("faults.list") == {"faults": []}
+    await_full_isr(cluster.bootstrap, ["__syncline_journal"])
+    assert journalled(cluster, "kill", "end")[-1]["target"] == "broker-3"
+
+
+def test_controller_and_leader_are_names_of_nodes(cluster: LocalCluster, faults: Faults) -> None:
+    """They mean who has the role when the fault begins; whole sets are named, too."""
+    create_topic(cluster.bootstrap, "named", 1)
+    leader = isrs(cluster, "named")[0][0]
+    holder, _ = processes.lease(cluster.directory)
+    common = {"api": "FETCH", "client_id": "nobody", "topic": "named", "partition": 0}
+
+    def brokers(node: str) -> tuple[int, ...]:
+        with faults.add("api-disconnect", broker=node, **common) as fault:
+            return fault.brokers
+
+    assert brokers("controller") == (holder,)
+    assert brokers("leader") == (leader,)
+    assert brokers("followers") == tuple(sorted({1, 2, 3} - {leader}))
+    assert brokers("all") == (1, 2, 3)
+    with faults.add("link-delay", source="controller", target="all", delay_s=0.001) as fault:
+        assert fault.brokers == (1, 2, 3)
+        assert len(fault.rows[1]["links"]) == 4
+
+
+def test_failed_begin_leaves_no_half_fault(cluster: LocalCluster, faults: Faults) -> None:
+    """When one end of a link refuses, the other end is not cut either."""
+    faults.add("api-disconnect", broker=3, api="FETCH", client_id="nobody", fault_id="mine")
+    with pytest.raises(ControlError, match="there is a fault mine already"):
+        faults.add("link-delay", source=1, target=3, delay_s=0.01, fault_id="mine")
+
+    assert [(each.id, each.brokers) for each in faults.all()] == [("mine", (3,))]
+
+
+def test_dead_brokers_are_passed_over(tmp_path: Path) -> None:
+    """Everybody's fault is that of those who live; a dead broker is not struck, and says why when it is named."""
+    cluster = start_cluster(2, directory=tmp_path, restart=False)
+    try:
+        faults = Faults(tmp_path)
+        faults.kill(2)
+        fault = faults.add("api-disconnect", api="FETCH", client_id="nobody")
+        assert fault.brokers == (1,)
+        assert [each.id for each in faults.all()] == [fault.id]
+        for kind in ("pause", "kill", "disk-fail"):
+            with pytest.raises(LocalClusterError, match=r"broker 2 \(process \d+\) does not run now"):
+                faults.add(kind, broker=2)
+        with pytest.raises(LocalClusterError, match="there is no broker 3"):
+            faults.add("link-cut", source=1, target=3)
+        assert faults.silent == {}
+        assert [each.id for each in faults.clear()] == [fault.id]
+    finally:
+        cluster.stop()
+
+
+def test_broker_of_its_own_takes_no_faults(tmp_path: Path) -> None:
+    """`fault.injection.enable` is on for `up`, and can be turned off."""
+    cluster = start_cluster(1, {"fault.injection.enable": "false"}, directory=tmp_path)
+    try:
+        with pytest.raises(ControlError, match=r"broker 1 takes no faults\. Start it with --config fault\.injection"):
+            Faults(tmp_path).add("disk-fail", topic="t")
+    finally:
+        cluster.stop()
