@@ -1,21 +1,181 @@
-"""What a broker has done so far, counted where it happens."""
+"""What a broker has done so far, counted where it happens and read by whoever asks for metrics.
+
+Everything here is a plain integer, and the hot path adds to it: once per batch,
+or per partition of a request, never per record. Totals over all topics are made
+when they are asked for; what is said here of a topic that has gone stays in
+them, since a counter may not go down.
+
+Bytes are those of record batches as stored; times in ms.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from syncline.model.ids import TopicPartition
+from syncline.records.buffers import Buffer
+from syncline.records.validate import Fault
+
+# Upper bounds of the buckets of a duration.
+DURATION_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+# Of a lag in time: beyond an hour it is days.
+LAG_BOUNDS_MS: Final = (0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
+# Of a lag in bytes: 1 KiB to 64 GiB.
+LAG_BOUNDS_BYTES: Final = tuple(1 << exponent for exponent in range(10, 37, 2))
+# Where the largest timestamp of a batch lies in its header.
+MAX_TIMESTAMP_POSITION: Final = 35
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+
+
+def request_kind(key: int, version: int, listener: str) -> int:
+    """Return one number for API key, version and listener: those of other brokers are negative."""
+    kind = key << 8 | version
+    return ~kind if listener == "internal" else kind
+
+
+class Histogram:
+    """How many values fell below each bound; the last bucket has no bound."""
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[int]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0
+
+    def note(self, value: int) -> None:
+        """Count one value."""
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class TopicCounters:
+    """What was done for one topic; requests count once per partition that they name, as with Kafka."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "hosted",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self) -> None:
+        # How many partitions of the topic are hosted here.
+        self.hosted = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.bytes_rejected = 0
+        self.produces = 0
+        self.failed_produces = 0
+        self.fetches = 0
+        self.failed_fetches = 0
+
+    def add(self, other: "TopicCounters") -> None:
+        """Count what `other` counted, too."""
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.messages_in += other.messages_in
+        self.bytes_rejected += other.bytes_rejected
+        self.produces += other.produces
+        self.failed_produces += other.failed_produces
+        self.fetches += other.fetches
+        self.failed_fetches += other.failed_fetches
 
 
 class Counters:
-    """Running totals; bytes are those of record batches as stored."""
+    """Running totals of one broker."""
 
-    __slots__ = ("produced_batches", "produced_bytes", "replicated_in_bytes")
+    __slots__ = (
+        "disk_read_bytes",
+        "elsewhere",
+        "failed_isr_updates",
+        "fetch_expiries",
+        "fetch_lag_bytes",
+        "fetch_lag_ms",
+        "fetch_process_ms",
+        "follower_fetch_expiries",
+        "invalid_batches",
+        "isr_expands",
+        "isr_shrinks",
+        "memory_read_bytes",
+        "pending_cap_exceeded",
+        "produce_expiries",
+        "produce_expiries_total",
+        "relinquish_skipped",
+        "relinquished",
+        "replication_bytes_in",
+        "replication_bytes_out",
+        "topics",
+    )
 
     def __init__(self) -> None:
-        self.produced_batches = 0
-        self.produced_bytes = 0
-        self.replicated_in_bytes = 0
+        self.topics: dict[str, TopicCounters] = {}
+        # Topics that have gone from here, and requests for some that never were here.
+        self.elsewhere = TopicCounters()
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        # Read for fetches: at once, or by a worker.
+        self.memory_read_bytes = 0
+        self.disk_read_bytes = 0
+        # Batches of clients that were refused, by what was wrong with them.
+        self.invalid_batches = dict.fromkeys(Fault, 0)
+        # Requests whose time was over before they could be answered otherwise.
+        self.produce_expiries: dict[TopicPartition, int] = {}
+        self.produce_expiries_total = 0
+        self.fetch_expiries = 0
+        self.follower_fetch_expiries = 0
+        # Changes that the controller confirmed, one per change and not per replica; and those that it did not.
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.failed_isr_updates = 0
+        # KIP-501: fetches beyond the cap; leaderships given up, and those that were not, by reason; and how long
+        # followers' fetches took here.
+        self.pending_cap_exceeded = 0
+        self.relinquished = 0
+        self.relinquish_skipped: dict[str, int] = {}
+        self.fetch_process_ms = Histogram(DURATION_BOUNDS_MS)
+        # KIP-489: how far behind the log's end consumers read.
+        self.fetch_lag_ms = Histogram(LAG_BOUNDS_MS)
+        self.fetch_lag_bytes = Histogram(LAG_BOUNDS_BYTES)
 
-    def produced(self, size_bytes: int) -> None:
-        """Count one batch of a client."""
-        self.produced_batches += 1
-        self.produced_bytes += size_bytes
+    def host(self, topic: str) -> TopicCounters:
+        """Return the counters of a topic of which one more partition is hosted now."""
+        counters = self.topics.get(topic)
+        if counters is None:
+            counters = self.topics[topic] = TopicCounters()
+        counters.hosted += 1
+        return counters
+
+    def drop(self, key: TopicPartition) -> None:
+        """Take note that a partition is hosted no more."""
+        self.produce_expiries.pop(key, None)
+        counters = self.topics[key.topic]
+        counters.hosted -= 1
+        if not counters.hosted:
+            self.elsewhere.add(self.topics.pop(key.topic))
+
+    def of(self, topic: str) -> TopicCounters:
+        """Return where a request for a topic is counted, hosted here or not."""
+        return self.topics.get(topic, self.elsewhere)
+
+    def consumer_read(self, records: Buffer, behind_bytes: int, newest_ms: int) -> None:
+        """Note how far behind the log's end a consumer reads, in bytes and by the records' own time (KIP-489)."""
+        self.fetch_lag_bytes.note(behind_bytes)
+        (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(records, MAX_TIMESTAMP_POSITION)
+        self.fetch_lag_ms.note(max(0, newest_ms - timestamp_ms) if timestamp_ms >= 0 else 0)
 
     def replicated_in(self, size_bytes: int) -> None:
         """Count what was fetched from a leader."""
-        self.replicated_in_bytes += size_bytes
+        self.replication_bytes_in += size_bytes
+
+    def produce_expired(self, key: TopicPartition) -> None:
+        """Count a partition whose records were not committed within the time of their request."""
+        self.produce_expiries[key] = self.produce_expiries.get(key, 0) + 1
+        self.produce_expiries_total += 1

@@ -1,0 +1,51 @@
+"""What the operating system knows of this process: time, memory, descriptors.
+
+Read when somebody asks for the metrics, from /proc where there is one; a
+machine without it knows less, and what is not known is 0.
+"""
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from syncline.node.metrics.scrape import ProcessFigures
+
+STAT = Path("/proc/self/stat")
+# Places of fields in /proc/self/stat, counted from the one behind the name (proc(5)).
+START_TIME, VIRTUAL_BYTES, RESIDENT_PAGES = 19, 20, 21
+
+
+def process_figures() -> ProcessFigures:
+    """Return the figures as of now."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    virtual_bytes, resident_bytes, started_s = _from_proc()
+    return ProcessFigures(
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        resident_bytes=resident_bytes,
+        virtual_bytes=virtual_bytes,
+        open_descriptors=_open_descriptors(),
+        descriptors_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        started_s=started_s,
+    )
+
+
+def _from_proc() -> tuple[int, int, float]:
+    """Return (virtual bytes, resident bytes, start in seconds since 1970)."""
+    try:
+        fields = STAT.read_text().rpartition(")")[2].split()
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[START_TIME]) / os.sysconf("SC_CLK_TCK")
+        return (
+            int(fields[VIRTUAL_BYTES]),
+            int(fields[RESIDENT_PAGES]) * os.sysconf("SC_PAGE_SIZE"),
+            round(time.time() - age_s, 2),
+        )
+    except (OSError, IndexError, ValueError, AttributeError):
+        return 0, 0, 0.0
+
+
+def _open_descriptors() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - one of them is the listing itself
+    except OSError:
+        return 0

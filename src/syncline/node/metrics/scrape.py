@@ -1,0 +1,293 @@
+"""One scrape: what is known already, looked up and written down.
+
+Nothing is measured for it: gauges are read from the state that decides, and
+counters were counted where things happened. It is done in slices, with the
+loop free between them, so that thousands of partitions hold nobody up; so
+partitions are seen at slightly different moments, each of them whole.
+
+Times in ms of the node's clock, seconds only where a metric's name says so.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from syncline import __version__
+from syncline.core.partition_effects import SkipReason
+from syncline.model.metadata import BrokerRecord, MetadataImage
+from syncline.node.counters import TopicCounters
+from syncline.node.fetch_operation import FetchOperation
+from syncline.node.metrics import table
+from syncline.node.metrics.partition_samples import FETCHER_THREAD, PartitionSamples
+from syncline.node.metrics.text import Page
+from syncline.node.pending_produce import PendingProduce
+from syncline.records.validate import Fault
+from syncline.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+# Looked at before the loop has its turn: each of these takes a millisecond or less.
+PARTITIONS_PER_SLICE: Final = 50
+RECORDS_PER_SLICE: Final = 4_000
+BYTES_PER_SLICE: Final = 200_000
+FETCHER_CLIENT: Final = "Replica"
+# Kafka's states of a broker.
+_FENCED: Final = 1
+_RUNNING: Final = 3
+_LEAVING: Final = 6
+
+
+class ProcessFigures(NamedTuple):
+    """What the operating system knows of this process."""
+
+    cpu_s: float
+    resident_bytes: int
+    virtual_bytes: int
+    open_descriptors: int
+    descriptors_max: int
+    started_s: float
+
+
+class ControllerFigures(NamedTuple):
+    """What the controller counts in the metadata."""
+
+    active_brokers: int = 0
+    fenced_brokers: int = 0
+    topics: int = 0
+    partitions: int = 0
+    offline: int = 0
+    imbalanced: int = 0
+
+
+class Scraper:
+    """Makes pages for one broker."""
+
+    def __init__(self, broker: "Broker", process: Callable[[], ProcessFigures] | None = None) -> None:
+        self._broker = broker
+        self._process = process
+        # By leader: when the scrape before was, and how many fetches there had been.
+        self._fetches: dict[int, tuple[int, int]] = {}
+        self._counted: tuple[MetadataImage, ControllerFigures] | None = None
+
+    async def scrape(self) -> Sequence[bytes]:
+        """Return the page, in pieces."""
+        page = Page(lowercase=self._broker.config.metrics_label_names == "lowercase")
+        await self._add_partitions(page)
+        await self._add_topics(page)
+        await self._add_controller(page)
+        self._add_fetchers(page)
+        self._add_waiting(page)
+        self._add_traffic(page)
+        self._add_relinquishing(page)
+        self._add_identity(page)
+        sections: list[bytes] = []
+        unpaid_bytes = 0
+        for section in page.sections():
+            sections.append(section)
+            unpaid_bytes += len(section)
+            if unpaid_bytes > BYTES_PER_SLICE:
+                unpaid_bytes = 0
+                await asyncio.sleep(0)
+        return sections
+
+    async def _add_partitions(self, page: Page) -> None:
+        broker = self._broker
+        samples = PartitionSamples(page, broker.clock.mono_ms())
+        for number, partition in enumerate(list(broker.partitions.values())):
+            if number % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+                samples.now_ms = broker.clock.mono_ms()
+            if broker.partitions.get(partition.key) is partition:
+                samples.write(partition)
+        page.add(table.PARTITION_COUNT, samples.partitions)
+        page.add(table.LEADER_COUNT, samples.leaders)
+        page.add(table.UNDER_REPLICATED_PARTITIONS, samples.under_replicated)
+        page.add(table.UNDER_MIN_ISR_PARTITIONS, samples.under_min_isr)
+        page.add(table.AT_MIN_ISR_PARTITIONS, samples.at_min_isr)
+        page.add(table.OFFLINE_REPLICA_COUNT, samples.offline + len(broker.logs.damaged))
+        page.add(table.PRODUCER_ID_COUNT, samples.producers)
+        page.add(table.PENDING_FOLLOWER_FETCHES, broker.slow_reads.pending_count)
+        page.add(table.PENDING_PROTECTED_REPLICAS, samples.protected)
+        page.add(table.REASSIGNING_PARTITIONS, 0)
+        page.add(table.LATE_TRANSACTIONS, 0)
+        page.add(table.MAX_LAG, samples.max_lag, FETCHER_CLIENT)
+        page.add(table.FAILED_PARTITIONS, samples.failed, FETCHER_CLIENT)
+        page.add(table.DEAD_THREADS, 0, FETCHER_CLIENT)
+
+    async def _add_topics(self, page: Page) -> None:
+        counters = self._broker.counters
+        total = TopicCounters()
+        total.add(counters.elsewhere)
+        for number, (topic, each) in enumerate(list(counters.topics.items())):
+            if number % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+            total.add(each)
+            _add_topic(page, each, topic)
+        _add_topic(page, total)
+
+    async def _add_controller(self, page: Page) -> None:
+        active = self._broker.controller.active
+        figures = ControllerFigures() if active is None else await self._count(active.image)
+        page.add(table.ACTIVE_CONTROLLER, int(active is not None))
+        page.add(table.ACTIVE_BROKERS, figures.active_brokers)
+        page.add(table.FENCED_BROKERS, figures.fenced_brokers)
+        page.add(table.GLOBAL_TOPICS, figures.topics)
+        page.add(table.GLOBAL_PARTITIONS, figures.partitions)
+        page.add(table.OFFLINE_PARTITIONS, figures.offline)
+        page.add(table.PREFERRED_IMBALANCE, figures.imbalanced)
+        page.add(table.TIMED_OUT_HEARTBEATS, 0 if active is None else active.timed_out_count)
+        page.add(table.UNCLEAN_ELECTIONS, 0 if active is None else active.unclean_election_count)
+        page.add(table.METADATA_ERRORS, 0)
+
+    async def _count(self, image: MetadataImage) -> ControllerFigures:
+        """Return what there is in the metadata; an image never changes, so each is counted once."""
+        if self._counted is not None and self._counted[0] is image:
+            return self._counted[1]
+        partitions = offline = imbalanced = looked_at = 0
+        for topic in image.topics.values():
+            for record in topic.partitions:
+                offline += not record.has_leader
+                imbalanced += record.leader != record.replicas[0]
+            partitions += len(topic.partitions)
+            if partitions - looked_at > RECORDS_PER_SLICE:
+                looked_at = partitions
+                await asyncio.sleep(0)
+        fenced = sum(record.fenced for record in image.brokers.values())
+        figures = ControllerFigures(
+            len(image.brokers) - fenced, fenced, len(image.topics), partitions, offline, imbalanced
+        )
+        self._counted = (image, figures)
+        return figures
+
+    def _add_fetchers(self, page: Page) -> None:
+        broker = self._broker
+        now_ms = broker.clock.mono_ms()
+        rates: list[float] = []
+        for leader_id, fetcher in broker.fetchers.items():
+            since_ms, count = self._fetches.get(leader_id, (fetcher.created_ms, 0))
+            self._fetches[leader_id] = (now_ms, fetcher.fetch_count)
+            if len(fetcher):
+                rates.append(1_000 * (fetcher.fetch_count - count) / max(1, now_ms - since_ms))
+            record = broker.image.brokers.get(leader_id)  # type: ignore[call-overload]
+            if record is not None:
+                labels = (f"{FETCHER_THREAD}{leader_id}", record.internal_host, record.internal_port)
+                page.add(table.FETCHER_REQUESTS, fetcher.fetch_count, *labels)
+                page.add(table.FETCHER_BYTES, fetcher.fetched_bytes, *labels)
+        page.add(table.MIN_FETCH_RATE, min(rates, default=0.0), FETCHER_CLIENT)
+
+    def _add_waiting(self, page: Page) -> None:
+        broker = self._broker
+        produces = fetches = produce_entries = fetch_entries = 0
+        for operation in broker.deadlines:
+            if isinstance(operation, FetchOperation):
+                fetches += 1
+                fetch_entries += operation.partition_count
+            elif isinstance(operation, PendingProduce):
+                produces += 1
+                produce_entries += operation.undecided_count
+        deletes = len(broker.low_watermarks)
+        # ElectLeaders is answered when the election is committed; it watches nothing.
+        waiting = (
+            ("Produce", produce_entries, produces),
+            ("Fetch", fetch_entries, fetches),
+            ("DeleteRecords", deletes, deletes),
+            ("ElectLeaders", 0, 0),
+        )
+        for kind, entries, operations in waiting:
+            page.add(table.PURGATORY_SIZE, entries, kind)
+            page.add(table.DELAYED_OPERATIONS, operations, kind)
+        counters = broker.counters
+        page.add(table.PRODUCE_EXPIRES, counters.produce_expiries_total)
+        for key, count in counters.produce_expiries.items():
+            page.add(table.PRODUCE_EXPIRES, count, key.topic, key.partition)
+        page.add(table.FETCH_EXPIRES, counters.follower_fetch_expiries, "follower")
+        page.add(table.FETCH_EXPIRES, counters.fetch_expiries, "consumer")
+        page.add(table.DELETE_EXPIRES, broker.low_watermarks.expired_count)
+        page.add(table.FETCH_SESSIONS, len(broker.sessions))
+        page.add(table.FETCH_SESSION_PARTITIONS, broker.sessions.partition_count)
+        page.add(table.FETCH_SESSION_EVICTIONS, broker.sessions.evicted_count)
+
+    def _add_traffic(self, page: Page) -> None:
+        counters = self._broker.counters
+        page.add(table.REPLICATION_BYTES_IN, counters.replication_bytes_in)
+        page.add(table.REPLICATION_BYTES_OUT, counters.replication_bytes_out)
+        page.add(table.REASSIGNMENT_BYTES_IN, 0)
+        page.add(table.REASSIGNMENT_BYTES_OUT, 0)
+        page.add(table.INVALID_MAGIC, counters.invalid_batches[Fault.MAGIC])
+        page.add(table.INVALID_CRC, counters.invalid_batches[Fault.CHECKSUM])
+        page.add(table.INVALID_OFFSETS, counters.invalid_batches[Fault.OFFSETS])
+        page.add(table.NO_KEY, counters.invalid_batches[Fault.KEYLESS])
+        page.add(table.FETCHED_BYTES, counters.memory_read_bytes, "memory")
+        page.add(table.FETCHED_BYTES, counters.disk_read_bytes, "disk")
+        page.add_histogram(table.FETCH_LAG_TIME, counters.fetch_lag_ms)
+        page.add_histogram(table.FETCH_LAG_BYTES, counters.fetch_lag_bytes)
+        for (name, version), count in _requests(self._broker.dispatcher.counts).items():
+            page.add(table.REQUESTS, count, name, version)
+
+    def _add_relinquishing(self, page: Page) -> None:
+        counters = self._broker.counters
+        page.add(table.ISR_SHRINKS, counters.isr_shrinks)
+        page.add(table.ISR_EXPANDS, counters.isr_expands)
+        page.add(table.FAILED_ISR_UPDATES, counters.failed_isr_updates)
+        page.add(table.PENDING_CAP_EXCEEDED, counters.pending_cap_exceeded)
+        page.add(table.LEADER_RELINQUISHES, counters.relinquished)
+        for reason in SkipReason:
+            count = counters.relinquish_skipped.get(reason.value, 0)
+            page.add(table.LEADER_RELINQUISHES_SKIPPED, count, reason.value)
+        page.add_histogram(table.FOLLOWER_FETCH_PROCESS_TIME, counters.fetch_process_ms)
+
+    def _add_identity(self, page: Page) -> None:
+        broker, image = self._broker, self._broker.image
+        page.add(table.BROKER_INFO, 1, broker.broker_id, image.cluster_id, broker.config.broker_rack or "", __version__)
+        record = image.brokers.get(broker.broker_id)
+        page.add(table.BROKER_STATE, _state_of(record))
+        page.add(table.METADATA_VERSION, image.version)
+        page.add(table.BROKER_EPOCH, broker.broker_epoch)
+        page.add(table.CONTROLLER_EPOCH, image.controller_epoch)
+        connections = {"client": 0, "internal": 0}
+        for connection in broker.dispatcher.connections:
+            connections[connection.listener] += 1
+        for listener, count in connections.items():
+            page.add(table.CONNECTIONS, count, listener)
+        if broker.faults is not None:
+            for fault in broker.faults.describe():
+                page.add(table.FAULT_HITS, fault["hits"], fault["id"], fault["kind"])
+        if self._process is not None:
+            figures = self._process()
+            page.add(table.CPU_SECONDS, figures.cpu_s)
+            page.add(table.RESIDENT_MEMORY, figures.resident_bytes)
+            page.add(table.VIRTUAL_MEMORY, figures.virtual_bytes)
+            page.add(table.OPEN_FDS, figures.open_descriptors)
+            page.add(table.MAX_FDS, figures.descriptors_max)
+            page.add(table.START_TIME, figures.started_s)
+
+
+def _state_of(record: BrokerRecord | None) -> int:
+    if record is None or record.fenced:
+        return _FENCED
+    return _LEAVING if record.shutting_down else _RUNNING
+
+
+def _add_topic(page: Page, counters: TopicCounters, *topic: str) -> None:
+    page.add(table.BYTES_IN, counters.bytes_in, *topic)
+    page.add(table.BYTES_OUT, counters.bytes_out, *topic)
+    page.add(table.MESSAGES_IN, counters.messages_in, *topic)
+    page.add(table.BYTES_REJECTED, counters.bytes_rejected, *topic)
+    page.add(table.PRODUCE_REQUESTS, counters.produces, *topic)
+    page.add(table.FAILED_PRODUCE_REQUESTS, counters.failed_produces, *topic)
+    page.add(table.FETCH_REQUESTS, counters.fetches, *topic)
+    page.add(table.FAILED_FETCH_REQUESTS, counters.failed_fetches, *topic)
+
+
+def _requests(counts: dict[int, int]) -> dict[tuple[str, int], int]:
+    """Return the number of requests by API and version."""
+    named: dict[tuple[str, int], int] = {}
+    for kind, count in counts.items():
+        is_internal = kind < 0
+        key, version = divmod(~kind if is_internal else kind, 256)
+        name = ApiKey(key).name.title().replace("_", "")
+        if key == ApiKey.FETCH:
+            name += "Follower" if is_internal else "Consumer"
+        named[name, version] = named.get((name, version), 0) + count
+    return named

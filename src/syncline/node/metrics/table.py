@@ -1,0 +1,354 @@
+"""Every metric: its name, its kind, what it means.
+
+One hard idea: the names are not ours. Dashboards for Kafka know what the JMX
+exporter makes of Kafka's MBeans with the rules that most people run
+(`kafka-2_0_0.yml`): domain, type and name joined by "_" in lower case; a meter
+gives its count only, as `..._total` without its `PerSec`; MBean tags become
+labels. A row here names the MBean, and the name follows.
+
+Where those rules would spoil something, the rows say so: histograms are true
+ones here (the exporter makes quantiles), and `FetcherStats` has three clean
+labels (the exporter's rule knows two, and glues the first together).
+What Kafka does not have is named `syncline_...`, with base units.
+
+Source: KIP-96, KIP-227, KIP-352, KIP-489, KIP-501; the exporter's example rules.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+HISTOGRAM: Final = "histogram"
+
+PARTITION_LABELS: Final = ("topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: all samples of a name. `bean` is Kafka's MBean, "" for what Kafka does not have."""
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    bean: str = ""
+    # Whether there is also a sample without labels, the sum over all.
+    has_total: bool = False
+
+
+FAMILIES: Final[list[Family]] = []
+
+
+def exported_name(domain: str, bean_type: str, name: str, kind: str) -> str:
+    """Return what the exporter calls an attribute of the MBean `kafka.DOMAIN:type=TYPE,name=NAME`."""
+    joined = f"kafka_{domain}_{bean_type}_{name.removesuffix('PerSec')}".lower()
+    return f"{joined}_total" if kind == COUNTER else joined
+
+
+def _kafka(
+    bean: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = (), *, has_total: bool = False
+) -> Family:
+    """Add a metric of Kafka's; `bean` is DOMAIN:TYPE:NAME."""
+    domain, bean_type, name = bean.split(":")
+    tags = "".join(f",{label}=*" for label in labels)
+    family = Family(
+        exported_name(domain, bean_type, name, kind),
+        kind,
+        unit,
+        meaning,
+        tuple(labels),
+        f"kafka.{domain}:type={bean_type},name={name}{tags}",
+        has_total,
+    )
+    FAMILIES.append(family)
+    return family
+
+
+def _own(name: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = ()) -> Family:
+    family = Family(name, kind, unit, meaning, tuple(labels))
+    FAMILIES.append(family)
+    return family
+
+
+# A row is a line or two; the formatter would make it eight.
+# fmt: off
+
+# ReplicaManager
+
+UNDER_REPLICATED_PARTITIONS: Final = _kafka(
+    "server:ReplicaManager:UnderReplicatedPartitions", GAUGE, "partitions",
+    "Led here, with fewer replicas in sync than assigned; replicas being added do not count as assigned.")
+UNDER_MIN_ISR_PARTITIONS: Final = _kafka(
+    "server:ReplicaManager:UnderMinIsrPartitionCount", GAUGE, "partitions",
+    "Led here, with fewer replicas in sync than min.insync.replicas asks for: acks=all is refused.")
+AT_MIN_ISR_PARTITIONS: Final = _kafka(
+    "server:ReplicaManager:AtMinIsrPartitionCount", GAUGE, "partitions",
+    "Led here, with just as many replicas in sync as min.insync.replicas asks for.")
+REASSIGNING_PARTITIONS: Final = _kafka(
+    "server:ReplicaManager:ReassigningPartitions", GAUGE, "partitions",
+    "Led here, with a reassignment running. Reassignment is not offered yet: 0.")
+LEADER_COUNT: Final = _kafka(
+    "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Led here.")
+PARTITION_COUNT: Final = _kafka(
+    "server:ReplicaManager:PartitionCount", GAUGE, "partitions", "Hosted here, led or followed.")
+OFFLINE_REPLICA_COUNT: Final = _kafka(
+    "server:ReplicaManager:OfflineReplicaCount", GAUGE, "replicas",
+    "Hosted here on a log that failed or is damaged, and not served until it is repaired.")
+LATE_TRANSACTIONS: Final = _kafka(
+    "server:ReplicaManager:PartitionsWithLateTransactionsCount", GAUGE, "partitions",
+    "With a transaction open for too long. Transactions are not offered yet: 0.")
+PRODUCER_ID_COUNT: Final = _kafka(
+    "server:ReplicaManager:ProducerIdCount", GAUGE, "producers",
+    "Idempotent producers remembered, once per partition that they wrote to.")
+ISR_SHRINKS: Final = _kafka(
+    "server:ReplicaManager:IsrShrinksPerSec", COUNTER, "changes",
+    "In-sync sets that this leader made smaller, confirmed by the controller; one per change, not per replica.")
+ISR_EXPANDS: Final = _kafka(
+    "server:ReplicaManager:IsrExpandsPerSec", COUNTER, "changes",
+    "In-sync sets that this leader made larger, confirmed by the controller; one per change, not per replica.")
+FAILED_ISR_UPDATES: Final = _kafka(
+    "server:ReplicaManager:FailedIsrUpdatesPerSec", COUNTER, "changes",
+    "Proposals of in-sync sets that the controller answered with an error, or too late to count.")
+PENDING_FOLLOWER_FETCHES: Final = _kafka(
+    "server:ReplicaManager:PendingFollowerFetches", GAUGE, "fetches",
+    "Fetches of followers taken up and not yet answered, per partition, that protect them (KIP-501).")
+PENDING_PROTECTED_REPLICAS: Final = _kafka(
+    "server:ReplicaManager:PendingProtectedReplicas", GAUGE, "replicas",
+    "Replicas that are in sync only because a fetch of theirs waits for this leader (KIP-501).")
+PENDING_CAP_EXCEEDED: Final = _kafka(
+    "server:ReplicaManager:PendingCapExceededPerSec", COUNTER, "fetches",
+    "Fetches that waited for longer than they may protect (KIP-501).")
+LEADER_RELINQUISHES: Final = _kafka(
+    "server:ReplicaManager:LeaderRelinquishPerSec", COUNTER, "leaderships",
+    "Given up because this broker's disk was too slow (KIP-501).")
+LEADER_RELINQUISHES_SKIPPED: Final = _kafka(
+    "server:ReplicaManager:LeaderRelinquishSkippedPerSec", COUNTER, "leaderships",
+    "Not given up although the disk was slow, by what was against it (KIP-501).", ("reason",))
+FOLLOWER_FETCH_PROCESS_TIME: Final = _kafka(
+    "server:ReplicaManager:FollowerFetchProcessTimeMs", HISTOGRAM, "ms",
+    "How long it took to process a follower's fetch, waiting for data left out (KIP-501).")
+
+# Partition
+
+UNDER_REPLICATED: Final = _kafka(
+    "cluster:Partition:UnderReplicated", GAUGE, "0 or 1",
+    "Whether fewer replicas are in sync than assigned; 0 where this broker does not lead.", PARTITION_LABELS)
+UNDER_MIN_ISR: Final = _kafka(
+    "cluster:Partition:UnderMinIsr", GAUGE, "0 or 1",
+    "Whether fewer replicas are in sync than min.insync.replicas; 0 where this broker does not lead.",
+    PARTITION_LABELS)
+AT_MIN_ISR: Final = _kafka(
+    "cluster:Partition:AtMinIsr", GAUGE, "0 or 1",
+    "Whether just min.insync.replicas are in sync; 0 where this broker does not lead.", PARTITION_LABELS)
+IN_SYNC_REPLICAS: Final = _kafka(
+    "cluster:Partition:InSyncReplicasCount", GAUGE, "replicas",
+    "In sync, the leader included; 0 where this broker does not lead.", PARTITION_LABELS)
+REPLICAS: Final = _kafka(
+    "cluster:Partition:ReplicasCount", GAUGE, "replicas",
+    "Assigned; 0 where this broker does not lead.", PARTITION_LABELS)
+LAST_STABLE_OFFSET_LAG: Final = _kafka(
+    "cluster:Partition:LastStableOffsetLag", GAUGE, "offsets",
+    "High watermark less last stable offset. Transactions are not offered yet: 0.", PARTITION_LABELS)
+
+# Fetchers
+
+MAX_LAG: Final = _kafka(
+    "server:ReplicaFetcherManager:MaxLag", GAUGE, "messages",
+    "The largest lag of a partition that this broker follows.", ("clientId",))
+MIN_FETCH_RATE: Final = _kafka(
+    "server:ReplicaFetcherManager:MinFetchRate", GAUGE, "requests/s",
+    "Of the slowest fetcher, since the scrape before; 0 when nothing is followed.", ("clientId",))
+FAILED_PARTITIONS: Final = _kafka(
+    "server:ReplicaFetcherManager:FailedPartitionsCount", GAUGE, "partitions",
+    "Not followed any more until the controller names a new leader epoch.", ("clientId",))
+DEAD_THREADS: Final = _kafka(
+    "server:ReplicaFetcherManager:DeadThreadCount", GAUGE, "threads",
+    "Fetchers here are no threads, and begin anew after any failure: 0.", ("clientId",))
+CONSUMER_LAG: Final = _kafka(
+    "server:FetcherLagMetrics:ConsumerLag", GAUGE, "messages",
+    "The leader's high watermark less the next offset to fetch, by partition that this broker follows; -1 before the"
+    " first answer. The name is historic.",
+    ("clientId", "topic", "partition"))
+FETCHER_REQUESTS: Final = _kafka(
+    "server:FetcherStats:RequestsPerSec", COUNTER, "requests",
+    "Fetches sent to one leader.", ("clientId", "brokerHost", "brokerPort"))
+FETCHER_BYTES: Final = _kafka(
+    "server:FetcherStats:BytesPerSec", COUNTER, "bytes",
+    "Of batches that one leader answered with.", ("clientId", "brokerHost", "brokerPort"))
+
+# Requests that wait
+
+PURGATORY_SIZE: Final = _kafka(
+    "server:DelayedOperationPurgatory:PurgatorySize", GAUGE, "entries",
+    "Partitions that waiting requests watch, by kind of request.", ("delayedOperation",))
+DELAYED_OPERATIONS: Final = _kafka(
+    "server:DelayedOperationPurgatory:NumDelayedOperations", GAUGE, "requests",
+    "Waiting for their answer or the end of their time, by kind.", ("delayedOperation",))
+PRODUCE_EXPIRES: Final = _kafka(
+    "server:DelayedProduceMetrics:ExpiresPerSec", COUNTER, "partitions",
+    "Of acks=all requests whose time was over before their records were committed.", PARTITION_LABELS, has_total=True)
+FETCH_EXPIRES: Final = _kafka(
+    "server:DelayedFetchMetrics:ExpiresPerSec", COUNTER, "requests",
+    "Answered because their time was over, with less than they asked for; a reader at the end of quiet partitions"
+    " does nothing else.", ("fetcherType",))
+DELETE_EXPIRES: Final = _kafka(
+    "server:DelayedDeleteRecordsMetrics:ExpiresPerSec", COUNTER, "partitions",
+    "Of DeleteRecords requests whose time was over before all replicas had followed.")
+
+# Fetch sessions
+
+FETCH_SESSIONS: Final = _kafka(
+    "server:FetchSessionCache:NumIncrementalFetchSessions", GAUGE, "sessions", "Remembered.")
+FETCH_SESSION_PARTITIONS: Final = _kafka(
+    "server:FetchSessionCache:NumIncrementalFetchPartitionsCached", GAUGE, "partitions",
+    "Remembered, in all sessions together.")
+FETCH_SESSION_EVICTIONS: Final = _kafka(
+    "server:FetchSessionCache:IncrementalFetchSessionEvictionsPerSec", COUNTER, "sessions",
+    "Forgotten for want of room.")
+
+# Traffic, by topic
+
+BYTES_IN: Final = _kafka(
+    "server:BrokerTopicMetrics:BytesInPerSec", COUNTER, "bytes",
+    "Of batches appended as leader, not those copied from other brokers.", ("topic",), has_total=True)
+BYTES_OUT: Final = _kafka(
+    "server:BrokerTopicMetrics:BytesOutPerSec", COUNTER, "bytes",
+    "Of batches that consumers were sent.", ("topic",), has_total=True)
+MESSAGES_IN: Final = _kafka(
+    "server:BrokerTopicMetrics:MessagesInPerSec", COUNTER, "messages",
+    "Records appended as leader.", ("topic",), has_total=True)
+BYTES_REJECTED: Final = _kafka(
+    "server:BrokerTopicMetrics:BytesRejectedPerSec", COUNTER, "bytes",
+    "Of batches larger than max.message.bytes.", ("topic",), has_total=True)
+PRODUCE_REQUESTS: Final = _kafka(
+    "server:BrokerTopicMetrics:TotalProduceRequestsPerSec", COUNTER, "partitions",
+    "Produce requests, counted once per partition that they name.", ("topic",), has_total=True)
+FAILED_PRODUCE_REQUESTS: Final = _kafka(
+    "server:BrokerTopicMetrics:FailedProduceRequestsPerSec", COUNTER, "partitions",
+    "Of produce requests, refused for another reason than a wrong leader, an unknown topic, a batch too large or"
+    " corrupt, or a failed disk.", ("topic",), has_total=True)
+FETCH_REQUESTS: Final = _kafka(
+    "server:BrokerTopicMetrics:TotalFetchRequestsPerSec", COUNTER, "partitions",
+    "Fetch requests, counted once per partition that they made this broker look at.", ("topic",), has_total=True)
+FAILED_FETCH_REQUESTS: Final = _kafka(
+    "server:BrokerTopicMetrics:FailedFetchRequestsPerSec", COUNTER, "partitions",
+    "Of fetch requests, that failed unexpectedly.", ("topic",), has_total=True)
+
+# Traffic, all topics
+
+REPLICATION_BYTES_IN: Final = _kafka(
+    "server:BrokerTopicMetrics:ReplicationBytesInPerSec", COUNTER, "bytes", "Of batches fetched from leaders.")
+REPLICATION_BYTES_OUT: Final = _kafka(
+    "server:BrokerTopicMetrics:ReplicationBytesOutPerSec", COUNTER, "bytes", "Of batches sent to followers.")
+REASSIGNMENT_BYTES_IN: Final = _kafka(
+    "server:BrokerTopicMetrics:ReassignmentBytesInPerSec", COUNTER, "bytes",
+    "Fetched by replicas being added. Reassignment is not offered yet: 0.")
+REASSIGNMENT_BYTES_OUT: Final = _kafka(
+    "server:BrokerTopicMetrics:ReassignmentBytesOutPerSec", COUNTER, "bytes",
+    "Sent to replicas being added. Reassignment is not offered yet: 0.")
+INVALID_MAGIC: Final = _kafka(
+    "server:BrokerTopicMetrics:InvalidMagicNumberRecordsPerSec", COUNTER, "batches", "Refused for their format.")
+INVALID_CRC: Final = _kafka(
+    "server:BrokerTopicMetrics:InvalidMessageCrcRecordsPerSec", COUNTER, "batches", "Refused for their checksum.")
+INVALID_OFFSETS: Final = _kafka(
+    "server:BrokerTopicMetrics:InvalidOffsetOrSequenceRecordsPerSec", COUNTER, "batches",
+    "Refused for offsets, counts or sequences that contradict each other.")
+NO_KEY: Final = _kafka(
+    "server:BrokerTopicMetrics:NoKeyCompactedTopicRecordsPerSec", COUNTER, "batches",
+    "Refused for records without a key, in a compacted topic.")
+FETCH_LAG_TIME: Final = _kafka(
+    "server:BrokerTopicMetrics:ConsumerFetchLagTimeInMs", HISTOGRAM, "ms",
+    "How much older the batches that consumers fetched were than the newest of their partition, by the records' own"
+    " time (KIP-489, which Kafka never took).")
+FETCH_LAG_BYTES: Final = _kafka(
+    "server:BrokerTopicMetrics:ConsumerFetchLagBytes", HISTOGRAM, "bytes",
+    "From where consumers fetched to the end of the log (KIP-489, which Kafka never took).")
+REQUESTS: Final = _kafka(
+    "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
+    "Taken up, by API and version; Fetch is told apart as FetchConsumer and FetchFollower.", ("request", "version"))
+
+# Logs
+
+NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "Files of the log.", PARTITION_LABELS)
+LOG_START_OFFSET: Final = _kafka(
+    "log:Log:LogStartOffset", GAUGE, "offset", "The first record that may be read.", PARTITION_LABELS)
+LOG_END_OFFSET: Final = _kafka(
+    "log:Log:LogEndOffset", GAUGE, "offset", "What the next record will have.", PARTITION_LABELS)
+LOG_SIZE: Final = _kafka("log:Log:Size", GAUGE, "bytes", "Of all segments.", PARTITION_LABELS)
+
+# Controller
+
+ACTIVE_CONTROLLER: Final = _kafka(
+    "controller:KafkaController:ActiveControllerCount", GAUGE, "0 or 1",
+    "Whether this broker is the controller. The others below are 0 at a broker that is not.")
+ACTIVE_BROKERS: Final = _kafka(
+    "controller:KafkaController:ActiveBrokerCount", GAUGE, "brokers", "Registered and not fenced.")
+FENCED_BROKERS: Final = _kafka(
+    "controller:KafkaController:FencedBrokerCount", GAUGE, "brokers", "Registered and fenced.")
+GLOBAL_TOPICS: Final = _kafka("controller:KafkaController:GlobalTopicCount", GAUGE, "topics", "In the cluster.")
+GLOBAL_PARTITIONS: Final = _kafka(
+    "controller:KafkaController:GlobalPartitionCount", GAUGE, "partitions", "In the cluster.")
+OFFLINE_PARTITIONS: Final = _kafka(
+    "controller:KafkaController:OfflinePartitionsCount", GAUGE, "partitions", "Without a leader.")
+PREFERRED_IMBALANCE: Final = _kafka(
+    "controller:KafkaController:PreferredReplicaImbalanceCount", GAUGE, "partitions",
+    "Not led by the first of their replicas.")
+TIMED_OUT_HEARTBEATS: Final = _kafka(
+    "controller:KafkaController:TimedOutBrokerHeartbeatCount", GAUGE, "brokers",
+    "Fenced since this broker is the controller because they were silent for their whole session.")
+METADATA_ERRORS: Final = _kafka(
+    "controller:KafkaController:MetadataErrorCount", GAUGE, "errors",
+    "A broker that cannot apply metadata ends: 0.")
+UNCLEAN_ELECTIONS: Final = _kafka(
+    "controller:ControllerStats:UncleanLeaderElectionsPerSec", COUNTER, "elections",
+    "Of leaders that may not have all committed records, since this broker is the controller.")
+
+# Syncline's own
+
+BROKER_STATE: Final = _kafka(
+    "server:KafkaServer:BrokerState", GAUGE, "state",
+    "3 when the broker may lead, 1 as long as it is fenced, 6 when it hands its leaderships over to stop.")
+BROKER_INFO: Final = _own(
+    "syncline_broker_info", GAUGE, "1", "Who this broker is.", ("broker", "cluster", "rack", "version"))
+METADATA_VERSION: Final = _own(
+    "syncline_metadata_version", GAUGE, "version", "Of the cluster's metadata, as far as this broker has applied it.")
+BROKER_EPOCH: Final = _own(
+    "syncline_broker_epoch", GAUGE, "epoch", "Of this process's registration.")
+CONTROLLER_EPOCH: Final = _own(
+    "syncline_controller_epoch", GAUGE, "epoch", "Of the controller that the metadata name.")
+HIGH_WATERMARK: Final = _own(
+    "syncline_partition_high_watermark", GAUGE, "offset",
+    "Everything below it is committed, as far as this replica knows.", PARTITION_LABELS)
+LEADER_EPOCH: Final = _own(
+    "syncline_partition_leader_epoch", GAUGE, "epoch", "Of the leadership that this replica lives under.",
+    PARTITION_LABELS)
+FOLLOWER_LAG_RECORDS: Final = _own(
+    "syncline_follower_lag_records", GAUGE, "records",
+    "What a follower is not known to have, as its leader sees it; all records for one that was never heard of.",
+    ("topic", "partition", "follower"))
+FOLLOWER_LAG_SECONDS: Final = _own(
+    "syncline_follower_lag_seconds", GAUGE, "s",
+    "Since a follower was last caught up, as its leader sees it; 0 while it has everything, no sample for one that was"
+    " never caught up.", ("topic", "partition", "follower"))
+FETCHED_BYTES: Final = _own(
+    "syncline_fetch_read_bytes_total", COUNTER, "bytes",
+    "Read from logs for fetches: from memory, or by waiting for the disk.", ("source",))
+CONNECTIONS: Final = _own(
+    "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
+FAULT_HITS: Final = _own(
+    "syncline_fault_hits_total", COUNTER, "hits", "Of injected faults, by rule.", ("fault", "kind"))
+
+# The process
+
+CPU_SECONDS: Final = _own(
+    "process_cpu_seconds_total", COUNTER, "s", "User and system time of this broker's process.")
+RESIDENT_MEMORY: Final = _own("process_resident_memory_bytes", GAUGE, "bytes", "In memory.")
+VIRTUAL_MEMORY: Final = _own("process_virtual_memory_bytes", GAUGE, "bytes", "Addressed.")
+OPEN_FDS: Final = _own("process_open_fds", GAUGE, "descriptors", "Open.")
+MAX_FDS: Final = _own("process_max_fds", GAUGE, "descriptors", "Allowed.")
+START_TIME: Final = _own("process_start_time_seconds", GAUGE, "s", "When the process began, since 1970.")
+
+# fmt: on

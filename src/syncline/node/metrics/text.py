@@ -1,0 +1,68 @@
+"""The page that Prometheus reads, in its text format 0.0.4.
+
+The samples of one name stand together, behind a line for its meaning and one
+for its kind; so they are collected by name, and written at the end. Making one
+sample costs a fraction of a microsecond, which is why no library does it: there
+are ten for each partition.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from syncline.node.counters import Histogram
+from syncline.node.metrics.table import FAMILIES, Family
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+_MEANING_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
+
+
+def header(family: Family) -> str:
+    """Return what stands before the samples."""
+    meaning = family.meaning.translate(_MEANING_ESCAPES)
+    if family.unit not in ("1", "0 or 1"):
+        meaning = f"{meaning} Unit: {family.unit}."
+    return f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"
+
+
+def labels_text(names: Sequence[str], values: Sequence[object]) -> str:
+    """Return labels as they stand behind a name."""
+    assert len(names) == len(values), f"{len(values)} values for the labels {names}"
+    pairs = (f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
+    return "{" + ",".join(pairs) + "}" if names else ""
+
+
+class Page:
+    """The samples of one scrape. `lowercase` spells labels of several words as `lowercaseOutputLabelNames` does."""
+
+    def __init__(self, *, lowercase: bool = True) -> None:
+        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+        self._lowercase = lowercase
+
+    def lines(self, family: Family) -> list[str]:
+        """Return where the lines of a metric gather; whoever adds thousands writes them itself."""
+        return self._lines[family.name]
+
+    def label_names(self, family: Family) -> tuple[str, ...]:
+        """Return the labels of a metric as they are spelled here."""
+        return tuple(label.lower() for label in family.labels) if self._lowercase else family.labels
+
+    def add(self, family: Family, value: float, *labels: object) -> None:
+        """Add one sample."""
+        names = self.label_names(family) if labels else ()
+        self._lines[family.name].append(f"{family.name}{labels_text(names, labels)} {value}\n")
+
+    def add_histogram(self, family: Family, histogram: Histogram) -> None:
+        """Add a histogram: how many values were at most each bound, their sum and their number."""
+        lines = self._lines[family.name]
+        count = 0
+        for bound, in_bucket in zip((*histogram.bounds, "+Inf"), histogram.buckets, strict=True):
+            count += in_bucket
+            lines.append(f'{family.name}_bucket{{le="{bound}"}} {count}\n')
+        lines.append(f"{family.name}_sum {histogram.total}\n{family.name}_count {count}\n")
+
+    def sections(self) -> Iterator[bytes]:
+        """Yield the page, a metric at a time; a metric without samples is left out."""
+        for family in FAMILIES:
+            lines = self._lines[family.name]
+            if lines:
+                yield (header(family) + "".join(lines)).encode()

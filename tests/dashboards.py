@@ -1,0 +1,128 @@
+"""Panels of common Grafana dashboards for Kafka, and the metrics that they ask for.
+
+Only panels whose every metric a broker of ours has: a test sees that it stays
+so. What the others ask for is of the Java machine, of a host's or a
+container's own exporter, of the threads of Kafka's network layer, or of
+features that are not offered.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Dashboard(NamedTuple):
+    """A dashboard, and its panels that work: title, metrics."""
+
+    title: str
+    panels: dict[str, str]
+    # Whether counters must be renamed as the page says.
+    is_renamed: bool = False
+
+
+DASHBOARDS: Final = (
+    Dashboard(
+        "Strimzi: Kafka",
+        {
+            "Brokers Online": "kafka_server_replicamanager_leadercount",
+            "Active Controllers": "kafka_controller_kafkacontroller_activecontrollercount",
+            "Unclean Leader Election Rate": "kafka_controller_controllerstats_uncleanleaderelections_total",
+            "Online Replicas": "kafka_server_replicamanager_partitioncount",
+            "Under Replicated Partitions": "kafka_server_replicamanager_underreplicatedpartitions",
+            "Partitions at minimum ISR": "kafka_cluster_partition_atminisr",
+            "Partitions under minimum ISR": "kafka_cluster_partition_underminisr",
+            "Offline Partitions Count": "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Open File Descriptors": "process_open_fds",
+            "Total Incoming Byte Rate": "kafka_server_brokertopicmetrics_bytesin_total",
+            "Total Outgoing Byte Rate": "kafka_server_brokertopicmetrics_bytesout_total",
+            "Incoming Messages Rate": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Total Produce Request Rate": "kafka_server_brokertopicmetrics_totalproducerequests_total",
+            "Byte Rate": "kafka_server_brokertopicmetrics_bytesin_total kafka_server_brokertopicmetrics_bytesout_total",
+            "Messages In Per Second": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Produce Request Rate": "kafka_server_brokertopicmetrics_failedproducerequests_total "
+            "kafka_server_brokertopicmetrics_totalproducerequests_total",
+            "Fetch Request Rate": "kafka_server_brokertopicmetrics_failedfetchrequests_total "
+            "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+            "Log Size": "kafka_log_log_size",
+        },
+    ),
+    Dashboard(
+        "Grafana, kafka-observ-lib: Kafka overview",
+        {
+            "Active kafka controllers": "kafka_controller_kafkacontroller_activecontrollercount",
+            "Brokers count": "kafka_server_kafkaserver_brokerstate",
+            "Unclean leader election": "kafka_controller_controllerstats_uncleanleaderelections_total",
+            "Preferred replica imbalance": "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+            "Cluster network throughput": "kafka_server_brokertopicmetrics_bytesin_total "
+            "kafka_server_brokertopicmetrics_bytesout_total",
+            "Cluster messages throughput": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Online partitions": "kafka_server_replicamanager_partitioncount",
+            "Offline partitions": "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Under replicated partitions": "kafka_cluster_partition_underreplicated",
+            "Under min ISR partitions": "kafka_cluster_partition_underminisr",
+            "Broker network throughput": "kafka_server_brokertopicmetrics_bytesin_total "
+            "kafka_server_brokertopicmetrics_bytesout_total",
+            "Broker messages throughput": "kafka_server_brokertopicmetrics_messagesin_total",
+            "ISR shrinks": "kafka_server_replicamanager_isrshrinks_total",
+            "ISR expands": "kafka_server_replicamanager_isrexpands_total",
+            "Uptime": "process_start_time_seconds",
+            "Process start time": "process_start_time_seconds",
+            "Process memory used (rss)": "process_resident_memory_bytes",
+            "Process files open": "process_max_fds process_open_fds",
+        },
+    ),
+    Dashboard(
+        "Confluent, jmx-monitoring-stacks: Kafka cluster",
+        {
+            "Active Controllers": "kafka_controller_kafkacontroller_activecontrollercount",
+            "Brokers Online": "kafka_server_replicamanager_leadercount",
+            "Online Partitions": "kafka_server_replicamanager_partitioncount",
+            "Preferred Replica Imbalance": "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+            "Unclean Leader Election Rate": "kafka_controller_controllerstats_uncleanleaderelections_total",
+            "Under Replicated Partitions": "kafka_server_replicamanager_underreplicatedpartitions",
+            "Under Min ISR Partitions": "kafka_cluster_partition_underminisr",
+            "Offline Partitions Count": "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Broker network throughput": "kafka_server_brokertopicmetrics_bytesin_total "
+            "kafka_server_brokertopicmetrics_bytesout_total",
+            "Leader Count": "kafka_server_replicamanager_leadercount",
+            "All Request Per Sec Across All Brokers": "kafka_network_requestmetrics_requests_total",
+            "Produce Request Per Sec": "kafka_network_requestmetrics_requests_total",
+            "Consumer Fetch Request Per Sec": "kafka_network_requestmetrics_requests_total",
+            "Broker Fetch Request Per Sec": "kafka_network_requestmetrics_requests_total",
+            "Offset Commit Request Per Sec": "kafka_network_requestmetrics_requests_total",
+            "Metadata request per sec": "kafka_network_requestmetrics_requests_total",
+            "CPU Usage": "process_cpu_seconds_total",
+            "Messages In": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Bytes In": "kafka_server_brokertopicmetrics_bytesin_total",
+            "Bytes Out": "kafka_server_brokertopicmetrics_bytesout_total",
+            "Messages In Per Broker": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Bytes Out Per Broker": "kafka_server_brokertopicmetrics_bytesout_total",
+            "IsrShrinks per Sec": "kafka_server_replicamanager_isrshrinks_total",
+            "IsrExpands per Sec": "kafka_server_replicamanager_isrexpands_total",
+            "Log size per Topic": "kafka_log_log_size",
+            "Log size per Broker": "kafka_log_log_size",
+            "FetchSessionCache - Sessions in cache": "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+            "FetchSessionCache - Eviction Rate per sec": (
+                "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total"
+            ),
+            "Replica - Min Fetch Rate": "kafka_server_replicafetchermanager_minfetchrate",
+            "Replica - Max Lag": "kafka_server_replicafetchermanager_maxlag",
+        },
+        is_renamed=True,
+    ),
+    Dashboard(
+        "Confluent, jmx-monitoring-stacks: Kafka topics",
+        {
+            "Total # of Topics": "kafka_controller_kafkacontroller_globaltopiccount",
+            "Messages In": "kafka_server_brokertopicmetrics_messagesin_total",
+            "Log size": "kafka_log_log_size",
+            "Total # of Partitions": "kafka_controller_kafkacontroller_globalpartitioncount",
+            "Bytes In": "kafka_server_brokertopicmetrics_bytesin_total",
+            "Bytes Out": "kafka_server_brokertopicmetrics_bytesout_total",
+            "Produce Request per sec": "kafka_server_brokertopicmetrics_totalproducerequests_total",
+            "Fetch Request per sec": "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+            "Start Offset": "kafka_log_log_logstartoffset",
+            "End Offset": "kafka_log_log_logendoffset",
+            "Total message count": "kafka_log_log_logendoffset kafka_log_log_logstartoffset",
+        },
+        is_renamed=True,
+    ),
+)
