@@ -1,0 +1,90 @@
+"""Demotions: what the controller remembers of leaders that gave up (KIP-501).
+
+One hard idea: a slow disk is slow for everybody, so whoever takes over may want to give up as well, and the
+balancer would bring the first one back. Both would go round for ever. So a partition may change hands this way
+only so often within a window, and for a while the balancer leaves out whoever gave it up. An explicit request of an
+administrator, and an election without an alternative, do not ask here.
+
+This is memory of one controller, not metadata: after a change of controller the count starts anew, which costs at
+most one more round of moves.
+
+Units: times in ms of the controller's monotonic clock.
+Invariant: a mark dies with the broker's next registration: a new process may have a new disk.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from syncline.model.ids import BrokerEpoch, BrokerId
+from syncline.model.metadata import MetadataImage
+
+PartitionKey = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RelinquishLimits:
+    """`leader.relinquish.max.per.window`, `.window.ms`, `.demotion.ms` and `.reorder.replicas`."""
+
+    max_per_window: int = 3
+    window_ms: int = 600_000
+    demotion_ms: int = 600_000
+    reorders_replicas: bool = False
+
+
+class _Mark(NamedTuple):
+    """Until when a broker is not to be given a partition back, and which process of it."""
+
+    until_ms: int
+    broker_epoch: BrokerEpoch
+
+
+class Demotions:
+    """The relinquishments of the recent past, and the marks that they left."""
+
+    __slots__ = ("_marks", "_times")
+
+    def __init__(self) -> None:
+        self._times: dict[PartitionKey, list[int]] = {}
+        self._marks: dict[tuple[PartitionKey, BrokerId], _Mark] = {}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def may_relinquish(self, topic_id: UUID, partition: int, limits: RelinquishLimits, now_ms: int) -> bool:
+        """Return whether the partition may change hands once more."""
+        key = (topic_id, partition)
+        recent = [time_ms for time_ms in self._times.get(key, ()) if now_ms - time_ms < limits.window_ms]
+        if recent:
+            self._times[key] = recent
+        else:
+            self._times.pop(key, None)
+        return len(recent) < limits.max_per_window
+
+    def relinquished(
+        self,
+        topic_id: UUID,
+        partition: int,
+        leader: BrokerId,
+        broker_epoch: BrokerEpoch,
+        limits: RelinquishLimits,
+        now_ms: int,
+    ) -> None:
+        """Count a relinquishment, and mark the leader that gave up."""
+        key = (topic_id, partition)
+        self._times.setdefault(key, []).append(now_ms)
+        self._marks[key, leader] = _Mark(now_ms + limits.demotion_ms, broker_epoch)
+
+    def is_demoted(
+        self, topic_id: UUID, partition: int, broker_id: BrokerId, image: MetadataImage, now_ms: int
+    ) -> bool:
+        """Return whether the preferred balancer should leave the partition where it is, instead of with `broker_id`."""
+        key = ((topic_id, partition), broker_id)
+        mark = self._marks.get(key)
+        if mark is None:
+            return False
+        record = image.brokers.get(broker_id)
+        if now_ms < mark.until_ms and record is not None and record.broker_epoch == mark.broker_epoch:
+            return True
+        del self._marks[key]
+        return False

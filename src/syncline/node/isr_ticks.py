@@ -1,0 +1,101 @@
+"""ISR ticks: judging followers now and then, without holding up anybody else.
+
+A tick looks at the unsettled partitions only (`core.tick_index`), and at so many of them in one turn of the loop;
+the rest follows in the next turns. With tens of thousands of followers all lagging at once, requests are still
+answered in between.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from syncline.core.partition import LeaderPartition
+from syncline.core.tick_index import Ticked
+from syncline.node.partition import Partition
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+log = logging.getLogger("syncline.node")
+
+# Partitions judged in one turn of the loop: 1 to 5 ms, by what is found.
+SLICE: Final = 200
+
+
+class IsrTicks:
+    """The clockwork of one broker's ISRs."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._timer: asyncio.TimerHandle | None = None
+        self._interval_ms = 0
+        # What the tick under way has still to look at, last first.
+        self._left: list[Ticked] = []
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Judge everybody now, and from now on."""
+        self._arm()
+        self.tick()
+
+    def configure(self) -> None:
+        """Take over another interval at once."""
+        if self._timer is not None and self._wanted_ms() != self._interval_ms:
+            self._timer.cancel()
+            self._arm()
+
+    def close(self) -> None:
+        """Judge nobody any more."""
+        self._is_closed = True
+        self._left = []
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wanted_ms(self) -> int:
+        config = self._broker.config
+        return config.replica_lag_check_interval_ms or max(1, config.replica_lag_time_max_ms // 2)
+
+    def _arm(self) -> None:
+        self._interval_ms = self._wanted_ms()
+        self._timer = self._broker.loop.call_later(self._interval_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        if self._is_closed:
+            return
+        self._arm()
+        self.tick()
+
+    def tick(self) -> None:
+        """Begin to judge; a tick that is due while the last one is still under way has nothing to add."""
+        self._broker.slow_reads.tick()
+        if not self._left:
+            self._left = self._broker.ticks.take()
+            self._left.reverse()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        left = self._left
+        now_ms = self._broker.clock.mono_ms()
+        for _ in range(min(SLICE, len(left))):
+            self._judge(left.pop(), now_ms)
+        if self._left:
+            self._broker.loop.call_soon(self._go_on)
+        self._broker.settle()
+
+    def _judge(self, ticked: Ticked, now_ms: int) -> None:
+        assert isinstance(ticked, LeaderPartition), "nothing else is in the index"
+        partition = ticked.owner
+        assert isinstance(partition, Partition), "brokers keep leaders in partitions"
+        ticks = self._broker.ticks
+        if partition.leader is not ticked or partition.is_offline:
+            ticks.give_back(ticked, is_over=True)
+            return
+        try:
+            effects = ticked.tick(now_ms)
+            if effects:
+                partition.perform(effects)
+            ticks.give_back(ticked)
+        except Exception:
+            # The followers of the partitions behind this one must be judged, too.
+            log.exception("%s: the tick of its ISR failed", partition.key)
+            ticks.keep(ticked)

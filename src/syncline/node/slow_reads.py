@@ -1,0 +1,294 @@
+"""Slow reads: what this broker owes its followers, and what it does about it (KIP-501).
+
+The rules are `core.pending_fetches` and `core.relinquish`. Here requests are registered when a look could not be
+completed at once, and the watchdog runs as long as there are any: a broker that serves everything at once, or whose
+feature is off, does nothing of this.
+
+For metrics: `pending_count` (PendingFollowerFetches) and `protected_count` (PendingProtectedReplicas) are asked for;
+`counters.pending_cap_exceeded`, `.relinquished`, `.relinquish_skipped` (by reason) and `.fetch_process_ms` are
+counted. The process time is that of requests that had to wait for a read; all others took none.
+"""
+
+import asyncio
+import errno
+import logging
+from typing import TYPE_CHECKING, Literal
+
+from syncline.core.evidence import Evidence
+from syncline.core.fetch_session import FetchSession
+from syncline.core.partition import LeaderPartition
+from syncline.core.partition_effects import (
+    IsrChange,
+    ProposeIsr,
+    ProtectionChanged,
+    ProtectionPhase,
+    RelinquishSkipped,
+)
+from syncline.core.pending_fetches import (
+    RELINQUISHED_AT_ONCE_MAX,
+    PendingEntry,
+    PendingFetches,
+    PendingRequest,
+    SlowReadRules,
+    watch_period_ms,
+)
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.events import Json, Observation
+from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from syncline.node.partition import Partition
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.fetch_operation import FetchOperation
+
+log = logging.getLogger("syncline.node")
+
+
+def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
+    """Return the rules that a configuration asks for, None when the feature is off."""
+    if not config.follower_fetch_pending_reads_insync_enable:
+        return None
+    cap_ms = config.follower_fetch_pending_insync_max_ms
+    return SlowReadRules(
+        # Never for less than a lag window, whatever the default is: the lag rule itself gives that much.
+        cap_ms=None if cap_ms < 0 else max(cap_ms, config.replica_lag_time_max_ms),
+        relinquishes=config.leader_relinquish_enable,
+        process_time_max_ms=config.follower_fetch_process_time_max_ms,
+        tenure_min_ms=config.leader_relinquish_min_tenure_ms,
+    )
+
+
+class SlowReads:
+    """The follower fetches of one broker that wait for its disk."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._fetches = PendingFetches()
+        # A dict stands for an ordered set.
+        self._operations: dict[FetchOperation, None] = {}
+        self._suspects: set[int] = set()
+        # Since when, in Unix time, each protection is going on that was told: its end names the same time.
+        self._told_since: dict[tuple[TopicPartition, BrokerId], int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        # None while the feature is off: the one thing that a fetch looks at.
+        self.rules = slow_read_rules(broker.config)
+
+    @property
+    def pending_count(self) -> int:
+        """The partitions for which a follower waits, once per request."""
+        return self._fetches.entry_count
+
+    @property
+    def protected_count(self) -> int:
+        """The members of ISRs that are in it only because this broker owes them an answer."""
+        leaders = (partition.leader for partition in self._broker.partitions.values())
+        return sum(len(leader.spared) for leader in leaders if leader is not None)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take over a configuration; switching off forgets everything, switching on begins with the next request."""
+        self.rules = slow_read_rules(config)
+        if self.rules is None:
+            self._fetches.clear()
+            self._operations.clear()
+            self._suspects.clear()
+        if self.rules is None or not self.rules.relinquishes:
+            self._stop_watch()
+        elif len(self._fetches):
+            self._start_watch()
+
+    def close(self) -> None:
+        """Stop the watchdog."""
+        self._is_closed = True
+        self._stop_watch()
+
+    # The life of a request.
+
+    def opened(
+        self, operation: "FetchOperation", session: FetchSession, broker_epoch: int, arrival_ms: int, parked_ms: int
+    ) -> PendingRequest:
+        """Register a request whose look has to wait for a read."""
+        request = self._fetches.open(
+            session.replica_id, BrokerEpoch(broker_epoch), arrival_ms, parked_ms, cover=session
+        )
+        self._operations[operation] = None
+        if self.rules is not None and self.rules.relinquishes:
+            self._start_watch()
+        return request
+
+    def answered(self, operation: "FetchOperation", request: PendingRequest, session: FetchSession) -> None:
+        """Note that the follower got its answer; its session has not been told yet."""
+        now_ms = self._broker.clock.mono_ms()
+        self._operations.pop(operation, None)
+        self._broker.counters.fetch_process_ms.note(request.processing_ms(now_ms))
+        self._covered_ended(request, session, now_ms, is_lost=False)
+        self._fetches.answered(request, now_ms)
+
+    def lost(self, operation: "FetchOperation", request: PendingRequest, session: FetchSession) -> None:
+        """Note that the follower's connection ended."""
+        now_ms = self._broker.clock.mono_ms()
+        self._operations.pop(operation, None)
+        self._covered_ended(request, session, now_ms, is_lost=True)
+        self._fetches.lost(request, now_ms, None if self.rules is None else self.rules.cap_ms)
+
+    def _covered_ended(self, request: PendingRequest, session: FetchSession, now_ms: int, *, is_lost: bool) -> None:
+        """Tell the idle partitions of the session that moved meanwhile; the others are told by the session's clock."""
+        for entry in session.pending():
+            partition = entry.target
+            if entry not in request.looked and isinstance(partition, Partition) and partition.leader is not None:
+                partition.leader.covered_fetch_ended(request.replica_id, request, entry, now_ms, is_lost=is_lost)
+
+    def read_failed(self, entry: PendingEntry) -> None:
+        """Let go of a partition whose read failed."""
+        self._fetches.read_ended(entry)
+
+    def read_ended(self, entry: PendingEntry) -> None:
+        """Note that the read of one partition has ended well; if late, leadership may go for that."""
+        if entry.request.lost_ms is not None:
+            self._fetches.read_ended(entry)
+        elif self.rules is not None and self.rules.relinquishes:
+            now_ms = self._broker.clock.mono_ms()
+            self._fetches.excuse_pause(now_ms, watch_period_ms(self.rules.process_time_max_ms))
+            self._relinquish(entry, now_ms)
+
+    def leadership_ended(self, partition: Partition, error: ErrorCode) -> None:
+        """Answer those that wait for a read of a partition whose leadership is over."""
+        for operation in list(self._operations):
+            operation.leadership_ended(partition, error)
+        for key, broker_id in [name for name in self._told_since if name[0] == partition.key]:
+            since_wall_ms = self._told_since.pop((key, broker_id))
+            since_ms = self._broker.clock.mono_ms() - (self._broker.clock.wall_ms() - since_wall_ms)
+            evidence = Evidence("pending-fetch:leadership-ended")
+            self._note(partition, "protection", broker_id, "end", since_ms, evidence, since_wall_ms)
+
+    def drop_older(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """Owe nothing to former processes of a broker."""
+        self._fetches.drop_older(broker_id, broker_epoch)
+
+    # The watchdog.
+
+    def _start_watch(self) -> None:
+        if self._timer is None and not self._is_closed:
+            self._fetches.start_watch(self._broker.clock.mono_ms())
+            self._watch_later()
+
+    def _watch_later(self) -> None:
+        rules = self.rules
+        assert rules is not None, "nothing is watched while the feature is off"
+        period_s = watch_period_ms(rules.process_time_max_ms) / 1000
+        self._timer = self._broker.loop.call_later(period_s, self._watch)
+
+    def _stop_watch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _watch(self) -> None:
+        self._timer = None
+        rules = self.rules
+        if rules is None or not rules.relinquishes or not len(self._fetches):
+            return
+        self._watch_later()
+        now_ms = self._broker.clock.mono_ms()
+        proposed = 0
+        for entry in self._fetches.watch(now_ms, watch_period_ms(rules.process_time_max_ms)):
+            proposed += self._relinquish(entry, now_ms)
+            if proposed >= RELINQUISHED_AT_ONCE_MAX:
+                break
+        self._broker.settle()
+
+    def _relinquish(self, entry: PendingEntry, now_ms: int) -> bool:
+        """Give a partition away if its leader decides so; return whether it did."""
+        partition = entry.leader.owner
+        if not isinstance(partition, Partition) or partition.leader is not entry.leader:
+            return False
+        effects = entry.leader.relinquish(entry, now_ms)
+        if effects:
+            partition.perform(effects)
+        return any(type(effect) is ProposeIsr for effect in effects)
+
+    def tick(self) -> None:
+        """Look for reads that have not ended for longer than anybody is spared: there the disk itself is suspect."""
+        rules = self.rules
+        if rules is None or rules.cap_ms is None or not len(self._fetches):
+            return
+        now_ms = self._broker.clock.mono_ms()
+        self._suspects.intersection_update(self._fetches.requests)
+        for request in list(self._fetches.requests.values()):
+            if request.seq in self._suspects or request.processing_ms(now_ms) <= rules.cap_ms:
+                continue
+            self._suspects.add(request.seq)
+            for entry in list(request.entries):
+                if not entry.is_read and isinstance(entry.leader, LeaderPartition):
+                    self._suspect(entry, request, now_ms)
+
+    def _suspect(self, entry: PendingEntry, request: PendingRequest, now_ms: int) -> None:
+        partition = entry.leader.owner
+        if not isinstance(partition, Partition) or partition.leader is not entry.leader:
+            return
+        read_ms = request.processing_ms(now_ms)
+        log.error("%s: a read has not ended for %s ms; the disk may be stuck", partition.key, read_ms)
+        if self._broker.config.log_dir_stuck_read_offline:
+            partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not ended for {read_ms} ms"))
+
+    # What core decided.
+
+    def protection_changed(self, partition: Partition, effect: ProtectionChanged) -> None:
+        """Count and journal that a member is spared, or no longer."""
+        log.info("%s: protection of broker %s %s", partition.key, effect.broker_id, effect.phase.value)
+        if effect.phase is ProtectionPhase.CAP_EXCEEDED:
+            self._broker.counters.pending_cap_exceeded += 1
+        phase: Literal["begin", "end"] = "begin" if effect.phase is ProtectionPhase.BEGAN else "end"
+        name = (partition.key, effect.broker_id)
+        since_wall_ms = None if phase == "begin" else self._told_since.pop(name, None)
+        told = self._note(
+            partition, "protection", effect.broker_id, phase, effect.since_ms, effect.evidence, since_wall_ms
+        )
+        if phase == "begin":
+            self._told_since[name] = told.since_ms
+
+    def relinquish_skipped(self, partition: Partition, effect: RelinquishSkipped) -> None:
+        """Count and journal that this leader stays although it is slow."""
+        skipped = self._broker.counters.relinquish_skipped
+        reason = effect.reason.value
+        skipped[reason] = skipped.get(reason, 0) + 1
+        log.info("%s: served too slowly, but not given up: %s", partition.key, reason)
+        now_ms = self._broker.clock.mono_ms()
+        self._note(partition, "relinquish-skipped", self._broker.broker_id, "end", now_ms, effect.evidence)
+
+    def relinquish_answered(self, partition: Partition, proposal: ProposeIsr, error: ErrorCode) -> None:
+        """Count and journal that the controller gave a partition of this broker to another one."""
+        if proposal.kind is IsrChange.RELINQUISH and error is ErrorCode.NEW_LEADER_ELECTED:
+            self._broker.counters.relinquished += 1
+            self._broker.isr_relinquished(partition, proposal)
+
+    def _note(
+        self,
+        partition: Partition,
+        kind: str,
+        subject: BrokerId,
+        phase: Literal["begin", "end"],
+        since_ms: int,
+        evidence: Evidence,
+        since_wall_ms: int | None = None,
+    ) -> Observation:
+        """Tell the journal what was seen, and return it."""
+        clock = self._broker.clock
+        now_ms, wall_ms = clock.mono_ms(), clock.wall_ms()
+        followers = [follower.as_json() for follower in evidence.followers]
+        numbers: dict[str, Json] = {"noted_ms": now_ms, "rule": evidence.rule, **dict(evidence.numbers)}
+        seen = Observation(
+            ts_ms=wall_ms,
+            broker=self._broker.broker_id,
+            kind=kind,
+            subject=subject,
+            phase=phase,
+            since_ms=wall_ms - (now_ms - since_ms) if since_wall_ms is None else since_wall_ms,
+            lasted_ms=now_ms - since_ms,
+            topic=partition.key.topic,
+            partition=partition.key.partition,
+            evidence={**numbers, "followers": followers},
+        )
+        self._broker.journal.note(seen)
+        return seen

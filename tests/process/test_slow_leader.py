@@ -1,0 +1,126 @@
+"""KIP-501 on three real brokers whose leader has a slow disk: without it, with solution 1, with solutions 1 and 2."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from syncline.local.faults import Faults
+from tests.cluster import LocalCluster, start_cluster
+from tests.process import processes
+from tests.process.load import QUIET, await_full_isr, read_all
+from tests.process.test_pauses import isrs
+
+pytestmark = pytest.mark.process
+
+LAG_S = 1.5
+CONFIG = {
+    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # Followers that left while nothing could be committed would otherwise lead: that is KIP-966's remedy.
+    "eligible.leader.replicas.enable": "false",
+    "leader.relinquish.min.tenure.ms": "0",
+    "leader.relinquish.enable": "false",
+}
+READ_S = 30.0
+
+
+@contextmanager
+def slow_leader(directory: Path, **configs: str) -> Iterator[tuple[LocalCluster, int]]:
+    """A topic of three replicas with records that its leader, which is not the controller, cannot read in time."""
+    settings = {**CONFIG, **{name.replace("_", "."): value for name, value in configs.items()}}
+    cluster = start_cluster(3, settings, directory=directory, restart=False)
+    faults = Faults(directory)
+    try:
+        holder, _ = processes.lease(directory)
+        leader, follower = (broker for broker in (1, 2, 3) if broker != holder)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        assigned = NewTopic(
+            "slow", 1, replica_assignment=[[leader, follower, holder]], config={"min.insync.replicas": "2"}
+        )
+        admin.create_topics([assigned])["slow"].result(20)
+        await_full_isr(cluster.bootstrap, ["slow"])
+        assert produce(cluster, "all", 10) == 10
+        fault = faults.add("disk-slow", broker="leader", topic="slow", partition=0, direction="read", delay_s=READ_S)
+        assert produce(cluster, "1", 3) == 3
+        deadline_s = time.monotonic() + 5
+        while not fault.hits:
+            assert time.monotonic() < deadline_s, "nobody read from the slow disk"
+            time.sleep(0.02)
+        yield cluster, leader
+    finally:
+        cluster.stop()
+    processes.await_none(directory)
+
+
+def produce(cluster: LocalCluster, acks: str, count: int, within_s: float = 4.0) -> int:
+    """Produce records one after the other; return how many were acknowledged."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            **QUIET,
+            "acks": acks,
+            "linger.ms": 0,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "topic.metadata.refresh.interval.ms": 200,
+            "message.timeout.ms": int(within_s * 1000),
+        }
+    )
+    acknowledged = []
+    for number in range(count):
+        producer.produce(
+            "slow", b"%d" % number, on_delivery=lambda error, _: acknowledged.append(error) if error is None else None
+        )
+        producer.flush(within_s + 2)
+    return len(acknowledged)
+
+
+def await_isr(cluster: LocalCluster, expected: tuple[int, ...], within_s: float) -> None:
+    """Return when leader and ISR are as expected."""
+    deadline_s = time.monotonic() + within_s
+    while (found := isrs(cluster, "slow")[0]) != expected:
+        assert time.monotonic() < deadline_s, f"leader and ISR are {found}, not {expected}"
+        time.sleep(0.02)
+
+
+def test_slow_leader_takes_the_partition_with_it(tmp_path: Path) -> None:
+    """Off: the followers fall out although they ask, and the leader's death leaves nobody to lead."""
+    with slow_leader(tmp_path) as (cluster, leader):
+        await_isr(cluster, (leader, leader), LAG_S * 1.5 + 2)
+        cluster.kill(leader)
+        await_isr(cluster, (-1, leader), 5)
+
+        assert produce(cluster, "all", 1, within_s=2.0) == 0
+
+
+def test_slow_leader_that_spares_its_followers_can_die(tmp_path: Path) -> None:
+    """Solution 1: nobody falls out while waiting, and one of them leads at once."""
+    with slow_leader(tmp_path, follower_fetch_pending_reads_insync_enable="true") as (cluster, leader):
+        time.sleep(LAG_S * 2)
+        assert isrs(cluster, "slow")[0] == (leader, 1, 2, 3)
+        cluster.kill(leader)
+
+        assert produce(cluster, "all", 3) == 3
+
+
+def test_slow_leader_gives_up_before_anybody_notices(tmp_path: Path) -> None:
+    """Solutions 1 and 2: another one leads within a second, with all records, while the disk is still slow."""
+    enabled = {"follower_fetch_pending_reads_insync_enable": "true", "leader_relinquish_enable": "true"}
+    with slow_leader(tmp_path, **enabled) as (cluster, leader):
+        deadline_s = time.monotonic() + 2.5
+        while isrs(cluster, "slow")[0][0] == leader:
+            assert time.monotonic() < deadline_s, "the slow leader stays"
+            time.sleep(0.02)
+        assert isrs(cluster, "slow")[0][1:] == (1, 2, 3), "nobody left the ISR for that"
+        assert produce(cluster, "all", 3) == 3
+        cluster.kill(leader)
+
+        assert produce(cluster, "all", 3) == 3
+        assert len(read_all(cluster.bootstrap, "slow", 1)[0]) >= 16
