@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint unit bench virtual chaos conformance-live setup clean
+.PHONY: demo test check lint unit bench virtual model incidents chaos lab-20 conformance-live setup clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,8 +41,17 @@ bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md
 virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with faults
 	$(BIN)/python -m syncline.virtual run --seeds 0..499 --seconds 30 --jobs 2
 
+model: $(VENV)/.dev ## every order of events of replication within bounds, three replicas too (a minute)
+	$(BIN)/python -m syncline check --table --large
+
+incidents: $(VENV)/.dev ## break real brokers in 12 ways, 10 times each, and count how often `syncline why` names the cause (25 minutes)
+	$(BIN)/python -m tests.incidents
+
 chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all load; everything acknowledged must be there
 	$(BIN)/python -m tests.process.chaos
+
+lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brokers (about 20 minutes)
+	$(BIN)/python -m tests.lab.often --times 20
 
 conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java and Maven)
 	$(BIN)/python -m tests.conformance.live

@@ -79,6 +79,7 @@ def start_cluster(
     directory: Path | None = None,
     port: int = 0,
     restart: bool = True,
+    racks: str = "",
 ) -> LocalCluster:
     """Start a cluster and return once every broker serves."""
     owns = directory is None
@@ -99,6 +100,8 @@ def start_cluster(
     ]
     for name, value in (configs or {}).items():
         command += ["--config", f"{name}={value}"]
+    if racks:
+        command += ["--racks", racks]
     if not restart:
         command.append("--no-restart")
     where.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
 from syncline.model.config_types import ConfigDefinition
 from syncline.model.topic_config_table import NOT_ACTED_ON, NOT_YET, TOPIC_CONFIGS
+from syncline.node.metrics.table import FAMILIES, Family
+from tests.dashboards import DASHBOARDS
 
 TESTS: Final = Path(__file__).parent
 DOCUMENTS: Final = TESTS.parent / "docs"
@@ -20,14 +22,27 @@ DOCUMENTS: Final = TESTS.parent / "docs"
 # What Apache Kafka does not have.
 OWN_CONFIGS: Final = (
     "eligible.leader.replicas.enable",
+    "follower.fetch.pending.insync.max.ms",
+    "follower.fetch.pending.reads.insync.enable",
+    "follower.fetch.process.time.max.ms",
     "high.watermark.min.isr.gate",
     "journal.enable",
     "journal.progress.interval.ms",
     "journal.topic.replication.factor",
+    "leader.relinquish.demotion.ms",
+    "leader.relinquish.enable",
+    "leader.relinquish.max.per.window",
+    "leader.relinquish.min.tenure.ms",
+    "leader.relinquish.reorder.replicas",
+    "leader.relinquish.window.ms",
+    "log.dir.stuck.read.offline",
     "log.truncation.mode",
+    "metrics.label.names",
+    "metrics.port",
     "page.cache.follower.keep.bytes",
     "page.cache.leader.budget.bytes",
     "replica.lag.check.interval.ms",
+    "replica.lag.max.messages",
     "replica.lag.mode",
 )
 NO_EFFECT: Final = (NOT_ACTED_ON, NOT_YET)
@@ -143,23 +158,28 @@ GROUPS: Final = (
     Group("H", "Fetch protocol and throttling", 11),
 )
 
-# Why a scenario has no test.
-MISSING: Final[dict[str, str]] = {
-    "C19": "transactions are not offered: no marker can be written, and the last stable offset is the high watermark",
-    "F16": "reassignment cannot be started; its completion is shown by F07 and "
-    "`test_leader_that_completes_its_own_removal_learns_of_the_new_one`",
-    "F17": "reassignment cannot be started, so not cancelled either",
-    "F18": "reassignment cannot be started",
-    "F19": "reassignment cannot be started; its completion is shown by F07",
-    "F22": "relinquishing (KIP-501) is not built",
-    "G16": "compaction is not built",
-    "G17": "compaction is not built",
-    "H07": "preferred read replicas (KIP-392) are not built; a consumer that asks a follower is served (H11)",
-    "H08": "replication throttles (KIP-73) are not built",
-    "H09": "replication throttles (KIP-73) are not built; leaving partitions out is "
-    "`test_fetcher_forgets_removed_and_held_partitions`",
-    **{f"D{number:02}": "KIP-501 is not built" for number in range(1, 26)},
+# Scenarios of features that are not there yet: by number, the feature, and what of it is shown nevertheless.
+WAITING: Final[dict[str, tuple[str, str]]] = {
+    "C19": ("transactions", "no marker can be written, so the last stable offset is the high watermark"),
+    "F16": (
+        "reassignment",
+        "its completion is shown by F07 and `test_leader_that_completes_its_own_removal_learns_of_the_new_one`",
+    ),
+    "F17": ("reassignment", "it cannot be started, so not cancelled either"),
+    "F18": ("reassignment", "it cannot be started"),
+    "F19": ("reassignment", "its completion is shown by F07"),
+    "G16": ("compaction", "topics may be configured as compacted; their records are checked for keys and all kept"),
+    "G17": ("compaction", "nothing is removed, so no offset is missing"),
+    "H08": ("replication throttles (KIP-73)", "their configurations are stored without effect"),
+    "H09": (
+        "replication throttles (KIP-73)",
+        "leaving partitions out of a fetch is shown by `test_fetcher_forgets_removed_and_held_partitions`",
+    ),
 }
+
+# What else has no test, and why. Each stands in docs/divergences.md, too.
+MISSING: Final[dict[str, str]] = {}
+MISSING_MAX: Final = 5
 
 
 def numbers() -> list[str]:
@@ -184,6 +204,7 @@ def scenarios() -> str:
     """Return docs/scenarios.md."""
     tests = scenario_tests()
     done = [number for number in numbers() if number in tests]
+    waiting = {number: why for number, why in WAITING.items() if number not in tests}
     lines = [
         "# Scenarios",
         "",
@@ -192,7 +213,7 @@ def scenarios() -> str:
         "Every scenario of the replication catalogue, by its number, and the test that shows it. A test carries the",
         "number in its name, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
         "",
-        f"{len(done)} of {len(numbers())} are shown.",
+        f"{len(done)} of {len(numbers())} are shown; {len(waiting)} wait for a feature, and are listed at the end.",
     ]
     for group in GROUPS:
         lines += [
@@ -202,7 +223,7 @@ def scenarios() -> str:
             "| # | State | Test, or what is missing |",
             "|---|---|---|",
         ]
-        for number in (each for each in numbers() if each[0] == group.letter):
+        for number in (each for each in numbers() if each[0] == group.letter and each not in waiting):
             if number in tests:
                 places = (
                     f"`{file}`: " + ", ".join(f"`{name}`" for name in names) for file, names in tests[number].items()
@@ -210,10 +231,112 @@ def scenarios() -> str:
                 lines.append(f"| {number} | done | {'; '.join(places)} |")
             else:
                 lines.append(f"| {number} | not yet | {MISSING[number]} |")
+    lines += ["", "## Waiting for a feature", "", "| # | Feature | What there is |", "|---|---|---|"]
+    lines += [f"| {number} | {feature} | {note} |" for number, (feature, note) in waiting.items()]
     return "\n".join(lines) + "\n"
 
 
-GENERATED: Final = (Page("configs.md", configs), Page("scenarios.md", scenarios))
+# Metrics
+
+METRICS_HEAD: Final = """\
+# Metrics
+
+<!-- Generated from syncline/node/metrics/table.py: python -m tests.documents -->
+
+Each broker answers `GET /metrics` in Prometheus's text format. A local cluster takes free ports, and keeps them
+from run to run; `syncline status` shows the addresses, and `cluster.json` has them for scripts. With
+`syncline up --config metrics.port=9404` the first broker has 9404 and the others the ports behind it, with -1 there
+are none. The listener is on 127.0.0.1, as everything here.
+
+```yaml
+scrape_configs:
+  - job_name: syncline
+    static_configs:
+      - targets: ["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]
+```
+
+Names are those that the JMX exporter gives Apache Kafka's MBeans with its example rules `kafka-2_0_0.yml`, so that
+dashboards and alerts for Kafka work. Of a meter there is its count, which `rate()` makes a rate of; Kafka's own
+averages over 1, 5 and 15 minutes are not exported, as with those rules. Labels of several words are in lower case
+(`delayedoperation`), as with `lowercaseOutputLabelNames`; `metrics.label.names=kafka` spells them as Kafka does
+(`delayedOperation`), for dashboards that want it so, and makes `promtool check metrics` complain about it.
+
+A sample without the label `topic` beside those that have it is the sum over all topics, those included that are gone
+from this broker. Use `{topic!=""}` or `{topic=""}`, as with Kafka. What only the controller knows is 0 elsewhere, so
+`sum()` over the brokers is right.
+
+Values are read from the state that brokers decide by, at the moment of the scrape, a page at most once per second. A
+scrape of 2,000 partitions with three replicas each is 2 MB and takes a broker some 20 ms of processor time, in pieces
+of a few milliseconds; nothing is done while nobody asks ([ADR 8](adr/0008-metrics-by-hand.md)).
+"""
+
+METRICS_TAIL: Final = """\
+## Dashboards
+
+Panels of common Grafana dashboards for Kafka that find what they ask for. Those of the Java machine, of Kafka's network
+threads and request phases, and of containers stay empty; use `process_*`.
+
+Confluent's dashboards know counters by the MBeans' whole names (`..._bytesinpersec`). This makes Prometheus store them
+so:
+
+```yaml
+    metric_relabel_configs:
+      - source_labels: [__name__]
+        regex: (kafka_.+)_total
+        target_label: __name__
+        replacement: ${1}persec
+```
+"""
+
+METRIC_GROUPS: Final = (
+    ("ReplicaManager", "Partitions and replicas of a broker"),
+    ("Partition", "By partition"),
+    ("ReplicaFetcherManager FetcherLagMetrics FetcherStats", "Fetching from leaders"),
+    (
+        "DelayedOperationPurgatory DelayedProduceMetrics DelayedFetchMetrics DelayedDeleteRecordsMetrics",
+        "Requests that wait",
+    ),
+    ("FetchSessionCache", "Fetch sessions"),
+    ("BrokerTopicMetrics RequestMetrics", "Traffic"),
+    ("Log", "Logs"),
+    ("KafkaController ControllerStats", "Controller"),
+    ("KafkaServer", "The broker"),
+    ("", "Syncline's own, and the process"),
+)
+
+
+def metrics() -> str:
+    """Return docs/metrics.md."""
+    lines = [METRICS_HEAD]
+    for types, title in METRIC_GROUPS:
+        rows = [family for family in FAMILIES if _bean_type(family) in types.split(" ")]
+        is_kafkas = bool(types)
+        lines += [f"## {title}", ""]
+        lines += ["| Metric | Type | Unit | Meaning |" + (" MBean |" if is_kafkas else "")]
+        lines += ["|---|---|---|---|" + ("---|" if is_kafkas else "")]
+        lines += [_metric(row, has_bean=is_kafkas) for row in rows]
+        lines += [""]
+    lines += [METRICS_TAIL]
+    for dashboard in DASHBOARDS:
+        renamed = ", with counters renamed as above" if dashboard.is_renamed else ""
+        panels = ", ".join(dashboard.panels)
+        lines += [f"**{dashboard.title}** ({len(dashboard.panels)} panels{renamed}): {panels}.", ""]
+    return "\n".join(lines)
+
+
+def _bean_type(family: Family) -> str:
+    found = re.search(r"type=(\w+)", family.bean)
+    return found[1] if found else ""
+
+
+def _metric(family: Family, *, has_bean: bool) -> str:
+    labels = ", ".join(label.lower() for label in family.labels)
+    name = f"`{family.name}`" + (f" {{{labels}}}" if labels else "") + (" and in total" if family.has_total else "")
+    row = f"| {name} | {family.kind} | {family.unit} | {family.meaning} |"
+    return f"{row} `{family.bean.split(',')[0]},{family.bean.split(',')[1]}` |" if has_bean else row
+
+
+GENERATED: Final = (Page("configs.md", configs), Page("scenarios.md", scenarios), Page("metrics.md", metrics))
 
 
 def main() -> None:

@@ -13,7 +13,9 @@ from syncline.model.broker_config_table import BROKER_CONFIGS
 from syncline.model.config_types import ConfigDefinition
 from syncline.model.configs import BrokerConfig, TopicConfig
 from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.node.metrics.table import FAMILIES
 from tests import documents
+from tests.dashboards import DASHBOARDS, Dashboard
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "syncline"
@@ -25,8 +27,6 @@ SCENARIOS = (ROOT / "docs" / "scenarios.md").read_text()
 # Nothing reads them, since there is one value so far; the rack goes from the command line to the registration;
 # `compression.type` and its like are explained rather than obeyed; the last is written with another one's interval.
 HAVE_ONE_VALUE = {
-    "replica.lag.mode",
-    "log.truncation.mode",
     "broker.rack",
     "compression.type",
     "log.flush.start.offset.checkpoint.interval.ms",
@@ -83,6 +83,24 @@ def test_generated_configurations_are_up_to_date() -> None:
     assert documents.configs() == (ROOT / "docs" / "configs.md").read_text()
 
 
+def test_generated_metrics_are_up_to_date() -> None:
+    """`python -m tests.documents` writes them; every metric of the table is on the page."""
+    page = (ROOT / "docs" / "metrics.md").read_text()
+
+    assert documents.metrics() == page
+    assert [family.name for family in FAMILIES if f"| `{family.name}`" not in page] == []
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.title)
+def test_panels_said_to_work_find_their_metrics(dashboard: Dashboard) -> None:
+    """A metric that is renamed leaves a panel empty."""
+    there = {family.name for family in FAMILIES}
+    empty = {panel: metrics for panel, metrics in dashboard.panels.items() if not set(metrics.split()) <= there}
+
+    assert empty == {}
+    assert len(dashboard.panels) > 10
+
+
 def test_own_configurations_exist() -> None:
     """A configuration that was renamed is renamed in its table, too."""
     assert [name for name in documents.OWN_CONFIGS if name not in BROKER_CONFIGS] == []
@@ -108,11 +126,23 @@ def test_configurations_have_the_effect_that_their_documentation_claims(
 
 
 def test_scenarios_have_one_row_each() -> None:
-    """All 180, in order."""
-    rows = re.findall(r"^\| ([A-H]\d\d) \|", SCENARIOS, re.MULTILINE)
+    """All 180: in order, those that wait for a feature behind the others."""
+    shown, _, apart = SCENARIOS.partition("## Waiting for a feature")
+    rows, waiting = (re.findall(r"^\| ([A-H]\d\d) \|", text, re.MULTILINE) for text in (shown, apart))
 
-    assert len(rows) == 180
-    assert rows == documents.numbers()
+    assert documents.numbers() == sorted([*rows, *waiting])
+    assert rows == sorted(rows)
+    assert len(rows) + len(waiting) == 180
+
+
+def test_scenarios_without_a_test_say_why() -> None:
+    """Nothing is missing in silence, nothing is called missing that is there, and little is missing at all."""
+    unshown = set(documents.numbers()) - documents.scenario_tests().keys()
+
+    assert sorted(unshown) == sorted({**documents.WAITING, **documents.MISSING})
+    assert len(documents.MISSING) <= documents.MISSING_MAX
+    divergences = (ROOT / "docs" / "divergences.md").read_text()
+    assert [number for number in documents.MISSING if number not in divergences] == []
 
 
 def test_scenarios_name_tests_that_exist() -> None:

@@ -5,10 +5,28 @@ import pytest
 from tests.cli.terminal import USAGE, refused, succeed
 
 COMMANDS = {
-    (): {"up", "down", "status", "broker", "produce", "consume", "demo", "topics", "groups", "configs"},
-    ("topics",): {"create", "list", "describe", "delete", "alter"},
+    (): {
+        "up",
+        "down",
+        "status",
+        "broker",
+        "produce",
+        "consume",
+        "demo",
+        "why",
+        "isr",
+        "topics",
+        "groups",
+        "configs",
+        "fault",
+        "check",
+        "lab",
+    },
+    ("topics",): {"create", "list", "describe", "delete", "alter", "elect-leaders"},
     ("groups",): {"list", "describe", "reset-offsets"},
     ("configs",): {"describe", "alter"},
+    ("fault",): {"add", "list", "clear"},
+    ("lab",): {"list", "run"},
 }
 
 
@@ -30,6 +48,8 @@ def test_help_lists_every_command_in_one_line_each(path: tuple[str, ...]) -> Non
         ),
         (("produce",), ("Name of the topic", "--key-separator", "--header", "--json-input", "--bootstrap")),
         (("consume",), ("Name of the topic", "--from", "--until", "--group", "--keys", "--json")),
+        (("why",), ("Which partition", "--replica", "--since", "--bootstrap", "--json")),
+        (("isr",), ("Only this topic", "--watch", "--json")),
         (("groups", "reset-offsets"), ("Id of the group", "--to", "--execute", "--json")),
     ],
     ids=lambda value: " ".join(value)[:20],

@@ -136,3 +136,25 @@ def test_bootstrap_points_elsewhere(three_brokers: LocalCluster, topic: str) -> 
     """Any cluster can be named instead of a data directory."""
     bootstrap = three_brokers.bootstrap
     assert topic in succeed("topics", "list", "--bootstrap", bootstrap.replace(",", ", "))
+
+
+def test_elections_are_held_for_what_is_asked(at: tuple[str, str]) -> None:
+    """All leaders are the preferred ones: nothing is to be done, for one partition, a topic or all."""
+    name = "cli-elect"
+    succeed("topics", "create", name, "-p", "2", "-r", "3", *at)
+
+    rows = as_json("topics", "elect-leaders", "--topic", name, *at)
+    assert rows == [{"topic": name, "partition": each, "elected": False, "error": None} for each in (0, 1)]
+    one = ("topics", "elect-leaders", "--type", "unclean", "--topic", name, "--partition", "1", *at)
+    assert succeed(*one) == f"{name}-1: no election was needed\n"
+    assert "no election was needed" in succeed("topics", "elect-leaders", *at)
+
+
+def test_elections_are_refused_in_a_sentence(any_topic: str, at: tuple[str, str]) -> None:
+    """Wrong names and numbers are named."""
+    assert "there is no topic 'nope'" in refusal("topics", "elect-leaders", "--topic", "nope", *at)
+    assert "--partition needs --topic" in refusal("topics", "elect-leaders", "--partition", "0", *at)
+    done = run("topics", "elect-leaders", "--topic", any_topic, "--partition", "99", *at)
+    assert done.returncode == 1
+    assert f"{any_topic}-99: " in done.stdout
+    assert "UNKNOWN_TOPIC_OR_PART" in done.stdout

@@ -12,10 +12,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.conformance.settings import World
 
 HERE = pathlib.Path(__file__).parent
 KEPT = HERE.parent.parent / "build" / "apache-kafka"
 LIB_VARIABLE = "KAFKA_LIB"
+STOP_S = 60.0
 CLUSTER_ID = "c3luY2xpbmUtY29uZm9ybQ"
 LOG_CONFIG = "Configuration:\n  status: error\n  Loggers:\n    Root:\n      level: WARN\n"
 PROPERTIES = """\
@@ -50,13 +54,31 @@ def jars() -> str:
     return f"{lib}/*"
 
 
+@dataclass(frozen=True)
+class KafkaCluster:
+    """A running cluster."""
+
+    bootstrap: list[tuple[str, int]]
+    processes: "list[subprocess.Popen[bytes]]"
+
+    def stop(self, rank: int) -> None:
+        """Stop one node in good order."""
+        self.processes[rank].terminate()
+        self.processes[rank].wait(STOP_S)
+
+
 @contextmanager
-def running(brokers: int, configs: Mapping[str, str]) -> Iterator[list[tuple[str, int]]]:
-    """Yield the addresses of a freshly formatted cluster, and kill it afterwards."""
+def running(world: World) -> Iterator[KafkaCluster]:
+    """Yield a freshly formatted cluster, and kill it afterwards."""
     classpath = jars()
+    brokers = world.brokers
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as work:
         ports = _free_ports(2 * brokers)
-        files = [_write(pathlib.Path(work), node, ports, brokers, configs) for node in range(brokers)]
+        racks = [{"broker.rack": world.racks[node]} if world.racks else {} for node in range(brokers)]
+        files = [
+            _write(pathlib.Path(work), node, ports, brokers, {**world.configs, **racks[node]})
+            for node in range(brokers)
+        ]
         log_config = pathlib.Path(work, "log4j2.yaml")
         log_config.write_text(LOG_CONFIG)
         for file in files:
@@ -64,7 +86,7 @@ def running(brokers: int, configs: Mapping[str, str]) -> Iterator[list[tuple[str
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         processes = [_start(classpath, log_config, file) for file in files]
         try:
-            yield [("127.0.0.1", port) for port in ports[:brokers]]
+            yield KafkaCluster([("127.0.0.1", port) for port in ports[:brokers]], processes)
         finally:
             for process in processes:
                 process.kill()

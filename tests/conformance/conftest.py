@@ -1,35 +1,74 @@
-"""The cluster that is judged: three broker processes of Syncline, or any cluster named by the environment."""
+"""The clusters that are judged: broker processes of Syncline, or a cluster named by the environment."""
 
 import os
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.cluster import start_cluster
+from tests.cluster import LocalCluster, start_cluster
 from tests.conformance.catalogue import collect
 from tests.conformance.divergences import Divergence
-from tests.conformance.player import Cluster
-from tests.conformance.record import parse_bootstrap, ready_cluster
-from tests.conformance.settings import BROKER_COUNT, CONFIGS
+from tests.conformance.player import Cluster, Running
+from tests.conformance.record import begin_all, parse_bootstrap, ready_cluster
+from tests.conformance.settings import WORLDS
+from tests.conformance.steps import Sequence
 
 BOOTSTRAP_VARIABLE = "SYNCLINE_CONFORMANCE_BOOTSTRAP"
 RUN_VARIABLE = "SYNCLINE_CONFORMANCE_RUN"
 
 
+class Clusters:
+    """The clusters of all worlds, each started when its first sequence is played."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, dict[str, Running]] = {}
+        self._prepared: list[Cluster] = []
+        self._started: list[LocalCluster] = []
+
+    def play(self, sequence: Sequence) -> list[dict[str, Any]]:
+        """Return the recorded form of a sequence."""
+        if sequence.world not in self._begun:
+            self._begun[sequence.world] = self._begin(sequence.world)
+        return self._begun[sequence.world][sequence.name].finish()
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        for prepared in self._prepared:
+            prepared.close()
+        for started in self._started:
+            started.stop()
+
+    def _begin(self, name: str) -> dict[str, Running]:
+        world = WORLDS[name]
+        own = [each for each in collect() if each.world == name]
+        bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
+        if bootstrap and world.leaves is not None:
+            pytest.skip("a broker of a cluster that others started is not stopped")
+
+        def stop(rank: int) -> None:
+            broker_id = sorted(running.pids)[rank]
+            os.kill(running.pids[broker_id], signal.SIGTERM)
+
+        if not bootstrap:
+            running = start_cluster(world.brokers, world.configs, restart=False, racks=",".join(world.racks))
+            self._started.append(running)
+            bootstrap = running.bootstrap
+        run = os.environ.get(RUN_VARIABLE, "c")
+        prepared = ready_cluster(parse_bootstrap(bootstrap), own, run=run, world=name)
+        self._prepared.append(prepared)
+        return begin_all(prepared, own, name, stop)
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Return a fresh cluster that is prepared for every sequence."""
-    named = os.environ.get(BOOTSTRAP_VARIABLE)
-    running = None if named else start_cluster(brokers=BROKER_COUNT, configs=CONFIGS)
-    bootstrap = named if running is None else running.bootstrap
-    assert bootstrap is not None, "either a cluster is named or one was started"
+def clusters() -> Iterator[Clusters]:
+    """Return fresh clusters that are prepared for every sequence."""
+    found = Clusters()
     try:
-        prepared = ready_cluster(parse_bootstrap(bootstrap), collect(), run=os.environ.get(RUN_VARIABLE, "c"))
-        yield prepared
-        prepared.close()
+        yield found
     finally:
-        if running is not None:
-            running.stop()
+        found.stop()
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,12 @@ DIVERGENCES: tuple[Divergence, ...] = (
     ),
     Divergence("produce_*", "reply.responses.*.partition_responses.*.error_message", OWN_TEXT, kafka=None),
     Divergence("idempotence.*", "reply.responses.*.partition_responses.*.error_message", OWN_TEXT, kafka=None),
+    Divergence(
+        "departed_elections.retry_over_an_election.v9",
+        "reply.responses.*.partition_responses.*.error_message",
+        OWN_TEXT,
+        kafka=None,
+    ),
     Divergence("configs.incremental_refused.v*", "reply.responses.*.error_message", OWN_TEXT, kafka=None),
     # A null header key is inside a record; the read that follows shows the record that was accepted.
     Divergence("produce_batches.invalid.v*", "reply.responses.*", OPAQUE, step=15),

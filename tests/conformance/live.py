@@ -15,7 +15,7 @@ from tests.conformance import apache_kafka
 from tests.conformance.catalogue import collect
 from tests.conformance.compare import differences
 from tests.conformance.record import Recording, read, ready_cluster, record, write
-from tests.conformance.settings import BROKER_COUNT, CONFIGS
+from tests.conformance.settings import WORLDS
 from tests.conformance.steps import Sequence
 
 START_S = 60.0
@@ -44,16 +44,22 @@ def main() -> int:
 
 
 def ask_kafka(sequences: list[Sequence]) -> Recording:
-    """Return the recording of a fresh cluster."""
-    with apache_kafka.running(BROKER_COUNT, CONFIGS) as bootstrap:
-        deadline = time.monotonic() + START_S
-        for host, port in bootstrap:
-            wait_for_listener(host, port, deadline)
-        cluster = ready_cluster(bootstrap, sequences)
-        try:
-            return record(cluster, sequences)
-        finally:
-            cluster.close()
+    """Return the recording of fresh clusters, one for each world that these sequences belong to."""
+    recording: Recording = {}
+    for name, world in WORLDS.items():
+        own = [each for each in sequences if each.world == name]
+        if not own:
+            continue
+        with apache_kafka.running(world) as kafka:
+            deadline = time.monotonic() + START_S
+            for host, port in kafka.bootstrap:
+                wait_for_listener(host, port, deadline)
+            cluster = ready_cluster(kafka.bootstrap, own, world=name)
+            try:
+                recording.update(record(cluster, own, name, kafka.stop))
+            finally:
+                cluster.close()
+    return {each.name: recording[each.name] for each in sequences}
 
 
 def wait_for_listener(host: str, port: int, deadline: float) -> None:

@@ -62,6 +62,8 @@ class Normaliser:
     def _tree(self, tree: Tree, path: str) -> Tree:
         if "replica_nodes" in tree:
             return self._replicas(tree)
+        if "current_voters" in tree:
+            return self._quorum(tree)
         names = sorted((name for name in tree if name not in DROPPED), key=lambda name: isinstance(tree[name], list))
         found = {name: self._field(name, tree[name], path, tree) for name in names}
         return {name: found[name] for name in tree if name in found}
@@ -83,7 +85,7 @@ class Normaliser:
         if name == "api_keys":
             return {str(row["api_key"]): f"{row['min_version']}-{row['max_version']}" for row in rows}
         if rows and isinstance(rows[0], dict):
-            if self.own_rows and name in {"topics", "groups"}:
+            if self.own_rows and name in {"topics", "groups", "replica_election_results"}:
                 rows = [row for row in rows if self._is_own(row)]
             if name == "members":
                 rows = sorted(
@@ -115,6 +117,8 @@ class Normaliser:
             return "a live broker" if value in self.ranks else value
         if name == "host":
             return "host of a broker" if value else value
+        if name == "port" and "host" in owner and (owner["host"], value) not in self.ports and "name" in owner:
+            return "a port"
         if name == "port":
             return f"port of broker {self.ports.get((owner['host'], value), 'nowhere')}" if value != -1 else value
         if name in SYMBOLIC and value not in EMPTY_VALUES:
@@ -168,6 +172,24 @@ class Normaliser:
         if len(text) > 80 and len(set(text)) == 1:
             return f"{text[0]}*{len(text)}"
         return text
+
+    def _quorum(self, row: Tree) -> Tree:
+        """Return the partition of a quorum: who leads it, and how far it has come, is chance."""
+        found = dict(row)
+        if row["error_code"]:
+            return found
+        found["leader_id"] = "a live broker" if row["leader_id"] in self.ranks else row["leader_id"]
+        found["leader_epoch"] = "an epoch" if row["leader_epoch"] > 0 else row["leader_epoch"]
+        found["high_watermark"] = "an offset" if row["high_watermark"] > 0 else row["high_watermark"]
+        for name in ("current_voters", "observers"):
+            voters = [self._tree(voter, name) for voter in row[name]]
+            for voter in voters:
+                voter["replica_id"] = self._broker(voter["replica_id"])
+                voter["log_end_offset"] = "an offset" if voter["log_end_offset"] > 0 else voter["log_end_offset"]
+                if voter.get("replica_directory_id") is not None:
+                    voter["replica_directory_id"] = "a directory"
+            found[name] = sorted(voters, key=lambda voter: str(voter["replica_id"]))
+        return found
 
     def _replicas(self, row: Tree) -> Tree:
         """Return a partition of Metadata; replicas are told by their place in the assignment."""

@@ -6,13 +6,14 @@ retries, which would hide wrong answers.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.kio_tree import decode_response, encode_request, known_part
 from tests.conformance.normalise import Normaliser
-from tests.conformance.steps import Name, Pause, Receive, Sequence, Step, Target, Topic
+from tests.conformance.steps import Action, Departure, Name, Pause, Receive, Sequence, Step, Target, Topic
 from tests.conformance.values import Scope, described
 from tests.conformance.wire_client import Answer, Closed, Connection, Silent, request_frame
 
@@ -52,6 +53,21 @@ class Cluster:
     def address(self, rank: int) -> tuple[str, int]:
         """Return where a broker listens."""
         return self.brokers[rank][1:] if self.brokers else self.bootstrap[rank]
+
+    def await_departure(self, rank: int) -> None:
+        """Wait until every other broker knows that this one has gone, and that somebody else leads what it led."""
+        gone = self.brokers[rank][0]
+
+        def is_gone(from_rank: int) -> bool:
+            answer = self.ask(from_rank, METADATA, 9, {"topics": None, "allow_auto_topic_creation": False})
+            rows = [row for topic in answer["topics"] for row in topic["partitions"]]
+            return gone not in [row["node_id"] for row in answer["brokers"]] and not any(
+                gone in (row["leader_id"], *row["isr_nodes"]) for row in rows if len(row["replica_nodes"]) > 1
+            )
+
+        for other in range(len(self.brokers)):
+            if other != rank:
+                until(lambda other=other: is_gone(other), f"broker {other} knows that broker {rank} has gone")
 
     def close(self) -> None:
         """Close the preparation's connections."""
@@ -180,20 +196,41 @@ class Cluster:
         return found
 
 
-def play(cluster: Cluster, sequence: Sequence) -> list[dict[str, Any]]:
-    """Return the recorded form of a sequence: each request with its normalised answer."""
-    player = _Player(cluster, sequence)
-    rows = []
-    try:
-        for action in sequence.actions:
-            if (row := player.perform(action)) is not None:
-                rows.append(row)  # noqa: PERF401 - what was answered before an error is kept
-    except (AssertionError, LookupError, TypeError, OSError) as error:
-        # A later step needs what an earlier answer did not have; the answers so far say why.
-        rows.append({"stopped": f"{type(error).__name__}: {error}"})
-    finally:
-        player.close()
-    return rows
+class Running:
+    """A sequence on its way: what comes before the departure of a broker, and the rest."""
+
+    def __init__(self, cluster: Cluster, sequence: Sequence) -> None:
+        actions = sequence.actions
+        at_ = next((index for index, each in enumerate(actions) if isinstance(each, Departure)), 0)
+        self._player = _Player(cluster, sequence)
+        self._before, self._after = deque(actions[:at_]), actions[at_:]
+        self._rows: list[dict[str, Any]] = []
+
+    def begin(self) -> bool:
+        """Do the next thing that comes before the departure; return whether there was any."""
+        if not self._before:
+            return False
+        self._perform([self._before.popleft()])
+        return True
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Do the rest; return the recorded form of the sequence: each request with its normalised answer."""
+        try:
+            self._perform(self._after)
+        finally:
+            self._player.close()
+        return self._rows
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        if self._rows and "stopped" in self._rows[-1]:
+            return
+        try:
+            for action in actions:
+                if not isinstance(action, Departure) and (row := self._player.perform(action)) is not None:
+                    self._rows.append(row)
+        except (AssertionError, LookupError, TypeError, OSError) as error:
+            # A later step needs what an earlier answer did not have; the answers so far say why.
+            self._rows.append({"stopped": f"{type(error).__name__}: {error}"})
 
 
 class _Player:

@@ -1,23 +1,21 @@
 """Recording: plays every sequence against a cluster and writes the answers as facts.
 
-    python -m tests.conformance.record HOST:PORT,...
-
 One file per module of sequences, one line per step: the request in symbols and the normalised answer.
 """
 
 import json
 import pathlib
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.conformance.catalogue import collect
-from tests.conformance.player import Cluster, play
-from tests.conformance.settings import BROKER_COUNT
+from tests.conformance.player import Cluster, Running
+from tests.conformance.settings import STEADY, WORLDS
 from tests.conformance.steps import Sequence
 
 RECORDED = pathlib.Path(__file__).parent / "recorded"
 Recording = dict[str, list[dict[str, Any]]]
+# Stops the broker of this rank in good order.
+Stop = Callable[[int], object]
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
@@ -25,17 +23,34 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return [(host, int(port)) for host, _, port in (each.rpartition(":") for each in text.split(","))]
 
 
-def ready_cluster(bootstrap: list[tuple[str, int]], sequences: Iterable[Sequence], *, run: str = "c") -> Cluster:
-    """Return a cluster that is prepared for these sequences."""
+def ready_cluster(
+    bootstrap: list[tuple[str, int]], sequences: Iterable[Sequence], *, run: str = "c", world: str = STEADY
+) -> Cluster:
+    """Return a cluster that is prepared for these sequences, all of one world."""
     cluster = Cluster(bootstrap, run=run)
-    cluster.find_brokers(BROKER_COUNT)
+    cluster.find_brokers(WORLDS[world].brokers)
     cluster.prepare(sequences)
     return cluster
 
 
-def record(cluster: Cluster, sequences: Iterable[Sequence]) -> Recording:
+def begin_all(cluster: Cluster, sequences: Iterable[Sequence], world: str, stop: Stop) -> dict[str, Running]:
+    """Return every sequence on its way, by its name, ready to be finished; a broker that leaves has left."""
+    running = {each.name: Running(cluster, each) for each in sequences}
+    leaves = WORLDS[world].leaves
+    if leaves is not None:
+        begun = list(running.values())
+        while begun:
+            # Step by step for all of them: what one waits for comes while the others take their step.
+            begun = [each for each in begun if each.begin()]
+        stop(leaves)
+        cluster.await_departure(leaves)
+    return running
+
+
+def record(cluster: Cluster, sequences: Iterable[Sequence], world: str, stop: Stop) -> Recording:
     """Return the recorded form of these sequences, as JSON would give it back."""
-    recording = {each.name: json.loads(json.dumps(play(cluster, each))) for each in sequences}
+    running = begin_all(cluster, sequences, world, stop)
+    recording = {name: json.loads(json.dumps(each.finish())) for name, each in running.items()}
     stopped = {name: rows[-1]["stopped"] for name, rows in recording.items() if "stopped" in rows[-1]}
     assert not stopped, f"sequences that ask for what was not answered: {stopped}"
     return recording
@@ -63,17 +78,3 @@ def read() -> Recording:
     for file in sorted(RECORDED.glob("*.json")):
         found.update(json.loads(file.read_text()))
     return found
-
-
-def main() -> None:
-    """Record against the cluster named on the command line."""
-    sequences = collect()
-    cluster = ready_cluster(parse_bootstrap(sys.argv[1]), sequences)
-    recording = record(cluster, sequences)
-    write(recording)
-    steps = sum(len(each) for each in recording.values())
-    sys.stdout.write(f"{len(recording)} sequences, {steps} steps\n")
-
-
-if __name__ == "__main__":
-    main()

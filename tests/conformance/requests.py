@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.conformance.steps import Step, Subscription, Target, TopicId, coordinator, leader, name
+from tests.conformance.steps import Step, Subscription, Target, TopicId, coordinator, exact, leader, name
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
@@ -17,6 +17,7 @@ API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS = 32, 33, 35, 37
 DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 42, 44, 47, 60
+ELECT_LEADERS, DESCRIBE_QUORUM = 43, 55
 
 # What both advertise: the table of Syncline, narrowed to what is served.
 RANGES = {
@@ -26,6 +27,7 @@ RANGES = {
     DELETE_TOPICS: (1, 6), DELETE_RECORDS: (0, 2), INIT_PRODUCER_ID: (0, 5), OFFSET_FOR_LEADER_EPOCH: (2, 4),
     DESCRIBE_CONFIGS: (1, 4), ALTER_CONFIGS: (0, 2), DESCRIBE_LOG_DIRS: (1, 4), CREATE_PARTITIONS: (0, 3),
     DELETE_GROUPS: (0, 2), INCREMENTAL_ALTER_CONFIGS: (0, 1), OFFSET_DELETE: (0, 0), DESCRIBE_CLUSTER: (0, 1),
+    ELECT_LEADERS: (0, 2), DESCRIBE_QUORUM: (0, 2),
 }  # fmt: skip
 
 Partitions = Mapping[int, Any]
@@ -476,6 +478,28 @@ def describe_log_dirs(version: int, topics: Any, **more: Any) -> Step:
     if topics is not None:
         rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in _rows(topics)]
     return Step(key=DESCRIBE_LOG_DIRS, version=version, body={"topics": rows}, own_rows=True, **more)
+
+
+PREFERRED, UNCLEAN = 0, 1
+METADATA_TOPIC = exact("__cluster_metadata")
+
+
+def elect_leaders(version: int, topics: Any, kind: int = PREFERRED, *, timeout: int = 10_000, **more: Any) -> Step:
+    """Return an ElectLeaders; topics map to partition indexes, None asks for all partitions."""
+    rows = None
+    if topics is not None:
+        rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in _rows(topics)]
+    body = {"election_type": kind, "topic_partitions": rows, "timeout": timeout}
+    return Step(key=ELECT_LEADERS, version=version, body=body, own_rows=topics is None, **more)
+
+
+def describe_quorum(version: int, topics: Any = ((METADATA_TOPIC, (0,)),), **more: Any) -> Step:
+    """Return a DescribeQuorum; topics map to partition indexes."""
+    rows = [
+        {"topic_name": name(topic), "partitions": [{"partition_index": index} for index in indexes]}
+        for topic, indexes in _rows(topics)
+    ]
+    return Step(key=DESCRIBE_QUORUM, version=version, body={"topics": rows}, **more)
 
 
 def api_versions(version: int, software: str = "conformance", software_version: str = "1", **more: Any) -> Step:

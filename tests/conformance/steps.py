@@ -168,7 +168,12 @@ class Pause:
     ms: int
 
 
-Action = Step | Receive | Pause
+@dataclass(frozen=True)
+class Departure:
+    """Here the one broker of the world that leaves has left; what comes before is done by all sequences before it."""
+
+
+Action = Step | Receive | Pause | Departure
 
 
 @dataclass(frozen=True)
@@ -192,6 +197,7 @@ class Sequence:
     about: str
     topics: Mapping[str, Topic]
     actions: tuple[Action, ...]
+    world: str = "steady"
 
 
 Build = Callable[[int], list[Action]]

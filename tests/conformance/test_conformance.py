@@ -6,8 +6,8 @@ import pytest
 
 from tests.conformance.catalogue import collect
 from tests.conformance.compare import differences, unexplained
+from tests.conformance.conftest import Clusters
 from tests.conformance.divergences import DIVERGENCES, Divergence
-from tests.conformance.player import Cluster, play
 from tests.conformance.record import read
 from tests.conformance.steps import Sequence
 
@@ -19,11 +19,13 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=[each.name for each in SEQUENCES])
-def test_syncline_answers_as_kafka_does(sequence: Sequence, cluster: Cluster, seen: dict[str, set[Divergence]]) -> None:
+def test_syncline_answers_as_kafka_does(
+    sequence: Sequence, clusters: Clusters, seen: dict[str, set[Divergence]]
+) -> None:
     """Every reply of the sequence equals the recorded one, but for the differences that are intended."""
     recorded = RECORDED[sequence.name]
 
-    replayed = json.loads(json.dumps(play(cluster, sequence)))
+    replayed = json.loads(json.dumps(clusters.play(sequence)))
 
     left, seen[sequence.name] = unexplained(differences(sequence.name, recorded, replayed))
     if left:

@@ -88,7 +88,9 @@ class World:
         """Fence a broker."""
         self.take(fence(self.image, broker_id, self.settings, "test"))
 
-    def heartbeat(self, broker_id: int, *, version: int | None = None, want_shut_down: bool = False) -> Any:
+    def heartbeat(
+        self, broker_id: int, *, version: int | None = None, want_shut_down: bool = False, failed: tuple[str, ...] = ()
+    ) -> Any:
         """Let a broker be heard of; it has seen all metadata unless told otherwise."""
         return self.take(
             heartbeat(
@@ -102,6 +104,7 @@ class World:
                 want_shut_down=want_shut_down,
                 version=self.image.version + 1,
                 now_ms=self.now_ms,
+                failed=failed,
             )
         )
 

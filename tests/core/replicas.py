@@ -21,6 +21,7 @@ from syncline.core.lag_policy import TimeLag
 from syncline.core.leader_epochs import EpochCache, EpochEnd
 from syncline.core.partition import LeaderPartition, PartitionSettings
 from syncline.core.partition_effects import Effects
+from syncline.core.truncation import TruncationMode
 from syncline.model.errors import ErrorCode
 
 BACKOFF_MS = 1000
@@ -84,15 +85,20 @@ class FetchAnswer(NamedTuple):
 
 
 class Replica:
-    """One broker's replica of the partition; `compares_epochs` false is truncation by high watermark."""
+    """One broker's replica of the partition."""
 
     def __init__(
-        self, broker_id: int, log: MemoryLog | None = None, *, mark: int = 0, compares_epochs: bool = True
+        self,
+        broker_id: int,
+        log: MemoryLog | None = None,
+        *,
+        mark: int = 0,
+        mode: TruncationMode = TruncationMode.EPOCH_FETCH,
     ) -> None:
         self.broker_id = broker_id
         self.log = log or MemoryLog()
         self.mark = mark
-        self.compares_epochs = compares_epochs
+        self.mode = mode
         self.leader: LeaderPartition | None = None
         self.follower: FollowerPartition | None = None
         self.truncated_to: list[int] = []
@@ -102,11 +108,6 @@ class Replica:
     def hw(self) -> int:
         """The replica's own watermark."""
         return self.mark if self.leader is None else self.leader.high_watermark
-
-    @property
-    def latest_epoch(self) -> int:
-        """What the follower tells the leader of its history."""
-        return self.log.epochs.latest_epoch if self.compares_epochs else -1
 
     def lead(
         self,
@@ -147,14 +148,14 @@ class Replica:
         """Become a follower, or hear of a newer leader."""
         self.stop_leading()
         if self.follower is None:
-            self.follower = FollowerPartition(BACKOFF_MS)
+            self.follower = FollowerPartition(BACKOFF_MS, mode=self.mode)
         self.perform(
             self.follower.follow(
                 leader_epoch,
                 log_start=self.log.log_start,
                 log_end=self.log.log_end,
                 high_watermark=self.mark,
-                latest_epoch=self.latest_epoch,
+                latest_epoch=self.log.epochs.latest_epoch,
             )
         )
 
@@ -181,11 +182,11 @@ class Replica:
                 self.log.truncate(effect.offset)
                 self.truncated_to.append(effect.offset)
                 self.mark = min(self.mark, self.log.log_end)
-                self.follower.truncated(self.log.log_end, self.latest_epoch, self.log.log_start)
+                self.follower.truncated(self.log.log_end, self.log.epochs.latest_epoch, self.log.log_start)
             elif isinstance(effect, RestartLog):
                 self.log.restart_at(effect.start_offset)
                 self.mark = effect.start_offset
-                self.follower.truncated(self.log.log_end, self.latest_epoch, self.log.log_start)
+                self.follower.truncated(self.log.log_end, self.log.epochs.latest_epoch, self.log.log_start)
 
     def serve(
         self, replica_id: int, ask: FetchAsk, now: int = 0, *, broker_epoch: int = -1, count: int = 1
@@ -227,20 +228,34 @@ class Replica:
             follower.appended(
                 log_end=self.log.log_end,
                 log_start=self.log.log_start,
-                latest_epoch=self.latest_epoch,
+                latest_epoch=self.log.epochs.latest_epoch,
                 leader_high_watermark=answer.high_watermark,
             )
 
     def fetch_from(
         self, leader: "Replica", now: int = 0, *, count: int = 1, is_answer_lost: bool = False
     ) -> FetchAnswer:
-        """Run one fetch, and what follows from OFFSET_OUT_OF_RANGE."""
+        """Run one fetch, after whatever must be compared before it, and what follows from OFFSET_OUT_OF_RANGE."""
         assert self.follower is not None
+        while self.follower.has_question(now):
+            self.compare_with(leader)
         sent = self.follower.ask()
         answer, _ = leader.serve(self.broker_id, sent, now, count=count)
         if not is_answer_lost:
             self.take(sent, answer, now)
             self.resolve_out_of_range(leader, now)
+        return answer
+
+    def compare_with(self, leader: "Replica") -> EpochEnd:
+        """Ask the leader where the last epoch of this log ends in its own, and do what follows."""
+        follower = self.follower
+        assert follower is not None
+        assert leader.leader is not None
+        asked = follower.question()
+        assert asked.leader_epoch == leader.leader.leader_epoch
+        answer = leader.log.epochs.end_offset_for(asked.epoch, leader.log.log_end)
+        assert follower.fits(asked)
+        self.perform(follower.compared(answer, self.log.epochs, self.log.log_end, self.mark))
         return answer
 
     def resolve_out_of_range(self, leader: "Replica", now: int = 0) -> None:

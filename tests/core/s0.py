@@ -21,6 +21,8 @@ from syncline.core.partition_effects import (
     IsrRefused,
     ProposeIsr,
 )
+from syncline.core.pending_fetches import SlowReadRules
+from syncline.core.tick_index import TickIndex
 from syncline.model.errors import ErrorCode
 
 LAG_MS = 10_000
@@ -50,8 +52,10 @@ class S0:
         fenced: Sequence[int] = (),
         confirms: bool = True,
         now: int = 0,
+        slow_reads: SlowReadRules | None = None,
+        ticks: TickIndex | None = None,
     ) -> None:
-        self.brokers = KnownBrokers(standings(1, 2, 3, 4, fenced=fenced))
+        self.brokers = KnownBrokers(standings(*sorted({1, 2, 3, 4, *replicas}), fenced=fenced))
         self.confirms = confirms
         self.effects: list[Effect] = []
         self.sent: list[ProposeIsr] = []
@@ -64,9 +68,10 @@ class S0:
             epoch_start_offset=epoch_start,
             log_end=log_end,
             high_watermark=high_watermark,
-            settings=PartitionSettings(policy or TimeLag(lag_ms), min_isr, gate),
+            settings=PartitionSettings(policy or TimeLag(lag_ms), min_isr, gate, slow_reads),
             brokers=self.brokers,
             now_ms=now,
+            ticks=ticks,
         )
 
     def f(

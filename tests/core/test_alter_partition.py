@@ -1,11 +1,13 @@
 """AlterPartition at the controller: the table of checks, 3.6."""
 
+from uuid import UUID
+
 import pytest
 
 from syncline.core.alter_partition import IsrRequest, IsrResult, alter_partition
 from syncline.model.errors import ErrorCode
-from syncline.model.metadata import Recovery
-from tests.core.controller_world import ELR, TOPIC_ID, World, image, partition
+from syncline.model.metadata import BrokerChanged, Recovery
+from tests.core.controller_world import ELR, TOPIC_ID, World, broker, image, partition
 
 
 def ask(
@@ -135,3 +137,51 @@ def test_leader_that_completes_its_own_removal_learns_of_the_new_one() -> None:
 
     assert result.error is ErrorCode.NEW_LEADER_ELECTED
     assert (world.t0.replicas, world.t0.isr, world.t0.leader, world.t0.leader_epoch) == ((2, 3, 4), (2, 3, 4), 2, 6)
+
+
+def test_unknown_topics_and_partitions_are_told_apart() -> None:
+    """An id that no topic has, and numbers that the topic does not have; the others of the request are judged."""
+    world = b16()
+    rows = [
+        IsrRequest(UUID(int=1), 0, 5, 20, ((1, -1),)),
+        IsrRequest(TOPIC_ID, 1, 5, 20, ((1, -1),)),
+        IsrRequest(TOPIC_ID, -1, 5, 20, ((1, -1),)),
+        IsrRequest(TOPIC_ID, 0, 5, 20, ((1, -1), (3, -1))),
+    ]
+
+    answer = world.take(alter_partition(world.image, 1, 101, rows, ELR))
+
+    assert answer.error is ErrorCode.NONE
+    assert [each.error for each in answer.results] == [
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert world.t0.isr == (1, 3)
+
+
+def test_sender_that_never_registered_is_refused_as_a_whole() -> None:
+    """There is no epoch that it could have."""
+    assert alter_partition(image(), 9, 109, [], ELR).answer.error is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_member_that_leaves_or_never_registered_is_ineligible() -> None:
+    """A broker in controlled shutdown, and a replica whose broker nobody knows."""
+    leaving = World(image(partition(isr=(1,)), active=(1, 3)))
+    leaving.image = leaving.image.apply([BrokerChanged(broker(3, shutting_down=True))], 201)
+    unknown = World(image(partition(isr=(1,)), active=(1, 3)))
+
+    assert ask(leaving, 1, 5, 20, [1, 3]).error is ErrorCode.INELIGIBLE_REPLICA
+    assert ask(unknown, 1, 5, 20, [1, 2]).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_two_items_for_one_partition_are_judged_one_after_the_other() -> None:
+    """The second knows nothing of the first: its partition epoch is old by then."""
+    world = b16()
+    row = IsrRequest(TOPIC_ID, 0, 5, 20, ((1, -1), (3, -1)))
+
+    answer = world.take(alter_partition(world.image, 1, 101, [row, row], ELR))
+
+    assert [each.error for each in answer.results] == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
+    assert world.t0.partition_epoch == 21

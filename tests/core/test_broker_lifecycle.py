@@ -1,5 +1,7 @@
 """Registration, heartbeats, fencing and leaving."""
 
+from dataclasses import replace
+
 from syncline.core.broker_lifecycle import Registration, heartbeat, register
 from syncline.core.broker_sessions import BrokerSessions
 from syncline.model.errors import ErrorCode
@@ -46,6 +48,21 @@ def test_second_process_is_accepted_at_once_when_the_first_is_gone() -> None:
 
     assert answer.error is ErrorCode.NONE
     assert (world.t0.leader, world.t0.isr) == (2, (2, 3))
+
+
+def test_quick_bounce_puts_a_second_process_into_the_place_of_the_first() -> None:
+    """For demonstrations of what KIP-101 mended: accepted at once, in every in-sync set, leading what it led."""
+    world = World(image(), replace(ELR, quick_bounce_enable=True))
+    before = world.t0
+
+    answer = world.register(1, "other", gone=False)
+    fenced = world.image.brokers[1].fenced
+    world.heartbeat(1)
+
+    assert answer.error is ErrorCode.NONE
+    assert fenced
+    assert not world.image.brokers[1].fenced
+    assert world.t0 == before
 
 
 def test_same_incarnation_keeps_epoch_and_standing() -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from syncline.core.demotions import Demotions, RelinquishLimits
 from syncline.core.elections import ElectionKind, next_state
 from syncline.core.standing import partitions_with, preferred_elections, unclean_elections
 from syncline.model.metadata import PartitionRecord, Recovery
-from tests.core.controller_world import ELR, NO_ELR, World, image, partition
+from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image, partition
 
 TABLE = PartitionRecord(0, 1, 100, 200, (2, 1, 3), (2, 1, 3))
 
@@ -209,3 +210,16 @@ def test_observed_min_isr_2_leader_and_eligible_member_killed() -> None:
     assert (fenced.leader, fenced.isr, fenced.elr, fenced.last_known_elr) == (-1, (), (0,), (0,))
     assert (back.leader, back.elr, back.last_known_elr) == (-1, (), (0,))
     assert (world.t0.leader, world.t0.isr) == (0, (0,))
+
+
+def test_d22_balancer_spares_a_leader_that_gave_up_until_its_mark_ends() -> None:
+    """1 = AR[0] relinquished at 2 750, marked until 602 750: not given back at 300 000, given back at 900 000."""
+    start = image(partition(leader=2))
+    marks = Demotions()
+    marks.relinquished(TOPIC_ID, 0, 1, 101, RelinquishLimits(), 2_750)
+
+    def balanced(now_ms: int) -> int:
+        changes = preferred_elections(start, ELR, lambda *of: marks.is_demoted(*of, start, now_ms))
+        return changes[0].partitions[0].leader if changes else 2
+
+    assert [balanced(300_000), balanced(602_749), balanced(900_000)] == [2, 2, 1]

@@ -1,7 +1,9 @@
 """The follower's half of a fetch session."""
 
 from syncline.core.fetcher import Fetcher, FetchRequestPlan
-from syncline.core.follower import FetchAsk, FollowerPartition
+from syncline.core.follower import EpochQuestion, FetchAsk, FollowerPartition
+from syncline.core.leader_epochs import EpochCache, EpochEnd
+from syncline.core.truncation import TruncationMode
 from syncline.model.errors import ErrorCode
 
 
@@ -140,3 +142,41 @@ def test_fetcher_closes_its_session() -> None:
 
     assert fetcher.closing_request() == FetchRequestPlan(77, -1, [], [])
     assert fetcher.closing_request() is None
+
+
+def test_partitions_that_compare_are_no_part_of_the_session() -> None:
+    """`epoch-request`: one is asked about, the other fetched; once they agree, both are fetched."""
+    fetcher: Fetcher[str] = Fetcher()
+    comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
+    comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)
+    fetcher.add("new", comparing)
+    fetcher.add("old", partition(3))
+
+    assert fetcher.next_questions(0) == [("new", EpochQuestion(4, 5))]
+    plan = fetcher.next_request(0)
+    assert plan is not None
+    assert [key for key, _ in plan.listed] == ["old"]
+    fetcher.answered(77)
+    comparing.compared(EpochEnd(4, 9), EpochCache([(4, 0)]), 9, 9)
+    fetcher.restated("new")
+
+    assert fetcher.next_questions(0) == []
+    plan = fetcher.next_request(0)
+    assert plan is not None
+    assert [(key, ask.last_fetched_epoch) for key, ask in plan.listed] == [("new", -1)]
+
+
+def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
+    """The connection broke: nothing is asked before the pause is over, and somebody has to wake up for it."""
+    fetcher: Fetcher[str] = Fetcher()
+    comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
+    comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)
+    fetcher.add("t-0", comparing)
+    fetcher.disconnected(100)
+
+    assert fetcher.next_questions(1099) == []
+    assert fetcher.next_request(1099) is None
+    assert fetcher.next_wake_ms() == 1100
+    assert fetcher.next_questions(1100) == [("t-0", EpochQuestion(4, 5))]
+    fetcher.remove("t-0")
+    assert fetcher.next_questions(1100) == []

@@ -206,3 +206,27 @@ def test_dump_log_segments_reads_the_files_of_a_broker(
     assert "compresscodec: zstd" in dumped
     assert "isvalid: true" in dumped
     assert "isvalid: false" not in dumped
+
+
+def test_leader_election_command_finds_that_all_leaders_are_the_preferred_ones(
+    run: Tool, name: str, make_topic: Callable[..., str]
+) -> None:
+    """Nothing is to be done for either kind of election, and the tool says so."""
+    topic = make_topic(name)
+
+    for kind in ("PREFERRED", "UNCLEAN"):
+        said = run(f"{TOOLS}.LeaderElectionCommand", "--election-type", kind, "--topic", topic, "--partition", "0")
+        assert f"Valid replica already elected for partitions {topic}-0" in said
+
+
+def test_metadata_quorum_command_shows_who_decides_and_who_follows(run: Tool, three_brokers: LocalCluster) -> None:
+    """The controller leads, all brokers vote, and all have caught up."""
+    status = run(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
+    replication = run(f"{TOOLS}.MetadataQuorumCommand", "describe", "--replication")
+
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    assert int(fields["LeaderId"]) in three_brokers.pids
+    assert int(fields["LeaderEpoch"]) > 0
+    assert "MaxFollowerLag" in fields
+    roles = [line.split()[-1] for line in replication.splitlines()[1:] if line.strip()]
+    assert sorted(roles) == ["Follower", "Follower", "Leader"]

@@ -179,6 +179,26 @@ def kcat() -> str:
     return found
 
 
+def promtool() -> str:
+    """Return the path of Prometheus's promtool, taken out of Debian's package where that is possible."""
+    found = shutil.which("promtool")
+    if found is not None:
+        return found
+    _tool("apt-get")
+    _tool("dpkg-deb")
+
+    def build(to: Path) -> None:
+        if os.geteuid() == 0:
+            _download(["apt-get", "-q", "update"], to, DEBIAN_FRONTEND="noninteractive")
+        _download(["apt-get", "-q", "download", "prometheus"], to)
+        (package,) = to.glob("prometheus_*.deb")
+        # The whole of it is hundreds of megabytes.
+        _download(["sh", "-c", f"dpkg-deb --fsys-tarfile {package.name} | tar -x ./usr/bin/promtool"], to)
+        package.unlink()
+
+    return str(_kept("promtool", [], build) / "usr" / "bin" / "promtool")
+
+
 @dataclass
 class Client:
     """One client library: its name, how it is had, and what it cannot do (command -> why)."""

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,29 @@ def test_state_and_ports_without_sense_count_as_absent(layout: Layout, nonsense:
     layout.ports_file.write_text(nonsense)
     assert layout.running() is None
     assert layout.broker_count(None) == 3
+
+
+def test_ports_of_metrics_are_remembered_beside_those_of_clients(layout: Layout) -> None:
+    """Each kind in a file of its own; what makes no sense counts as absent."""
+    layout.remember_ports({1: 9092})
+    layout.remember_metrics_ports({1: 9404, 2: 9405})
+    assert (layout.remembered_ports(), layout.remembered_metrics_ports()) == ({1: 9092}, {1: 9404, 2: 9405})
+    layout.metrics_ports_file.write_text("[]")
+    assert layout.remembered_metrics_ports() == {}
+
+
+def test_running_cluster_knows_where_its_metrics_are(layout: Layout) -> None:
+    """Those that have any; a state file of an earlier release names none."""
+    layout.write_running(replace(RUNNING, metrics_ports={2: 9405}))
+    with layout.lock():
+        running = layout.running()
+    assert running is not None
+    assert (running.metrics_url(1), running.metrics_url(2)) == (None, "http://127.0.0.1:9405/metrics")
+    fields = json.loads(layout.state_file.read_text())
+    del fields["metrics_ports"]
+    layout.state_file.write_text(json.dumps(fields))
+    with layout.lock():
+        assert layout.running() == RUNNING
 
 
 def test_ports_are_remembered_but_impossible_ones(layout: Layout) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from syncline.local.layout import LocalClusterError
-from syncline.local.ports import listen, listen_all, port_of
+from syncline.local.ports import listen, listen_all, listen_for_metrics, port_of
 from tests.process.processes import free_port_range
 
 
@@ -54,3 +54,37 @@ def test_ports_beyond_the_last_one_are_refused() -> None:
     """Three brokers from 65534 on would need a port that does not exist."""
     with pytest.raises(LocalClusterError, match=r"3 brokers need ports 65534 to 65536, but ports end at 65535"):
         ports_of(65_534, {}, 3)
+
+
+def metrics_ports_of(port: int, remembered: dict[int, int], brokers: int = 2) -> list[int]:
+    """Return the ports that the metrics of brokers get."""
+    listeners = listen_for_metrics(list(range(1, brokers + 1)), port, remembered)
+    with contextlib.ExitStack() as stack:
+        return [port_of(stack.enter_context(each)) for each in listeners.values()]
+
+
+def test_metrics_are_at_free_ports_or_where_they_were(taken: int) -> None:
+    """A port of the last run that is taken gives way: metrics keep no cluster from starting."""
+    free = metrics_ports_of(0, {}, 1)[0]
+    first, second = metrics_ports_of(0, {1: free, 2: taken})
+    assert first == free
+    assert second not in (taken, 0)
+
+
+def test_metrics_are_at_the_port_asked_for_and_those_behind_it() -> None:
+    """As with clients; what was remembered does not count then."""
+    first = free_port_range(2)
+    assert metrics_ports_of(first, {1: 1, 2: 2}) == [first, first + 1]
+
+
+def test_metrics_can_be_nowhere() -> None:
+    """-1 takes no port."""
+    assert metrics_ports_of(-1, {1: 9404}) == []
+
+
+def test_taken_port_for_metrics_is_named_with_its_configuration(taken: int) -> None:
+    """Asked for by number, it is not exchanged for another in silence."""
+    with pytest.raises(LocalClusterError, match=rf"port {taken} is already in use.*--config metrics.port"):
+        metrics_ports_of(taken, {})
+    with pytest.raises(LocalClusterError, match=r"3 brokers need ports 65534 to 65536.*lower metrics.port"):
+        metrics_ports_of(65_534, {}, 3)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
@@ -185,3 +187,21 @@ def run_broker_again(arguments: tuple[str, ...]) -> bytes:
     again = run(*arguments)
     assert again.returncode == 1
     return again.stderr.encode()
+
+
+def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
+    """A thousand written partitions need a thousand open logs; the soft limit of a shell does not end them."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    arguments = ("broker", "1", "--data", str(tmp_path), "--port", "0", "--json")
+    with subprocess.Popen(
+        ["sh", "-c", 'ulimit -Sn 256 && exec "$@"', "-", *command(*arguments)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as broker:
+        assert broker.stdout is not None
+        json.loads(broker.stdout.readline())
+        limit = psutil.Process(broker.pid).rlimit(psutil.RLIMIT_NOFILE)
+        broker.send_signal(signal.SIGINT)
+
+    assert limit == (hard, hard)

@@ -14,8 +14,10 @@ from syncline.model.events import (
     Fault,
     FollowerProgress,
     IsrChange,
+    Observation,
     Truncation,
     UnknownEvent,
+    Watermark,
 )
 from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 
@@ -44,6 +46,18 @@ _known = st.one_of(
     st.builds(Election, **_where, leader_before=_int64, leader_after=_int64, isr=_brokers, reason=st.text()),
     st.builds(Truncation, **_where, rule=st.text(), evidence=_evidence),
     st.builds(FollowerProgress, **_where, lag_records=_int64, lag_ms=_int64, in_sync=st.booleans()),
+    st.builds(Watermark, **_where, phase=st.sampled_from(["held", "resumed"]), rule=st.text(), evidence=_evidence),
+    st.builds(
+        Observation,
+        kind=st.text(),
+        subject=st.integers(-1, 9),
+        phase=st.sampled_from(["begin", "ongoing", "end"]),
+        since_ms=_int64,
+        lasted_ms=_int64,
+        topic=st.text(),
+        partition=st.integers(-1, 9),
+        evidence=_evidence,
+    ),
     st.builds(BrokerState, subject=st.integers(0, 9), reason=st.text()),
     st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
 )

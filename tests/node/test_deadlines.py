@@ -143,6 +143,19 @@ def test_deadlines_never_pass_when_they_were_closed() -> None:
     assert operation.expired_ms == []
 
 
+def test_deadlines_show_who_waits() -> None:
+    """All of them, whenever their time is; not those that were answered."""
+    stage = Stage()
+    operations = [Operation() for _ in range(4)]
+    buckets = [stage.deadlines.park(each, 2_000 + 5 * number) for number, each in enumerate(operations)]
+    stage.deadlines.forget(operations[1], buckets[1])
+    waiting = list(stage.deadlines)
+    stage.run_until(3_000)
+
+    assert waiting == [operations[0], *operations[2:]]
+    assert list(stage.deadlines) == []
+
+
 async def test_deadline_holds_for_thousands_when_all_wait_for_nothing(world: World) -> None:
     """A thousand parked fetches are answered together, empty, when their wait is over."""
     await world.topic()

@@ -1,5 +1,6 @@
 """The node: started, stopped, and told of a disk that failed."""
 
+import asyncio
 import errno
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
+from syncline.node import isr_ticks
 from syncline.storage.errors import DiskFullError
 from syncline.storage.log import PartitionLog
 from tests.node.wire_client import batch
@@ -119,3 +121,27 @@ async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: Wor
 
     assert (await (await world.client()).produce("t", batch())).error_code == ErrorCode.NONE
     assert (told, refusals) == ([], [])
+
+
+@pytest.mark.brokers(1)
+async def test_node_judges_a_slice_of_its_partitions_in_one_turn_of_the_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for something meanwhile is answered between two slices."""
+    monkeypatch.setattr(isr_ticks, "SLICE", 4)
+    await world.topic(partitions=10)
+    broker = world.broker()
+    for partition in broker.partitions.values():
+        partition.leader.configure(partition.leader.settings, 0)
+    seen = []
+    judge = broker.isr_ticks._judge
+    broker.isr_ticks._judge = lambda ticked, now_ms: seen.append(ticked) or judge(ticked, now_ms)
+    world.call(1, broker.isr_ticks.tick)
+    turns = [len(seen)]
+    while len(seen) < 10:
+        await asyncio.sleep(0)
+        turns.append(len(seen))
+
+    assert turns[0] == 4
+    assert len(set(seen)) == 10
+    assert list(dict.fromkeys(turns)) == [4, 8, 10]

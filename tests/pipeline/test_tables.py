@@ -5,7 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncline.model.events import Election, Event, Fault, FollowerProgress, IsrChange, UnknownEvent, to_json
+from syncline.model.events import (
+    Election,
+    Event,
+    Fault,
+    FollowerProgress,
+    IsrChange,
+    Observation,
+    UnknownEvent,
+    to_json,
+)
 from tests.pipeline import journal_story as told
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -235,6 +244,33 @@ def test_faults_are_paired_by_kind_and_target(events_of) -> None:
         ("pause", "broker-2", _at(2), None),
         ("kill", "broker-1", _at(9), None),
     ]
+
+
+def test_observations_are_one_row_each_however_often_they_were_told(events_of) -> None:
+    """Begin, reminders and end of one trouble agree in their beginning; the last report counts."""
+    from syncline.pipeline import tables
+
+    def told(ts_ms: int, phase: str, **place) -> Observation:
+        return Observation(
+            ts_ms=ts_ms,
+            broker=1,
+            kind="follower-silent",
+            subject=2,
+            phase=phase,
+            since_ms=100,
+            lasted_ms=ts_ms - 100,
+            evidence={"beats_heard": ts_ms},
+            **place,
+        )
+
+    events = events_of(
+        [told(200, "begin"), told(400, "ongoing"), told(900, "end"), told(300, "begin", topic="t", partition=3)]
+    )
+
+    whole, part = _rows(tables.observations(events).orderBy("is_over", ascending=False))
+    assert (whole["topic"], whole["partition"], whole["started_at"]) == (None, None, _at(100))
+    assert (whole["lasted_ms"], whole["is_over"], whole["evidence"]) == (800, True, '{"beats_heard":900}')
+    assert (part["topic"], part["partition"], part["is_over"]) == ("t", 3, False)
 
 
 def test_tables_tell_the_whole_story(events_of) -> None:

@@ -10,7 +10,7 @@ from syncline.records.batch import BatchHeader, crc_matches, reseal
 from syncline.records.builder import BatchBuilder, build_batch
 from syncline.records.compression import Codec
 from syncline.records.record import read_records
-from syncline.records.validate import InvalidBatch, TopicRules, admit, prepare, validate_client_batch
+from syncline.records.validate import Fault, InvalidBatch, TopicRules, admit, prepare, validate_client_batch
 from tests.records.vector import VECTOR
 from tests.strategies import batches, damaged
 
@@ -111,6 +111,24 @@ def test_g04_malformed_batch_is_refused(data: bytes, code: ErrorCode, fills_log_
 
     assert (refused.code, refused.fills_log_start) == (code, fills_log_start)
     assert refused.record_errors == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        pytest.param(changed(16, "b", 1, seal=False), Fault.MAGIC, id="magic 1"),
+        pytest.param(changed(16, "b", 3, seal=False), Fault.MAGIC, id="magic 3"),
+        pytest.param(changed(80, "b", 1, seal=False), Fault.CHECKSUM, id="bad checksum"),
+        pytest.param(changed(0, ">q", 3), Fault.OFFSETS, id="base offset 3"),
+        pytest.param(changed(57, ">i", 3), Fault.OFFSETS, id="count 3 with last delta 1"),
+        pytest.param(changed(43, ">q", 9), Fault.OFFSETS, id="producer without sequence"),
+        pytest.param(changed(21, ">h", 32), Fault.OTHER, id="control bit"),
+        pytest.param(b"", Fault.OTHER, id="no records"),
+    ],
+)
+def test_malformed_batch_is_refused_with_its_kind_of_fault(data: bytes, fault: Fault) -> None:
+    """Brokers count them by kind, as Kafka's do."""
+    assert refusal(bytes(data)).fault is fault
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
             "pid": pid,
             "port": running.client_ports[broker_id],
             "state": state_of(pid),
+            "metrics": running.metrics_url(broker_id),
         }
         for broker_id, pid in sorted(running.broker_pids.items())
     ]
@@ -83,7 +84,8 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
         return
     print(f"bootstrap  {running.bootstrap}")
     for row in rows:
-        print(f"broker {row['broker']}   port {row['port']}   process {row['pid']}   {row['state']}")
+        metrics = f"   {row['metrics']}" if row["metrics"] else ""
+        print(f"broker {row['broker']}   port {row['port']}   process {row['pid']}   {row['state']}{metrics}")
 
 
 def broker(
@@ -97,17 +99,21 @@ def broker(
 ) -> None:
     """Run one broker in the foreground. Brokers with the same data directory form one cluster."""
     from syncline.local.broker_process import BrokerProcess
-    from syncline.local.ports import HOST, listen, port_of
+    from syncline.local.ports import HOST, listen, listen_for_metrics, port_of
+    from syncline.model.configs import BrokerConfig
 
     configs = checked_configs(config)
     layout = Layout(data.absolute())
     layout.create()
     client, internal = listen(port), listen(internal_port, "--internal-port")
+    metrics = listen_for_metrics([broker_id], BrokerConfig.resolve(configs).metrics_port, {}).get(broker_id)
     where = f"{HOST}:{port_of(client)}"
+    metrics_url = None if metrics is None else f"http://{HOST}:{port_of(metrics)}/metrics"
 
     def serving() -> None:
-        fields = {"broker": broker_id, "bootstrap": where, "pid": os.getpid()}
-        print(json.dumps(fields) if as_json else f"broker {broker_id} serves: bootstrap {where}", flush=True)
+        fields = {"broker": broker_id, "bootstrap": where, "pid": os.getpid(), "metrics": metrics_url}
+        more = f", metrics {metrics_url}" if metrics_url else ""
+        print(json.dumps(fields) if as_json else f"broker {broker_id} serves: bootstrap {where}{more}", flush=True)
 
     process = BrokerProcess(
         broker_id=broker_id,
@@ -117,6 +123,7 @@ def broker(
         cluster_size=cluster_size,
         client_listener=client,
         internal_listener=internal,
+        metrics_listener=metrics,
         on_serving=serving,
     )
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

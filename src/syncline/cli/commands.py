@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from syncline import __version__
-from syncline.cli import cluster, configs, consume, demo, groups, produce, topics
+from syncline.cli import check, cluster, configs, consume, demo, fault, groups, isr, lab, produce, topics, why
 
 app = typer.Typer(
     name="syncline",
@@ -44,9 +44,14 @@ cluster.register(app)
 produce.register(app)
 consume.register(app)
 demo.register(app)
+why.register(app)
+isr.register(app)
+check.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
+app.add_typer(fault.app, name="fault")
+app.add_typer(lab.app, name="lab")
 
 
 def command_line() -> Any:

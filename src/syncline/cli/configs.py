@@ -30,6 +30,10 @@ SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default"}
 
 KindArgument = Annotated[str, typer.Argument(help="topic or broker.")]
 NameArgument = Annotated[str, typer.Argument(help="Name of the topic, or id of the broker.")]
+AlteredArgument = Annotated[
+    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for what all brokers go by.")
+]
+ALL_BROKERS = "all"
 
 
 @app.command()
@@ -67,7 +71,7 @@ def describe(
 @app.command()
 def alter(
     kind: KindArgument,
-    name: NameArgument,
+    name: AlteredArgument,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
     removals: Annotated[
         list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable.")
@@ -76,13 +80,25 @@ def alter(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the configuration of a topic or a broker while it runs."""
+    """Change the configuration of a topic or of brokers.
+
+    NAME `all` with the type `broker` means every broker of the cluster.
+    """
     if not changes and not removals:
         raise LocalClusterError("nothing to alter: give --set NAME=VALUE or --unset NAME.")
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    _note_unknown(admin, kind, name, [*parse_pairs(changes, "--set"), *(removals or [])])
-    set_configs(admin, kind, name, parse_pairs(changes, "--set"), removals or [])
-    print(json.dumps({"altered": name}) if as_json else f"altered {kind} {name}")
+    where = bootstrap_of(bootstrap, data)
+    pairs = parse_pairs(changes, "--set")
+    if kind == "broker" and name == ALL_BROKERS:
+        from syncline.cli.cluster_configs import alter_all_brokers
+
+        _note_unheard([*pairs, *(removals or [])])
+        alter_all_brokers(where, pairs, removals or [])
+    else:
+        admin = admin_client(where)
+        _note_unknown(admin, kind, name, [*pairs, *(removals or [])])
+        set_configs(admin, kind, name, pairs, removals or [])
+    told = "all brokers" if kind == "broker" and name == ALL_BROKERS else f"{kind} {name}"
+    print(json.dumps({"altered": name}) if as_json else f"altered {told}")
 
 
 def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
@@ -93,6 +109,12 @@ def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
     for key in keys:
         if key not in known and key not in BROKER_CONFIGS and key not in TOPIC_CONFIGS and key not in THROTTLE_RATES:
             print(f"note: {kind} {name} has no configuration {key!r} so far", file=sys.stderr)
+
+
+def _note_unheard(keys: list[str]) -> None:
+    for key in keys:
+        if key not in BROKER_CONFIGS and key not in THROTTLE_RATES:
+            print(f"note: brokers have no configuration {key!r} so far", file=sys.stderr)
 
 
 def set_configs(admin: Any, kind: str, name: str, changes: dict[str, str], removals: list[str]) -> None:

@@ -1,6 +1,7 @@
-"""`topics`: create, list, describe, delete, alter."""
+"""`topics`: create, list, describe, delete, alter, elect leaders."""
 
 import json
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from syncline.cli.target import (
     parse_pairs,
     print_table,
     result_of,
+    sentence_of,
     topic_names,
 )
 from syncline.local.layout import LocalClusterError
@@ -27,6 +29,13 @@ from syncline.local.layout import LocalClusterError
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
+
+
+class ElectionKind(StrEnum):
+    """Which elections are held."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
 
 
 @app.command()
@@ -174,6 +183,57 @@ def alter(
     if config:
         set_configs(admin, "topic", name, parse_pairs(config, "--config"), [])
     print(json.dumps({"altered": name}) if as_json else f"altered topic {name}")
+
+
+@app.command("elect-leaders", short_help="Hold preferred or unclean elections.")
+def elect_leaders(
+    kind: Annotated[
+        ElectionKind,
+        typer.Option(
+            "--type",
+            help="preferred: the first replica, if it is in sync. unclean: any living replica where there is no "
+            "leader; committed records may be lost.",
+        ),
+    ] = ElectionKind.PREFERRED,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic (default: all topics).")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition of it; repeatable.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold elections; a partition whose leader is right already is left alone."""
+    from confluent_kafka import ElectionType, KafkaError, TopicPartition
+
+    if partition and topic is None:
+        raise LocalClusterError("--partition needs --topic: say of which topic.")
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    places = None
+    if topic is not None:
+        known = sorted(find_topic(admin, topic).partitions)
+        places = [TopicPartition(topic, each) for each in dict.fromkeys(partition or known)]
+    what = "cannot elect leaders"
+    wanted = ElectionType.PREFERRED if kind is ElectionKind.PREFERRED else ElectionType.UNCLEAN
+    # confluent-kafka 2.16 cannot parse its own options of this call.
+    future = guarded(what, lambda: admin.elect_leaders(wanted, places))
+    outcome = result_of(future, what)
+    rows = []
+    for place, raised in sorted(outcome.items(), key=lambda item: (item[0].topic, item[0].partition)):
+        error = raised.args[0] if isinstance(raised, Exception) else raised
+        is_needless = error is not None and error.code() == KafkaError.ELECTION_NOT_NEEDED
+        refused = None if error is None or is_needless else sentence_of(error)
+        rows.append({"topic": place.topic, "partition": place.partition, "elected": error is None, "error": refused})
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        for row in rows:
+            done = "a leader was elected" if row["elected"] else row["error"] or "no election was needed"
+            print(f"{row['topic']}-{row['partition']}: {done}")
+        if not rows:
+            print("no election was needed")
+    if any(row["error"] for row in rows):
+        raise typer.Exit(1)
 
 
 def _replica_count(topic: Any) -> int:

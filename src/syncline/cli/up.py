@@ -92,6 +92,7 @@ def run(arguments: Sequence[str]) -> None:
         brokers=options.brokers,
         port=options.port,
         config=checked_configs(options.config, options.profile),
+        racks=options.racks,
         restart=options.restart,
     )
     if options.detach:
@@ -143,6 +144,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a broker configuration; repeatable",
     )
+    parser.add_argument(
+        "--racks",
+        type=_racks,
+        default=(),
+        metavar="A,B,...",
+        help="racks of the brokers in turn (broker.rack); replicas are spread over them. Consumers read in their own"
+        " with --config replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    )
     parser.add_argument("--profile", metavar="NAME", help=f"a set of configurations: {', '.join(PROFILES)}")
     parser.add_argument(
         "--detach", "-d", action="store_true", help="return once the cluster is up; stop it with `down`"
@@ -167,6 +176,13 @@ def _brokers(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= BROKERS_MAX:
         raise argparse.ArgumentTypeError(f"takes a number from 1 to {BROKERS_MAX}, not {text!r}")
     return int(text)
+
+
+def _racks(text: str) -> tuple[str, ...]:
+    racks = tuple(each.strip() for each in text.split(","))
+    if not all(racks):
+        raise argparse.ArgumentTypeError(f"takes names with commas between, not {text!r}")
+    return racks
 
 
 def _port(text: str) -> int:

@@ -4,7 +4,10 @@ The checks have an order, and the answer tells the leader which of the two is
 behind: a request from the future means that this controller is stale, one from
 the past that the leader is. An unchanged ISR is a success, so that a repeated
 request (its answer was lost) does no harm.
-Source: KIP-497, KIP-841 (fenced brokers stay out), KIP-903 (broker epochs).
+
+A leader may also *relinquish*: name the present members in the order in which it wants to be succeeded. The order
+of an ISR means nothing otherwise, as elections follow the assignment; hence the explicit wish.
+Source: KIP-497, KIP-841 (fenced brokers stay out), KIP-903 (broker epochs), KIP-501 (relinquishing).
 """
 
 from collections.abc import Sequence
@@ -13,7 +16,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from syncline.core.cluster import Decision, TopicRules, topic_rules
-from syncline.core.elections import next_state
+from syncline.core.demotions import Demotions, RelinquishLimits
+from syncline.core.elections import ElectionKind, next_state
+from syncline.core.standing import acceptable_in
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
@@ -29,6 +34,7 @@ class IsrRequest(NamedTuple):
     partition_epoch: PartitionEpoch
     isr: tuple[tuple[BrokerId, int], ...]
     recovery: Recovery = Recovery.RECOVERED
+    relinquish: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,18 @@ def alter_partition(
     broker_epoch: int,
     requests: Sequence[IsrRequest],
     settings: BrokerConfig,
+    *,
+    demotions: Demotions | None = None,
+    now_ms: int = 0,
 ) -> Decision[AlterPartitionAnswer]:
-    """Return the outcome of one AlterPartition request."""
+    """Return the outcome of one AlterPartition request; relinquishments are noted in `demotions`."""
     record = image.brokers.get(sender)
     if record is None or record.broker_epoch != broker_epoch:
         return Decision((), AlterPartitionAnswer(ErrorCode.STALE_BROKER_EPOCH))
     changed: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
+    has_relinquished = False
+    demotions = Demotions() if demotions is None else demotions
     for request in requests:
         topic = image.topic_by_id(request.topic_id)
         if topic is None:
@@ -74,15 +85,25 @@ def alter_partition(
         before = earlier.get(request.partition, topic.partitions[request.partition])
         error = _refusal(image, sender, request, before)
         state = before
+        if error is ErrorCode.NONE and request.relinquish:
+            error = _refused_relinquishment(image, sender, request, before, settings, demotions, now_ms)
         if error is ErrorCode.NONE:
-            state = _changed_isr(image, request, before, topic_rules(image, topic.name, settings), settings)
+            rules = topic_rules(image, topic.name, settings)
+            if request.relinquish:
+                state = _relinquished(image, request, before, rules, settings)
+                limits = _relinquish_limits(settings)
+                demotions.relinquished(request.topic_id, request.partition, sender, record.broker_epoch, limits, now_ms)
+                has_relinquished = True
+            else:
+                state = _changed_isr(image, request, before, rules, settings)
             if state is not before:
                 changed.setdefault(request.topic_id, {})[request.partition] = state
             if state.leader != sender:
                 error = ErrorCode.NEW_LEADER_ELECTED
         results.append(IsrResult(request.topic_id, request.partition, error, state))
     changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
-    return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), "proposed by the leader")
+    reason = "relinquished by its leader" if has_relinquished else "proposed by the leader"
+    return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), reason)
 
 
 def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record: PartitionRecord) -> ErrorCode:
@@ -98,6 +119,8 @@ def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record
     members = [broker for broker, _ in request.isr]
     if len(set(members)) != len(members) or not set(members) <= set(record.replicas) or sender not in members:
         return ErrorCode.INVALID_REQUEST
+    if request.relinquish and set(members) != set(record.isr):
+        return ErrorCode.INVALID_REQUEST
     if request.recovery is Recovery.RECOVERING and (len(members) > 1 or record.recovery is Recovery.RECOVERED):
         return ErrorCode.INVALID_REQUEST
     for broker, known_epoch in request.isr:
@@ -112,9 +135,53 @@ def _changed_isr(
 ) -> PartitionRecord:
     return next_state(
         record,
-        acceptable=image.is_active,
+        acceptable=acceptable_in(image, request.topic_id, request.partition),
         min_isr=rules.min_isr,
         isr=tuple(broker for broker, _ in request.isr),
+        recovery=request.recovery,
+        eligible_replicas=settings.eligible_leader_replicas_enable,
+    )
+
+
+def _relinquish_limits(settings: BrokerConfig) -> RelinquishLimits:
+    return RelinquishLimits(
+        settings.leader_relinquish_max_per_window,
+        settings.leader_relinquish_window_ms,
+        settings.leader_relinquish_demotion_ms,
+        settings.leader_relinquish_reorder_replicas,
+    )
+
+
+def _refused_relinquishment(
+    image: MetadataImage,
+    sender: BrokerId,
+    request: IsrRequest,
+    record: PartitionRecord,
+    settings: BrokerConfig,
+    demotions: Demotions,
+    now_ms: int,
+) -> ErrorCode:
+    """Return why the leader has to keep the partition, NONE if somebody else can take it."""
+    if not demotions.may_relinquish(request.topic_id, request.partition, _relinquish_limits(settings), now_ms):
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    acceptable = acceptable_in(image, request.topic_id, request.partition)
+    successors = (each for each, _ in request.isr if each != sender and each in record.replicas)
+    return ErrorCode.NONE if any(map(acceptable, successors)) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def _relinquished(
+    image: MetadataImage, request: IsrRequest, record: PartitionRecord, rules: TopicRules, settings: BrokerConfig
+) -> PartitionRecord:
+    replicas = record.replicas
+    if settings.leader_relinquish_reorder_replicas:
+        replicas = (*(each for each in replicas if each != record.leader), record.leader)
+    return next_state(
+        record,
+        acceptable=acceptable_in(image, request.topic_id, request.partition),
+        min_isr=rules.min_isr,
+        kind=ElectionKind.RELINQUISH,
+        replicas=replicas,
+        succession=tuple(broker for broker, _ in request.isr),
         recovery=request.recovery,
         eligible_replicas=settings.eligible_leader_replicas_enable,
     )

@@ -13,16 +13,18 @@ Units: monotonic milliseconds; versions as in `model.metadata`.
 Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
 from syncline.core.broker_sessions import BrokerSessions
 from syncline.core.cluster import Decision
-from syncline.core.standing import leads_any, partitions_with, partitions_without
+from syncline.core.elections import at_rest
+from syncline.core.standing import leads_any, partitions_failing, partitions_with, partitions_without
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
-from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage
+from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage, PartitionsChanged
 
 
 class BrokerState(Enum):
@@ -83,7 +85,9 @@ def register(
     """Return the registration's outcome; its epoch is `version`, that of the batch.
 
     `predecessor_gone`: there is evidence that the process registered before has
-    ended. Otherwise it counts as living until its session ends.
+    ended. Otherwise it counts as living until its session ends. With
+    `quick.bounce.enable` nothing of this counts: a new process takes the place of
+    the old one in every in-sync set, which hides the restart from everybody.
     """
     if registration.cluster_id and registration.cluster_id != image.cluster_id:
         return Decision((), RegistrationAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID, _NO_EPOCH))
@@ -92,20 +96,24 @@ def register(
     if known is not None and known.incarnation_id == registration.incarnation_id:
         sessions.touch(broker_id, now_ms)
         amended = _record(registration, known.broker_epoch)._replace(
-            fenced=known.fenced, shutting_down=known.shutting_down
+            fenced=known.fenced, shutting_down=known.shutting_down, failed=known.failed
         )
         changes: tuple[Change, ...] = () if amended == known else (BrokerChanged(amended),)
         return Decision(changes, RegistrationAnswer(ErrorCode.NONE, known.broker_epoch), "registered again")
-    if known is not None and not known.fenced and not predecessor_gone and sessions.is_valid(broker_id, now_ms):
+    is_bounce = settings.quick_bounce_enable
+    is_alive = known is not None and not known.fenced and sessions.is_valid(broker_id, now_ms)
+    if is_alive and not predecessor_gone and not is_bounce:
         return Decision((), RegistrationAnswer(ErrorCode.DUPLICATE_BROKER_REGISTRATION, _NO_EPOCH))
     broker_epoch = BrokerEpoch(version)
     sessions.begin(broker_id, broker_epoch, now_ms)
     changes = (BrokerChanged(_record(registration, broker_epoch)),)
     reason = "registered"
-    if known is not None:
+    if known is not None and is_bounce:
+        reason = "bounced"
+    elif known is not None:
         stopped_cleanly = registration.previous_broker_epoch == known.broker_epoch
         lost_data = settings.eligible_leader_replicas_enable and not stopped_cleanly
-        changes += partitions_without(image, broker_id, settings, lost_data=lost_data)
+        changes += partitions_without(image, broker_id, settings, lost_data=lost_data, is_whole=stopped_cleanly)
         reason = "registered after a clean stop" if stopped_cleanly else "registered without proof of a clean stop"
     return Decision(changes, RegistrationAnswer(ErrorCode.NONE, broker_epoch), reason)
 
@@ -122,8 +130,12 @@ def heartbeat(
     want_shut_down: bool,
     version: int,
     now_ms: int,
+    failed: Collection[str] = (),
 ) -> Decision[HeartbeatAnswer]:
-    """Return what a heartbeat leads to; `version` is that of the batch, should there be one."""
+    """Return what a heartbeat leads to; `version` is that of the batch, should there be one.
+
+    `failed` are the directory ids of the replicas that the broker cannot serve.
+    """
     record = image.brokers.get(broker_id)
     if record is None:
         return Decision((), HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED))
@@ -134,6 +146,10 @@ def heartbeat(
         session = sessions.begin(broker_id, record.broker_epoch, now_ms)
     sessions.touch(broker_id, now_ms)
     sessions.saw_metadata(broker_id, record.broker_epoch, metadata_version)
+    lost = _note_failed(image, record, failed, settings)
+    if lost:
+        image = image.apply(lost, version)
+        record = image.brokers[broker_id]
     before = state_of(record)
     after = _next_broker_state(
         image,
@@ -143,9 +159,9 @@ def heartbeat(
         want_fence=want_fence,
         want_shut_down=want_shut_down,
     )
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change, ...] = lost
     if after is not before:
-        changes = _move(image, record, after, settings)
+        changes += _move(image, record, after, settings)
     if after is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_version is None:
         session.shutdown_version = version if changes else image.version
     answer = HeartbeatAnswer(
@@ -154,7 +170,12 @@ def heartbeat(
         is_fenced=after in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
         should_shut_down=after is BrokerState.SHUTDOWN_NOW,
     )
-    return Decision(changes, answer, f"{before.value} to {after.value} by its heartbeat")
+    reason = f"{before.value} to {after.value} by its heartbeat"
+    if lost:
+        reason = f"{len(record.failed)} logs of broker {broker_id} have failed" + (
+            "" if after is before else f"; {reason}"
+        )
+    return Decision(changes, answer, reason)
 
 
 def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, reason: str) -> Decision[None]:
@@ -165,11 +186,51 @@ def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, rea
     return Decision(_move(image, record, BrokerState.FENCED, settings), None, reason)
 
 
+def stop_together(image: MetadataImage, settings: BrokerConfig) -> Decision[bool]:
+    """Return the changes when all brokers that serve stop at the same time, each of them after its last append.
+
+    Every one is fenced and nobody leads; the in-sync sets stay. So any member may lead first when the cluster
+    starts again, and not only who happened to stop last. Whoever lost data until then says so by registering
+    without proof of a clean stop, and leaves the sets.
+    """
+    eligible = settings.eligible_leader_replicas_enable
+    changes: list[Change] = [
+        BrokerChanged(record._replace(fenced=True, shutting_down=False))
+        for record in image.brokers.values()
+        if not record.fenced
+    ]
+    for topic in image.topics.values():
+        led = tuple(at_rest(each, eligible_replicas=eligible) for each in topic.partitions if each.has_leader)
+        if led:
+            changes.append(PartitionsChanged(topic.topic_id, led))
+    return Decision(tuple(changes), True, "all brokers stop together")
+
+
 def state_of(record: BrokerRecord) -> BrokerState:
     """Return the state that a record stands for."""
     if record.fenced:
         return BrokerState.FENCED
     return BrokerState.CONTROLLED_SHUTDOWN if record.shutting_down else BrokerState.UNFENCED
+
+
+def _note_failed(
+    image: MetadataImage, record: BrokerRecord, failed: Collection[str], settings: BrokerConfig
+) -> tuple[Change, ...]:
+    """Return the changes when a broker reports other replicas as failed than before."""
+    if not failed and not record.failed:
+        return ()
+    reported = tuple(sorted(failed))
+    if reported == record.failed:
+        return ()
+    marked = BrokerChanged(record._replace(failed=reported))
+    after = image.apply((marked,), image.version)
+    new = frozenset(reported) - frozenset(record.failed)
+    changes: tuple[Change, ...] = (marked, *partitions_failing(after, record.broker_id, new, settings))
+    if record.active and len(reported) < len(record.failed) + len(new):
+        # Some can be served again.
+        healed = after.apply(changes, image.version)
+        changes += partitions_with(healed, record.broker_id, settings)
+    return changes
 
 
 def _record(registration: Registration, broker_epoch: BrokerEpoch) -> BrokerRecord:

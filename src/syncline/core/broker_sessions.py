@@ -24,6 +24,8 @@ class Session:
     broker_epoch: BrokerEpoch
     last_contact_ms: int
     metadata_version: int = -1
+    # When the broker was last known to have all metadata there were.
+    caught_up_ms: int | None = None
     # The version whose spreading a leaving broker waits for; None while it is not leaving.
     shutdown_version: int | None = None
 

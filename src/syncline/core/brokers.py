@@ -52,6 +52,11 @@ class KnownBrokers:
         standing = self._standings.get(broker_id)
         return standing is not None and not standing.is_fenced
 
+    def is_active(self, broker_id: BrokerId) -> bool:
+        """Return whether a broker may lead and be in an ISR: registered, unfenced, not shutting down."""
+        standing = self._standings.get(broker_id)
+        return standing is not None and standing.is_active
+
     def is_stale(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch) -> bool:
         """Return whether a fetch was sent by a former incarnation of a live broker."""
         if fetched_broker_epoch == NONE:

@@ -22,7 +22,7 @@ from syncline.core.standing import after_min_isr_change
 from syncline.core.topic_names import what_is_wrong
 from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
 from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
-from syncline.model.configs import BrokerConfig, validate_topic_configs
+from syncline.model.configs import PROTECTION_CAP, BrokerConfig, check_protection_cap, validate_topic_configs
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
@@ -276,6 +276,9 @@ def _validate_broker_value(name: str, text: str, settings: BrokerConfig) -> None
     if definition is None:
         return
     value = definition.parse(text)
+    if name == PROTECTION_CAP:
+        assert isinstance(value, int), "a time"
+        check_protection_cap(value, settings.replica_lag_time_max_ms)
     if name not in _THREAD_COUNTS:
         return
     now = definition.parse(settings.static[name]) if name in settings.static else definition.default_value()

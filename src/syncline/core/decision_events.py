@@ -9,7 +9,7 @@ Units: `ts_ms` is Unix time.
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from syncline.model.events import BrokerState, Election, Event, IsrChange
+from syncline.model.events import BrokerState, Election, Event, IsrChange, Json
 from syncline.model.ids import NONE, BrokerId
 from syncline.model.metadata import (
     NO_BROKER,
@@ -93,7 +93,19 @@ def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen
         isr=new.isr,
         reason=pen.reason,
         clean=not unclean or new.leader in eligible,
+        isr_before=() if old is None else tuple(sorted(old.isr)),
+        evidence={} if old is None else _standing(old, new),
     )
+
+
+def _standing(old: PartitionRecord, new: PartitionRecord) -> dict[str, Json]:
+    """Return what an election looked at besides the ISR."""
+    return {
+        "leader_epoch_before": old.leader_epoch,
+        "replicas": list(new.replicas),
+        "elr": list(old.elr),
+        "last_known_elr": list(old.last_known_elr),
+    }
 
 
 def _isr_change(topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pen) -> IsrChange:

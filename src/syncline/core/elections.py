@@ -18,7 +18,7 @@ confirms.
 Invariants: leader is NONE or in the ISR; ISR and ELR are disjoint parts of the
 replicas; the partition epoch rises by one with every change, the leader epoch
 with every change of leader and whenever a replica is taken away.
-Source: Kafka's PartitionChangeBuilder; KIP-966 (ELR), KIP-455 (reassignment).
+Source: Kafka's PartitionChangeBuilder; KIP-966 (ELR), KIP-455 (reassignment), KIP-501 (relinquishing).
 """
 
 from collections.abc import Callable, Collection
@@ -40,6 +40,8 @@ class ElectionKind(Enum):
     ONLINE = "online"
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
+    # The leader gives up: the first valid one in the order that it asks for, never itself.
+    RELINQUISH = "relinquish"
 
 
 def next_state(
@@ -53,15 +55,18 @@ def next_state(
     lost_data: Collection[BrokerId] = _NOBODY,
     eligible_replicas: bool = True,
     recovery: Recovery | None = None,
+    succession: Replicas = (),
 ) -> PartitionRecord:
     """Return the state after the change, the same object if nothing is different.
 
     `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers
     that may have lost what they acknowledged; they must not be in `isr`.
     `min_isr` is the configured minimum. Without `eligible_replicas` the last
-    member of an ISR stays in it, and nobody is eligible beside it.
+    member of an ISR stays in it, and nobody is eligible beside it. `succession` is for RELINQUISH; the caller has
+    made sure that it names somebody valid beside the leader.
     """
     draft = _Draft(record, acceptable, record.replicas if replicas is None else replicas)
+    draft.succession = succession
     draft.isr = record.isr if isr is None else isr
     draft.recovery = record.recovery if recovery is None else recovery
     draft.complete_reassignment()
@@ -74,6 +79,21 @@ def next_state(
     return draft.finish()
 
 
+def at_rest(record: PartitionRecord, *, eligible_replicas: bool = True) -> PartitionRecord:
+    """Return the state when all brokers stop together: nobody leads, and the ISR stays what it is.
+
+    Without a leader nothing is committed, so whoever was in the ISR goes on holding everything that is.
+    """
+    if record.leader == NONE:
+        return record
+    return record._replace(
+        leader=NO_BROKER,
+        last_known_elr=(record.leader,) if eligible_replicas else (),
+        leader_epoch=LeaderEpoch(record.leader_epoch + 1),
+        partition_epoch=PartitionEpoch(record.partition_epoch + 1),
+    )
+
+
 class _Draft:
     """The next state while it is being decided."""
 
@@ -81,6 +101,7 @@ class _Draft:
         self._record = record
         self._acceptable = acceptable
         self.replicas = replicas
+        self.succession: Replicas = ()
         self.adding = record.adding
         self.removing = record.removing
         self.isr: Replicas = record.isr
@@ -127,6 +148,10 @@ class _Draft:
         if kind is ElectionKind.PREFERRED and self.replicas and self._is_valid(self.replicas[0]):
             return self.replicas[0], True
         current = self._record.leader
+        if kind is ElectionKind.RELINQUISH:
+            for broker in self.succession:
+                if broker != current and self._is_valid(broker):
+                    return broker, True
         if current != NONE and self._is_valid(current):
             return current, True
         for broker in self.replicas:

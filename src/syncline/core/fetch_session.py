@@ -17,11 +17,15 @@ Source: KIP-227, KIP-516 (names or ids, never both in one session).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncline.core.brokers import KnownBrokers
+from syncline.core.follower_state import NEVER_MS
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from syncline.core.pending_fetches import PendingRequest
 
 NO_SESSION_ID: Final = 0
 OPENING_EPOCH: Final = 0
@@ -44,13 +48,14 @@ class FetchSpec(NamedTuple):
 
 
 class SessionClock:
-    """When a session fetched: shared by its entries."""
+    """When a session fetched, and when the latest of its slow fetches was answered: shared by its entries."""
 
-    __slots__ = ("last_fetch_ms", "previous_fetch_ms")
+    __slots__ = ("last_fetch_ms", "previous_fetch_ms", "served_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.last_fetch_ms = now_ms
         self.previous_fetch_ms = now_ms
+        self.served_ms = NEVER_MS
 
     def touch(self, now_ms: int) -> None:
         """Note one more fetch."""
@@ -115,6 +120,16 @@ class SessionPartition:
         """The fetch before the latest."""
         return self._clock.previous_fetch_ms
 
+    @property
+    def served_ms(self) -> int:
+        """When the latest slow fetch of the session was answered."""
+        return self._clock.served_ms
+
+    @property
+    def in_flight(self) -> "PendingRequest | None":
+        """The fetch of the session that waits for a slow read."""
+        return None if self.session is None else self.session.in_flight
+
     def ask(self, spec: FetchSpec) -> None:
         """Take over what the reader asks now."""
         (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
@@ -136,14 +151,16 @@ class SessionPartition:
 
     def leave(self) -> None:
         """End the membership; the clock stops for this partition, since the session goes on without it."""
+        served_ms = self._clock.served_ms
         self._clock = SessionClock(self._clock.last_fetch_ms)
+        self._clock.served_ms = served_ms
         self.session = None
 
 
 class FetchSession:
     """A reader's partitions in serving order, and the epoch that its next request must carry.
 
-    `on_change` is set while a fetch is parked.
+    `on_change` is set while a fetch is parked, `in_flight` while a follower's fetch waits for a slow read.
     """
 
     __slots__ = (
@@ -152,6 +169,7 @@ class FetchSession:
         "broker_epoch",
         "clock",
         "created_ms",
+        "in_flight",
         "is_follower",
         "last_used_ms",
         "next_epoch",
@@ -176,6 +194,7 @@ class FetchSession:
         self.clock = SessionClock(now_ms)
         self.partitions: dict[Hashable, SessionPartition] = {}
         self.on_change: Callable[[SessionPartition], None] | None = None
+        self.in_flight: PendingRequest | None = None
         # A dict stands for an ordered set: the order of a set is no order.
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
@@ -195,6 +214,10 @@ class FetchSession:
             if not entry.is_pending:
                 self.make_pending(entry)
         return tuple(added)
+
+    def served(self, now_ms: int) -> None:
+        """Note that a slow fetch was answered: until now the reader could not ask for anything again."""
+        self.clock.served_ms = now_ms
 
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Drop partitions that the reader no longer wants."""
@@ -260,6 +283,13 @@ class FetchContext:
     def partition_count(self) -> int:
         """The number of partitions that the fetch covers."""
         return len(self.session.partitions)
+
+    def look_at_all(self) -> None:
+        """Have the next look cover the quiet entries, too: their answer may depend on more than what they watch."""
+        session = self.session
+        for entry in session.partitions.values():
+            if not entry.is_pending:
+                session.make_pending(entry)
 
     def pending(self) -> list[SessionPartition]:
         """Return the entries to look at, in serving order; ask again after waking."""
@@ -328,6 +358,10 @@ class SessionCache:
     def partition_count(self) -> int:
         """The number of partitions remembered in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
+
+    def find(self, session_id: int) -> "FetchSession | None":
+        """Return a remembered session; it does not count as used."""
+        return self._sessions.get(session_id)
 
     def open(
         self,

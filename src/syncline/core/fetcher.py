@@ -6,9 +6,9 @@ from what the follower wants now, and what must be left out is forgotten. As on
 the server, the work follows the number of changes, not of partitions.
 
 Units: times in ms of the node's monotonic clock.
-Invariants: one request in flight; a partition that backs off, truncates, failed or
+Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
 is held by a throttle is not part of the leader's session.
-Source: KIP-227, KIP-73 (throttling by leaving out).
+Source: KIP-227, KIP-73 (throttling by leaving out), KIP-279 (questions before fetches).
 """
 
 from collections.abc import Hashable
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from syncline.core.fetch_session import CLOSING_EPOCH, NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
-from syncline.core.follower import FetchAsk, FollowerPartition, FollowerPhase
+from syncline.core.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
 from syncline.model.errors import ErrorCode
 
 Key = TypeVar("Key", bound=Hashable)
@@ -37,7 +37,16 @@ class FetchRequestPlan(Generic[Key]):
 class Fetcher(Generic[Key]):
     """The partitions followed from one leader, and the session with it."""
 
-    __slots__ = ("_backing_off", "_changed", "_held", "_partitions", "_sent", "_session_epoch", "_session_id")
+    __slots__ = (
+        "_backing_off",
+        "_changed",
+        "_comparing",
+        "_held",
+        "_partitions",
+        "_sent",
+        "_session_epoch",
+        "_session_id",
+    )
 
     def __init__(self) -> None:
         self._partitions: dict[Key, FollowerPartition] = {}
@@ -46,6 +55,8 @@ class Fetcher(Generic[Key]):
         self._changed: dict[Key, None] = {}
         self._held: dict[Key, None] = {}
         self._backing_off: dict[Key, None] = {}
+        # Those that must ask the leader for the end of an epoch before they may fetch.
+        self._comparing: dict[Key, None] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = _FULL
 
@@ -58,7 +69,7 @@ class Fetcher(Generic[Key]):
     def add(self, key: Key, partition: FollowerPartition) -> None:
         """Follow `partition` from this leader."""
         self._partitions[key] = partition
-        self._changed[key] = None
+        self.restated(key)
 
     def remove(self, key: Key) -> None:
         """Follow it no more."""
@@ -69,6 +80,13 @@ class Fetcher(Generic[Key]):
     def touch(self, key: Key) -> None:
         """Look at the partition when the next request is made: its state changed."""
         self._changed[key] = None
+
+    def restated(self, key: Key) -> None:
+        """Look at the partition anew: it may be in another phase."""
+        self._changed[key] = None
+        partition = self._partitions.get(key)
+        if partition is not None and partition.phase is FollowerPhase.COMPARING:
+            self._comparing[key] = None
 
     def hold(self, key: Key) -> None:
         """Leave the partition out while a throttle says so."""
@@ -96,10 +114,27 @@ class Fetcher(Generic[Key]):
         """Return when the first back-off ends, None when nothing backs off."""
         times_ms = [
             partition.ready_at_ms
-            for key in self._backing_off
-            if (partition := self._partitions.get(key)) is not None and partition.phase is FollowerPhase.FETCHING
+            for waiting, phase in (
+                (self._backing_off, FollowerPhase.FETCHING),
+                (self._comparing, FollowerPhase.COMPARING),
+            )
+            for key in waiting
+            if (partition := self._partitions.get(key)) is not None and partition.phase is phase
         ]
         return min(times_ms, default=None)
+
+    def next_questions(self, now_ms: int) -> list[tuple[Key, EpochQuestion]]:
+        """Return what to ask the leader before the next fetch: where epochs of its log end."""
+        if not self._comparing:
+            return []
+        questions: list[tuple[Key, EpochQuestion]] = []
+        for key in list(self._comparing):
+            partition = self._partitions.get(key)
+            if partition is None or partition.phase is not FollowerPhase.COMPARING:
+                del self._comparing[key]
+            elif partition.has_question(now_ms):
+                questions.append((key, partition.question()))
+        return questions
 
     def next_request(self, now_ms: int) -> FetchRequestPlan[Key] | None:
         """Return the next request, None when no partition is ready."""
@@ -145,6 +180,10 @@ class Fetcher(Generic[Key]):
 
     def disconnected(self, now_ms: int) -> None:
         """Take note that the request got no answer: all that it covered backs off, and a new session follows."""
+        for key in self._comparing:
+            partition = self._partitions.get(key)
+            if partition is not None and partition.phase is FollowerPhase.COMPARING:
+                partition.back_off(now_ms)
         for key in self._sent:
             partition = self._partitions.get(key)
             if partition is not None:
@@ -179,4 +218,6 @@ class Fetcher(Generic[Key]):
             return partition.ask()
         if partition.phase is FollowerPhase.FETCHING:
             self._backing_off[key] = None
+        elif partition.phase is FollowerPhase.COMPARING:
+            self._comparing[key] = None
         return None

@@ -18,11 +18,12 @@ from syncline.core.brokers import KnownBrokers
 from syncline.core.follower_state import FollowerState
 from syncline.core.lag_policy import LagPolicy
 from syncline.core.partition_effects import RefusalOutcome
+from syncline.core.relinquish import REFUSALS
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import Offset
 
 # The controller says that it did nothing: back to the last committed state, try again later.
-_REVERTING: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+_REVERTING: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA, *REFUSALS})
 
 # The controller knows something that this leader does not: only metadata can tell what.
 _AWAITING_METADATA: Final = frozenset(

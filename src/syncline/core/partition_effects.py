@@ -25,6 +25,8 @@ class IsrChange(Enum):
     SHRINK = "shrink"
     EXPAND = "expand"
     METADATA = "metadata"
+    # The same members in the order of succession: the leader gives the partition away.
+    RELINQUISH = "relinquish"
 
 
 class RefusalOutcome(Enum):
@@ -116,7 +118,52 @@ class WatermarkResumed:
     held_ms: int
 
 
-Effect = HighWatermarkAdvanced | ProposeIsr | IsrCommitted | IsrRefused | WatermarkHeld | WatermarkResumed
+class ProtectionPhase(Enum):
+    """What became of a member that is in sync only because its leader owes it an answer."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+    CAP_EXCEEDED = "cap-exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionChanged:
+    """A member that the lag rule gives up is spared, or no longer so; seen by ticks. `since_ms`: when it began."""
+
+    broker_id: BrokerId
+    phase: ProtectionPhase
+    since_ms: int
+    evidence: Evidence
+
+
+class SkipReason(Enum):
+    """Why a leader that serves too slowly keeps the partition nevertheless."""
+
+    CHANGE_PENDING = "change-pending"
+    LEADER_INACTIVE = "leader-inactive"
+    NO_CANDIDATE = "no-candidate"
+    TENURE = "tenure"
+    BACKOFF = "backoff"
+
+
+@dataclass(frozen=True, slots=True)
+class RelinquishSkipped:
+    """A reason to give up leadership was passed over; told once per request and cause."""
+
+    reason: SkipReason
+    evidence: Evidence
+
+
+Effect = (
+    HighWatermarkAdvanced
+    | ProposeIsr
+    | IsrCommitted
+    | IsrRefused
+    | WatermarkHeld
+    | WatermarkResumed
+    | ProtectionChanged
+    | RelinquishSkipped
+)
 Effects = tuple[Effect, ...]
 
 NOTHING: Final[Effects] = ()

@@ -9,9 +9,12 @@ Units: times in ms of the node's monotonic clock; a report is late by up to one 
 
 from collections.abc import Callable
 
-from syncline.core.evidence import Evidence
+from syncline.core.evidence import Evidence, Scalar
 from syncline.core.partition_effects import NOTHING, Effects, WatermarkHeld, WatermarkResumed
 from syncline.model.ids import Offset
+
+# The rule that holds a watermark, and the numbers that it compares.
+Cause = tuple[str, tuple[tuple[str, Scalar], ...]]
 
 
 class StallWatch:
@@ -23,19 +26,25 @@ class StallWatch:
         self._mark = high_watermark
         self._since_ms = now_ms
         self._waits = False
-        self._reported: tuple[str, object] | None = None
+        self._reported: Cause | None = None
 
-    def tick(self, high_watermark: Offset, log_end: Offset, now_ms: int, explain: Callable[[int], Evidence]) -> Effects:
-        """Return what there is to report; `explain` is asked only then."""
+    def tick(
+        self,
+        high_watermark: Offset,
+        log_end: Offset,
+        now_ms: int,
+        cause_of: Callable[[int], Cause],
+        evidence_of: Callable[[Cause], Evidence],
+    ) -> Effects:
+        """Return what there is to report; the evidence is gathered only then."""
         waits = high_watermark < log_end
         if high_watermark != self._mark or not (waits and self._waits):
             resumed = WatermarkResumed(high_watermark, now_ms - self._since_ms)
             effects: Effects = NOTHING if self._reported is None else (resumed,)
             self._mark, self._waits, self._since_ms, self._reported = high_watermark, waits, now_ms, None
             return effects
-        evidence = explain(now_ms)
-        cause = (evidence.rule, evidence.numbers)
+        cause = cause_of(now_ms)
         if cause == self._reported:
             return NOTHING
         self._reported = cause
-        return (WatermarkHeld(high_watermark, log_end, self._since_ms, evidence),)
+        return (WatermarkHeld(high_watermark, log_end, self._since_ms, evidence_of(cause)),)

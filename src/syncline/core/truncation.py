@@ -5,6 +5,10 @@ watermark loses committed records (the watermark trails the truth by a round
 trip) and keeps uncommitted ones. Instead leader and follower compare which
 epoch wrote which offsets, and the follower cuts where the histories part.
 
+How they compare is a mode. `epoch-fetch` compares within every fetch.
+`epoch-request` asks for the end of an epoch before the first fetch, in rounds.
+`high-watermark` is the error above, kept so that its losses can be shown.
+
     leader    1 3 5        epoch of the record at offset 0, 1, 2
     follower  0 2 4        asks at (3, epoch 4): the leader's epochs up to 4 end at (3, 2)
               0 2          the follower has no epoch 3: its epochs up to 3 end at (2, 2), ask again
@@ -17,10 +21,19 @@ Source: KIP-101, KIP-279 (several quick elections), KIP-320 and KIP-595 (compare
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from syncline.core.leader_epochs import EpochCache, EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
+
+
+class TruncationMode(StrEnum):
+    """How a follower reconciles its log with a new leader's; `log.truncation.mode`."""
+
+    EPOCH_FETCH = "epoch-fetch"
+    EPOCH_REQUEST = "epoch-request"
+    HIGH_WATERMARK = "high-watermark"
 
 
 def check_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:

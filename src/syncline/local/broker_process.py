@@ -1,7 +1,8 @@
 """One broker process: the real ports put into a node, and its life from start to SIGTERM.
 
 uvloop drives it where it is installed. The process ends with SIGTERM (after a
-controlled shutdown) or when its supervisor is gone.
+controlled shutdown), with SIGUSR2 (the whole cluster stops) or when its
+supervisor is gone.
 """
 
 import asyncio
@@ -12,12 +13,15 @@ import importlib.util
 import logging
 import os
 import random
+import resource
 import secrets
 import signal
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.model.config_types import ConfigError
@@ -32,10 +36,15 @@ if importlib.util.find_spec("uvloop") is not None:
 else:
     uvloop = None
 
+if TYPE_CHECKING:
+    from syncline.node.metrics.scrape import ProcessFigures
+
 log = logging.getLogger("syncline.local")
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30.0
+# What a supervisor sends instead of SIGTERM when it stops the whole cluster.
+STOP_WITH_ALL = signal.SIGUSR2
 
 # glibc's <malloc.h>. A fetch answer's part is about a megabyte; what is kept of freed memory stays far from what a
 # broker may use (the trim threshold counts at the top of the heap only).
@@ -58,6 +67,7 @@ class BrokerProcess:
         cluster_size: int,
         client_listener: socket.socket,
         internal_listener: socket.socket,
+        metrics_listener: socket.socket | None = None,
         supervisor_alive_fd: int | None = None,
         on_serving: Callable[[], object] = lambda: None,
         on_failed: Callable[[str], object] = lambda _: None,
@@ -69,7 +79,9 @@ class BrokerProcess:
         self._cluster_size = cluster_size
         self._client = client_listener
         self._internal = internal_listener
+        self._metrics = metrics_listener
         self._supervisor_alive_fd = supervisor_alive_fd
+        self._do_all_stop = False
         self._on_serving = on_serving
         self._on_failed = on_failed
 
@@ -81,6 +93,7 @@ class BrokerProcess:
             force=True,
         )
         _keep_freed_memory()
+        _allow_many_files()
         # Batches come and go by the thousand; a collection every 700 allocations would look at all of them.
         gc.set_threshold(50_000, 20, 100)
         try:
@@ -100,8 +113,6 @@ class BrokerProcess:
 
     def _sentence(self, error: Exception) -> str:
         """Return what is wrong and what to do about it."""
-        if isinstance(error, RegistrationRefused):
-            return f"{error}. Use another data directory, or remove {self._log_directory} if its data may go."
         if isinstance(error, sqlite3.Error):
             store = self._cluster_directory / "cluster.db"
             # "Operational" is the world around the file: no room, no permission. The rest is the file itself.
@@ -119,6 +130,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
+        loop.add_signal_handler(STOP_WITH_ALL, self._all_stop, stopping)
         if self._supervisor_alive_fd is not None:
             loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
         disk = RealDisk(loop.call_soon_threadsafe)
@@ -132,12 +144,15 @@ class BrokerProcess:
                 config=self._config,
                 rack=self._config.get("broker.rack"),
                 cluster_size=self._cluster_size,
+                metrics=self._listen(self._metrics) if self._metrics is not None else None,
+                process_figures=_process_figures,
             ),
             disk=disk,
             coordination=coordination,
             clock=SystemClock(),
             rng=random.Random(secrets.randbits(128)),  # noqa: S311 - ids and tie-breaks, no secrets
             on_unfit=self._unfit,
+            block=time.sleep,
         )
         starting = asyncio.ensure_future(node.start())
         stopped = asyncio.ensure_future(stopping.wait())
@@ -152,7 +167,7 @@ class BrokerProcess:
         await stopped
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                await node.stop()
+                await node.stop(with_all=self._do_all_stop)
         except TimeoutError:
             # Nobody may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
             log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
@@ -177,11 +192,34 @@ class BrokerProcess:
         if not os.read(self._supervisor_alive_fd, 1):
             log.warning("the supervisor is gone; stopping")
             asyncio.get_running_loop().remove_reader(self._supervisor_alive_fd)
-            stopping.set()
+            self._all_stop(stopping)
+
+    def _all_stop(self, stopping: asyncio.Event) -> None:
+        """Stop, knowing that all other brokers of the cluster are told the same."""
+        self._do_all_stop = True
+        stopping.set()
 
     @staticmethod
     def _listen(listener: socket.socket) -> Listen:
         return Listen(host=HOST, port=listener.getsockname()[1], listener=listener)
+
+
+def _process_figures() -> "ProcessFigures":
+    from syncline.local.process_figures import process_figures
+
+    return process_figures()
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files to what this user may have.
+
+    Each partition that was written to keeps its log open. The usual limit, 1,024, is made for programs that call
+    `select`, and would end with the thousandth partition.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _keep_freed_memory() -> None:

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -36,6 +36,15 @@ class RunningCluster:
     broker_pids: dict[int, int]
     client_ports: dict[int, int]
     started_at_ms: int
+    # Where brokers speak to each other, and answer what is asked over the control API.
+    internal_ports: dict[int, int] = field(default_factory=dict)
+    # Where Prometheus finds their metrics; without those that have none.
+    metrics_ports: dict[int, int] = field(default_factory=dict)
+
+    def metrics_url(self, broker_id: int) -> str | None:
+        """Return where the metrics of a broker are, None if it has none."""
+        port = self.metrics_ports.get(broker_id)
+        return None if port is None else f"http://127.0.0.1:{port}/metrics"
 
 
 class Layout:
@@ -45,6 +54,7 @@ class Layout:
         self.directory = directory
         self.state_file = directory / "cluster.json"
         self.ports_file = directory / "ports.json"
+        self.metrics_ports_file = directory / "metrics-ports.json"
         self.lock_file = directory / "supervisor.lock"
         self.metadata_file = directory / "cluster.db"
         self.logs = directory / "logs"
@@ -184,6 +194,8 @@ class Layout:
                 broker_pids={int(broker): int(pid) for broker, pid in fields["broker_pids"].items()},
                 client_ports={int(broker): int(port) for broker, port in fields["client_ports"].items()},
                 started_at_ms=int(fields["started_at_ms"]),
+                internal_ports={int(broker): int(port) for broker, port in fields.get("internal_ports", {}).items()},
+                metrics_ports={int(broker): int(port) for broker, port in fields.get("metrics_ports", {}).items()},
             )
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
@@ -201,15 +213,27 @@ class Layout:
 
     def remembered_ports(self) -> dict[int, int]:
         """Return the client ports of the last run, so that a cluster comes back where its clients look for it."""
-        try:
-            ports = json.loads(self.ports_file.read_text())
-            return {int(broker): int(port) for broker, port in ports.items() if 0 < int(port) < 65_536}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
+        return _ports_in(self.ports_file)
 
     def remember_ports(self, ports: dict[int, int]) -> None:
         """Keep the client ports for the next run."""
         self.ports_file.write_text(json.dumps(ports))
+
+    def remembered_metrics_ports(self) -> dict[int, int]:
+        """Return where the metrics were in the last run: whoever reads them has it written down."""
+        return _ports_in(self.metrics_ports_file)
+
+    def remember_metrics_ports(self, ports: dict[int, int]) -> None:
+        """Keep the ports of the metrics for the next run."""
+        self.metrics_ports_file.write_text(json.dumps(ports))
+
+
+def _ports_in(file: Path) -> dict[int, int]:
+    try:
+        ports = json.loads(file.read_text())
+        return {int(broker): int(port) for broker, port in ports.items() if 0 < int(port) < 65_536}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def is_alive(pid: int) -> bool:

@@ -13,6 +13,7 @@ from syncline.local.layout import LocalClusterError
 HOST = "127.0.0.1"
 BACKLOG = 1024
 PORT_MAX = 65_535
+METRICS_OPTION = "--config metrics.port"
 
 
 def listen(port: int, option: str = "--port") -> socket.socket:
@@ -25,9 +26,7 @@ def listen(port: int, option: str = "--port") -> socket.socket:
     except OSError as error:
         listener.close()
         reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-        raise LocalClusterError(
-            f"port {port} {reason}. Choose another with {option}, or {option} 0 for a free one."
-        ) from None
+        raise LocalClusterError(f"port {port} {reason}. Choose another with {option}, or 0 for a free one.") from None
     listener.setblocking(False)
     return listener
 
@@ -53,6 +52,37 @@ def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, in
                 listeners[broker_id] = listen(remembered.get(broker_id, 9092 + index))
             except LocalClusterError:
                 listeners[broker_id] = listen(0)
+    except LocalClusterError:
+        for listener in listeners.values():
+            listener.close()
+        raise
+    return listeners
+
+
+def listen_for_metrics(broker_ids: list[int], port: int, remembered: dict[int, int]) -> dict[int, socket.socket]:
+    """Return a listener for the metrics of each broker, none if `port` is -1.
+
+    Port 0 takes the ports of the last run as far as they are free, and otherwise any. Another one is the first
+    broker's, and the others' follow.
+    """
+    listeners: dict[int, socket.socket] = {}
+    if port < 0:
+        return listeners
+    last = port + len(broker_ids) - 1
+    if last > PORT_MAX:
+        raise LocalClusterError(
+            f"the metrics of {len(broker_ids)} brokers need ports {port} to {last}, but ports end at {PORT_MAX}. "
+            "Choose a lower metrics.port."
+        )
+    try:
+        for index, broker_id in enumerate(broker_ids):
+            try:
+                asked = port + index if port else remembered.get(broker_id, 0)
+                listeners[broker_id] = listen(asked, METRICS_OPTION)
+            except LocalClusterError:
+                if port:
+                    raise
+                listeners[broker_id] = listen(0, METRICS_OPTION)
     except LocalClusterError:
         for listener in listeners.values():
             listener.close()

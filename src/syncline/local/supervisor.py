@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
-from syncline.local.ports import HOST, listen, listen_all, port_of
+from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
 
 log = logging.getLogger("syncline.local")
 
@@ -53,7 +53,15 @@ class ClusterSpec:
     brokers: int | None = None  # None: as many as last time, or three.
     port: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    # Where brokers stand, in the order of their ids and then from the beginning again; empty: nowhere.
+    racks: tuple[str, ...] = ()
     restart: bool = True
+
+    def config_of(self, broker_id: int) -> dict[str, str]:
+        """Return the configuration of one broker."""
+        if not self.racks:
+            return dict(self.config)
+        return {**self.config, "broker.rack": self.racks[(broker_id - 1) % len(self.racks)]}
 
 
 @dataclass(kw_only=True)
@@ -63,6 +71,8 @@ class Child:
     broker_id: int
     pid: int
     port: int
+    internal_port: int
+    metrics_port: int | None
     started_at_s: float
     ready: socket.socket | None
     restart_at_s: float | None = None
@@ -105,7 +115,9 @@ class Supervisor:
         broker_ids = list(range(1, self._broker_count + 1))
         listeners = listen_all(broker_ids, self._spec.port, self._layout.remembered_ports())
         internal = {broker_id: listen(0) for broker_id in broker_ids}
+        metrics = listen_for_metrics(broker_ids, self._metrics_port(), self._layout.remembered_metrics_ports())
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
+        self._layout.remember_metrics_ports({broker_id: port_of(listener) for broker_id, listener in metrics.items()})
         preload()
         gc.collect()
         gc.freeze()
@@ -120,8 +132,8 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         try:
             for broker_id in broker_ids:
-                self._fork(broker_id, listeners, internal)
-            for listener in (*listeners.values(), *internal.values()):
+                self._fork(broker_id, listeners, internal, metrics)
+            for listener in (*listeners.values(), *internal.values(), *metrics.values()):
                 listener.close()
             self._watch(wake_reader)
         finally:
@@ -132,12 +144,21 @@ class Supervisor:
         # Who stopped it before it was up did not get a cluster.
         return 0 if self._announced else 128 + self._stop_signal
 
+    def _metrics_port(self) -> int:
+        from syncline.model.configs import BrokerConfig
+
+        return BrokerConfig.resolve(self._spec.config).metrics_port
+
     def _on_signal(self, number: int, _frame: object) -> None:
         self._stop_signal = number
         self._interrupts += number == signal.SIGINT
 
     def _fork(
-        self, broker_id: int, listeners: Mapping[int, socket.socket], internal: Mapping[int, socket.socket]
+        self,
+        broker_id: int,
+        listeners: Mapping[int, socket.socket],
+        internal: Mapping[int, socket.socket],
+        metrics: Mapping[int, socket.socket],
     ) -> None:
         ready, child_ready = socket.socketpair()
         port = port_of(listeners[broker_id])
@@ -160,7 +181,7 @@ class Supervisor:
                 ready.close()
                 os.close(self._alive_writer)
                 signal.set_wakeup_fd(-1)
-                for other, listener in (*listeners.items(), *internal.items()):
+                for other, listener in (*listeners.items(), *internal.items(), *metrics.items()):
                     if other != broker_id:
                         listener.close()
                 for child in self._children.values():
@@ -168,7 +189,9 @@ class Supervisor:
                         child.ready.close()
                 if self._asked_by is not None:
                     self._asked_by.close()
-                code = self._child_main(broker_id, listeners[broker_id], internal[broker_id], child_ready)
+                code = self._child_main(
+                    broker_id, listeners[broker_id], internal[broker_id], metrics.get(broker_id), child_ready
+                )
             except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
                 traceback.print_exc()
             finally:
@@ -180,12 +203,21 @@ class Supervisor:
             broker_id=broker_id,
             pid=pid,
             port=port,
+            internal_port=port_of(internal[broker_id]),
+            metrics_port=port_of(metrics[broker_id]) if broker_id in metrics else None,
             started_at_s=time.monotonic(),
             ready=ready,
             restart_delay_s=previous.restart_delay_s if previous else RESTART_DELAY_S,
         )
 
-    def _child_main(self, broker_id: int, client: socket.socket, internal: socket.socket, ready: socket.socket) -> int:
+    def _child_main(
+        self,
+        broker_id: int,
+        client: socket.socket,
+        internal: socket.socket,
+        metrics: socket.socket | None,
+        ready: socket.socket,
+    ) -> int:
         logging.getLogger("syncline.local").setLevel(logging.NOTSET)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Until there is a loop to stop in good order, SIGTERM just ends this process.
@@ -207,10 +239,12 @@ class Supervisor:
             broker_id=broker_id,
             cluster_directory=self._spec.directory,
             log_directory=self._layout.broker_directory(broker_id),
-            config=self._spec.config,
+            # A cluster on one's own machine is there to be tried out.
+            config={"fault.injection.enable": "true", **self._spec.config_of(broker_id)},
             cluster_size=self._broker_count,
             client_listener=client,
             internal_listener=internal,
+            metrics_listener=metrics,
             supervisor_alive_fd=self._alive_reader,
             on_serving=lambda: ready.send(SERVING),
             on_failed=lambda reason: ready.send(reason.encode()[:FAILURE_BYTES_MAX]),
@@ -280,6 +314,12 @@ class Supervisor:
             broker_pids={child.broker_id: child.pid for child in self._children.values()},
             client_ports={child.broker_id: child.port for child in self._children.values()},
             started_at_ms=time.time_ns() // 1_000_000,
+            internal_ports={child.broker_id: child.internal_port for child in self._children.values()},
+            metrics_ports={
+                child.broker_id: child.metrics_port
+                for child in self._children.values()
+                if child.metrics_port is not None
+            },
         )
         try:
             self._layout.write_running(running)
@@ -340,16 +380,24 @@ class Supervisor:
                 child.restart_at_s = now_s + RESTART_DELAY_S_MAX
 
     def _restart(self, child: Child) -> None:
-        with listen(child.port) as client, listen(0) as internal:
-            self._fork(child.broker_id, {child.broker_id: client}, {child.broker_id: internal})
+        broker_id = child.broker_id
+        with contextlib.ExitStack() as stack:
+            client, internal = stack.enter_context(listen(child.port)), stack.enter_context(listen(0))
+            metrics: dict[int, socket.socket] = {}
+            if child.metrics_port is not None:
+                metrics = listen_for_metrics([broker_id], 0, {broker_id: child.metrics_port})
+                stack.enter_context(metrics[broker_id])
+            self._fork(broker_id, {broker_id: client}, {broker_id: internal}, metrics)
 
     def _stop_children(self) -> None:
-        """SIGTERM to all (controlled shutdown), SIGKILL to what is left after the time-out."""
+        """Tell all that all of them stop (SIGUSR2), SIGKILL to what is left after the time-out."""
+        from syncline.local.broker_process import STOP_WITH_ALL
+
         alive = {child.pid for child in self._children.values() if child.restart_at_s is None and self._is_child(child)}
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-                # A stopped process cannot act on SIGTERM.
+                os.kill(pid, STOP_WITH_ALL)
+                # A stopped process cannot act on it.
                 os.kill(pid, signal.SIGCONT)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         interrupts = max(1, self._interrupts)
@@ -380,7 +428,8 @@ def preload() -> None:
     """Import what brokers need, once, before they are forked; the schemas of what is said first, too."""
     import sqlite3  # noqa: F401
 
-    import syncline.local.broker_process  # noqa: F401
+    import syncline.local.broker_process
+    import syncline.node.faults.disk  # noqa: F401
     from syncline.wire.api import ApiKey
     from syncline.wire.codec import preload as preload_schemas
 

@@ -20,6 +20,7 @@ from syncline.model.config_types import (
     UpdateMode,
     at_least,
     between,
+    between_or,
     one_of,
 )
 from syncline.model.topic_config_table import (
@@ -46,6 +47,13 @@ PASSWORD: Final = ConfigType.PASSWORD
 READ_ONLY: Final = UpdateMode.READ_ONLY
 CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
 PER_BROKER: Final = UpdateMode.PER_BROKER
+
+# The classes of Kafka that have a meaning here; "" is none.
+REPLICA_SELECTORS: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "",
+)
 
 _FOREVER: Final = str(LONG_MAX)
 _INT_MAX: Final = str(INT_MAX)
@@ -90,8 +98,18 @@ _ACTED_ON: Final = (
          "Whether topics may be deleted."),
     _row("eligible.leader.replicas.enable", BOOLEAN, "true", None, READ_ONLY,
          "Whether replicas that left the in-sync set while the high watermark stood still may lead (KIP-966)."),
+    _row("fault.injection.enable", BOOLEAN, "false", None, READ_ONLY,
+         "Whether this broker can be told to fail on purpose (`syncline fault`); `syncline up` turns it on.",
+         hidden=True),
     _row("fetch.max.bytes", INT, "57671680", at_least(1024), READ_ONLY,
          "The upper bound of any fetch answer."),
+    _row("follower.fetch.pending.insync.max.ms", LONG, "180000", between_or(1, LONG_MAX, -1), CLUSTER_WIDE,
+         "For how long a follower that waits for its leader's disk is spared at most (KIP-501); -1 is without end."),
+    _row("follower.fetch.pending.reads.insync.enable", BOOLEAN, "false", None, CLUSTER_WIDE,
+         "Whether a follower that asked in time stays in the in-sync set while its leader serves it slowly (KIP-501)."),
+    _row("follower.fetch.process.time.max.ms", LONG, "500", at_least(1), CLUSTER_WIDE,
+         "A leader that takes longer to serve a follower in the in-sync set gives the partition to another one,"
+         " if follower.fetch.pending.reads.insync.enable and leader.relinquish.enable are true (KIP-501)."),
     _row("group.initial.rebalance.delay.ms", INT, "3000", None, READ_ONLY,
          "How long the first rebalance of a group waits for more members."),
     _row("group.max.session.timeout.ms", INT, "1800000", None, READ_ONLY,
@@ -115,6 +133,18 @@ _ACTED_ON: Final = (
          "Replicas of the journal topic, at most the number of brokers."),
     _row("leader.imbalance.check.interval.seconds", LONG, "300", at_least(1), READ_ONLY,
          "How often the controller looks for partitions not led by their preferred replica."),
+    _row("leader.relinquish.demotion.ms", LONG, "600000", at_least(0), CLUSTER_WIDE,
+         "For how long the balancer does not give a partition back to the broker that gave it up for its slowness."),
+    _row("leader.relinquish.enable", BOOLEAN, "true", None, CLUSTER_WIDE,
+         "Whether slow leaders give up, as follower.fetch.process.time.max.ms says; false only spares followers."),
+    _row("leader.relinquish.max.per.window", INT, "3", at_least(1), CLUSTER_WIDE,
+         "How often a partition may be given up within leader.relinquish.window.ms."),
+    _row("leader.relinquish.min.tenure.ms", LONG, "30000", at_least(0), CLUSTER_WIDE,
+         "How long a broker leads a partition at least before it gives it up."),
+    _row("leader.relinquish.reorder.replicas", BOOLEAN, "false", None, CLUSTER_WIDE,
+         "Whether giving up also moves the broker to the end of the assignment: the preferred leader is then another."),
+    _row("leader.relinquish.window.ms", LONG, "600000", at_least(1), CLUSTER_WIDE,
+         "The window of leader.relinquish.max.per.window."),
     _row("log.cleaner.delete.retention.ms", LONG, "86400000", at_least(0), CLUSTER_WIDE,
          NOT_YET),
     _row("log.cleaner.max.compaction.lag.ms", LONG, _FOREVER, at_least(1), CLUSTER_WIDE,
@@ -125,6 +155,9 @@ _ACTED_ON: Final = (
          NOT_YET),
     _row("log.cleanup.policy", LIST, "delete", CLEANUP_POLICIES, CLUSTER_WIDE,
          "The default of cleanup.policy."),
+    _row("log.dir.stuck.read.offline", BOOLEAN, "false", None, READ_ONLY,
+         "Whether a replica whose disk has not answered a follower's read for follower.fetch.pending.insync.max.ms goes"
+         " offline; looked at while follower.fetch.pending.reads.insync.enable is true."),
     _row("log.dirs", LIST, None, None, READ_ONLY,
          "Where this broker keeps its logs."),
     _row("log.flush.interval.messages", LONG, _FOREVER, at_least(1), CLUSTER_WIDE,
@@ -169,14 +202,21 @@ _ACTED_ON: Final = (
          "The default of segment.bytes."),
     _row("log.segment.delete.delay.ms", LONG, "60000", at_least(0), CLUSTER_WIDE,
          "The default of file.delete.delay.ms."),
-    _row("log.truncation.mode", STRING, "epoch-fetch", one_of("epoch-fetch"), READ_ONLY,
-         "How a follower reconciles its log with a new leader's; this release has one way."),
+    _row("log.truncation.mode", STRING, "epoch-fetch",
+         one_of("epoch-fetch", "epoch-request", "high-watermark"), READ_ONLY,
+         "How a follower reconciles its log with a new leader's: by epochs, within each fetch or asked for before"
+         " the first; or, as before KIP-101, by its own high watermark, which loses committed records."),
     _row("max.connections", INT, _INT_MAX, at_least(0), CLUSTER_WIDE,
          NOT_YET),
     _row("max.incremental.fetch.session.cache.slots", INT, "1000", at_least(0), READ_ONLY,
          "How many fetch sessions a broker remembers."),
     _row("message.max.bytes", INT, "1048588", at_least(0), CLUSTER_WIDE,
          "The default of max.message.bytes."),
+    _row("metrics.label.names", STRING, "lowercase", one_of("lowercase", "kafka"), READ_ONLY,
+         "How the metrics spell the labels of Kafka that are of several words: delayedoperation, or delayedOperation."),
+    _row("metrics.port", INT, "0", between(-1, 65_535), READ_ONLY,
+         "Where the metrics are, for Prometheus: 0 takes a free port, -1 none. `syncline up` gives the first broker"
+         " this port, and the others those that follow."),
     _row("min.insync.replicas", INT, "1", at_least(1), CLUSTER_WIDE,
          "How many replicas must be in sync for acks=all to be accepted and the high watermark to move."),
     _row("node.id", INT, None, at_least(0), READ_ONLY,
@@ -205,6 +245,9 @@ _ACTED_ON: Final = (
          "Newest bytes of all led partitions together that stay in the page cache; -1 keeps all."),
     _row("producer.id.expiration.ms", INT, "86400000", at_least(1), CLUSTER_WIDE,
          "How long the state of a silent idempotent producer is kept."),
+    _row("quick.bounce.enable", BOOLEAN, "false", None, CLUSTER_WIDE,
+         "Whether a broker's next process takes its predecessor's place in the in-sync sets unnoticed, as in"
+         " the histories behind KIP-101; for demonstrations only.", hidden=True),
     _row("replica.fetch.backoff.ms", INT, "1000", at_least(0), READ_ONLY,
          "How long a follower waits after a failed fetch."),
     _row("replica.fetch.max.bytes", INT, "1048576", at_least(0), READ_ONLY,
@@ -217,12 +260,18 @@ _ACTED_ON: Final = (
          "How long a follower's fetch waits for data."),
     _row("replica.high.watermark.checkpoint.interval.ms", LONG, "5000", None, READ_ONLY,
          "How often high watermarks are written down."),
-    _row("replica.lag.check.interval.ms", LONG, None, at_least(1), READ_ONLY,
+    _row("replica.lag.check.interval.ms", LONG, None, at_least(1), CLUSTER_WIDE,
          "How often followers are judged; half of replica.lag.time.max.ms when unset."),
-    _row("replica.lag.mode", STRING, "time", one_of("time"), READ_ONLY,
-         "The rule by which a follower counts as lagging; this release has one."),
+    _row("replica.lag.max.messages", LONG, "4000", at_least(1), CLUSTER_WIDE,
+         "How many records a follower may be behind where replica.lag.mode is messages."),
+    _row("replica.lag.mode", STRING, "time", one_of("time", "lag-begin", "messages"), CLUSTER_WIDE,
+         "The rule by which a follower counts as lagging: time (Kafka since 0.10.2), or for comparison"
+         " lag-begin (the letter of KIP-16) and messages (Kafka 0.8.2). See `lag-modes.md`."),
     _row("replica.lag.time.max.ms", LONG, "30000", None, READ_ONLY,
          "A follower that was not caught up for longer leaves the in-sync set."),
+    _row("replica.selector.class", STRING, None, one_of(*REPLICA_SELECTORS), READ_ONLY,
+         "Who chooses the replica that a consumer reads from: unset, it is the leader;"
+         " org.apache.kafka.common.replica.RackAwareReplicaSelector names one in the consumer's rack (KIP-392)."),
     _row("replica.socket.timeout.ms", INT, "30000", None, READ_ONLY,
          "How long a follower waits for the answer to a fetch."),
     _row("request.timeout.ms", INT, "30000", None, READ_ONLY,
@@ -297,7 +346,6 @@ _KEPT_ONLY: Final = (
     _row("remote.log.manager.fetch.max.bytes.per.second", LONG, _FOREVER, at_least(1), CLUSTER_WIDE),
     _row("remote.log.manager.follower.thread.pool.size", INT, "2", at_least(1), CLUSTER_WIDE),
     _row("remote.log.reader.threads", INT, "10", at_least(1), CLUSTER_WIDE),
-    _row("replica.selector.class", STRING, None, None, READ_ONLY),
     _row("replica.socket.receive.buffer.bytes", INT, "65536", None, READ_ONLY),
     _row("replication.quota.window.num", INT, "11", at_least(1), READ_ONLY),
     _row("replication.quota.window.size.seconds", INT, "1", at_least(1), READ_ONLY),

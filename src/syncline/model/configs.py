@@ -21,6 +21,8 @@ from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
 from syncline.model.config_types import LONG_MAX, ConfigDefinition, ConfigError, Value
 from syncline.model.topic_config_table import INTERNAL_SEGMENT_BYTES, TOPIC_CONFIGS
 
+PROTECTION_CAP: Final = "follower.fetch.pending.insync.max.ms"
+
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
 
@@ -42,7 +44,11 @@ class BrokerConfig:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     eligible_leader_replicas_enable: bool = True
+    fault_injection_enable: bool = False
     fetch_max_bytes: int = 57_671_680
+    follower_fetch_pending_insync_max_ms: int = 180_000
+    follower_fetch_pending_reads_insync_enable: bool = False
+    follower_fetch_process_time_max_ms: int = 500
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
@@ -53,11 +59,18 @@ class BrokerConfig:
     journal_progress_interval_ms: int = 1_000
     journal_topic_replication_factor: int = 3
     leader_imbalance_check_interval_seconds: int = 300
+    leader_relinquish_demotion_ms: int = 600_000
+    leader_relinquish_enable: bool = True
+    leader_relinquish_max_per_window: int = 3
+    leader_relinquish_min_tenure_ms: int = 30_000
+    leader_relinquish_reorder_replicas: bool = False
+    leader_relinquish_window_ms: int = 600_000
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_cleaner_max_compaction_lag_ms: int = LONG_MAX
     log_cleaner_min_cleanable_ratio: float = 0.5
     log_cleaner_min_compaction_lag_ms: int = 0
     log_cleanup_policy: tuple[str, ...] = ("delete",)
+    log_dir_stuck_read_offline: bool = False
     log_flush_interval_messages: int = LONG_MAX
     log_flush_interval_ms: int | None = None
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -84,6 +97,8 @@ class BrokerConfig:
     max_connections: int = 2**31 - 1
     max_incremental_fetch_session_cache_slots: int = 1_000
     message_max_bytes: int = 1_048_588
+    metrics_label_names: str = "lowercase"
+    metrics_port: int = 0
     min_insync_replicas: int = 1
     num_partitions: int = 1
     num_replica_fetchers: int = 1
@@ -97,6 +112,7 @@ class BrokerConfig:
     page_cache_follower_keep_bytes: int = 16_777_216
     page_cache_leader_budget_bytes: int = -1
     producer_id_expiration_ms: int = 86_400_000
+    quick_bounce_enable: bool = False
     replica_fetch_backoff_ms: int = 1_000
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_min_bytes: int = 1
@@ -104,8 +120,10 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int = 500
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     replica_lag_check_interval_ms: int | None = None
+    replica_lag_max_messages: int = 4_000
     replica_lag_mode: str = "time"
     replica_lag_time_max_ms: int = 30_000
+    replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
     socket_listen_backlog_size: int = 50
@@ -148,6 +166,8 @@ class BrokerConfig:
                 "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms"
                 " to prevent frequent changes in ISR"
             )
+        if PROTECTION_CAP in self.static:
+            check_protection_cap(self.follower_fetch_pending_insync_max_ms, self.replica_lag_time_max_ms)
         if self.eligible_leader_replicas_enable and not self.high_watermark_min_isr_gate:
             # Whoever leaves a small ISR stays eligible only because nothing is committed without it (KIP-966).
             raise ConfigError(
@@ -155,12 +175,11 @@ class BrokerConfig:
                 " an eligible replica could be elected and lack records that consumers have seen"
             )
 
-    @property
-    def isr_check_interval_ms(self) -> int:
-        """How often followers are judged: half the lag window, unless set."""
-        if self.replica_lag_check_interval_ms is not None:
-            return self.replica_lag_check_interval_ms
-        return max(1, self.replica_lag_time_max_ms // 2)
+
+def check_protection_cap(cap_ms: int, lag_ms: int) -> None:
+    """Raise `ConfigError` when followers that wait for their leader would be spared for less than a lag window."""
+    if 0 <= cap_ms < lag_ms:
+        raise ConfigError(f"{PROTECTION_CAP} ({cap_ms}) should be -1 or at least replica.lag.time.max.ms ({lag_ms})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,27 +9,35 @@ On the wire an event is one flat JSON object in UTF-8, without blanks: the envel
 fields under their names here. A record's key is `journal_key(event)`, so that one subject's events stay in order.
 
     envelope            v int (VERSION) | type string | ts_ms int | broker int
-    isr_change          topic, partition, leader_epoch, partition_epoch | change: shrink, expand
+    isr_change          topic, partition, leader_epoch, partition_epoch | change: shrink, expand, relinquish
                         outcome: committed, refused | before, after: [broker] | rule string | evidence {}
-    election            topic, partition, leader_before, leader_after, leader_epoch | isr: [broker]
-                        reason string | clean bool
+    election            topic, partition, leader_before, leader_after, leader_epoch | isr, isr_before: [broker]
+                        reason string | clean bool | evidence {}
     truncation          topic, partition, leader, leader_epoch | log_end_before, log_end_after | rule | evidence {}
     follower_progress   topic, partition, leader_epoch, follower | log_end, follower_log_end, high_watermark
-                        lag_records, lag_ms, lag_bytes | in_sync bool | interval_ms
+                        lag_records, lag_ms, lag_bytes | in_sync bool | interval_ms | inflow_records, inflow_bytes
+    watermark           topic, partition, leader_epoch | phase: held, resumed | high_watermark, log_end
+                        since_ms, lasted_ms | rule | evidence {}
+    observation         kind string | subject | phase: begin, ongoing, end | since_ms, lasted_ms
+                        topic, partition | evidence {}
     broker_state        subject | state: registered, unfenced, fenced, shutdown | reason string
     fault               kind, target string | phase: begin, end | note string
 
-Who writes what: the leader its ISR changes and the progress of its followers; the controller elections (also the
+Who writes what: the leader its ISR changes, its watermark's stalls and the progress of its followers; every broker what
+it observes (`observation`: nothing was decided, but something was unusual); the controller elections (also the
 first one of a new partition, reason "created", leader_before -1), ISR changes that it decides itself (a fenced
 replica: rule "fencing") and broker states, `subject` being the broker spoken of; a follower its truncations;
-whoever injects a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N" or
-"TOPIC-PARTITION"; the two phases of one fault agree in kind and target.
+whoever injects a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N",
+"TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
+agree in kind and target.
 
-Units: `ts_ms` is Unix time by the writer's clock; `*_ms` durations in milliseconds; `*_log_end` and watermarks are
-exclusive offsets; `lag_bytes` and any other number that is not known is -1. `before` and `after` are the ISR in
-ascending order; for a refused change `after` is what was proposed. `evidence` holds the numbers that the rule
-compared, as JSON values. A progress sample describes the interval that ends at `ts_ms`: the worst lag in it and
-the log ends at its end.
+Units: `ts_ms` and `since_ms` are Unix time by the writer's clock; all other `*_ms` of an event's own are durations in
+milliseconds; `*_log_end` and watermarks are exclusive offsets; a number that is not known is -1. `before` and `after`
+are the ISR in ascending order; for a refused change `after` is what was proposed. `evidence` holds the numbers that
+the rule compared, as JSON values; times in it are of the writer's monotonic clock, of which `noted_ms` is the reading
+at `ts_ms`. The phases of an observation agree in writer, kind, subject, partition and `since_ms`; what was noticed
+when it was over has the last phase only. A progress sample describes the interval that ends at `ts_ms`: the worst lag
+in it and the log ends at its end.
 """
 
 import json
@@ -60,7 +68,7 @@ class IsrChange:
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
-    change: Literal["shrink", "expand"]
+    change: Literal["shrink", "expand", "relinquish"]
     outcome: Literal["committed", "refused"]
     before: tuple[BrokerId, ...]
     after: tuple[BrokerId, ...]
@@ -84,6 +92,8 @@ class Election:
     isr: tuple[BrokerId, ...]
     reason: str
     clean: bool = True
+    isr_before: tuple[BrokerId, ...] = ()
+    evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +134,46 @@ class FollowerProgress:
     lag_bytes: int = NONE
     in_sync: bool = True
     interval_ms: int = NONE
+    inflow_records: int = NONE
+    inflow_bytes: int = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """Records waited above the writing leader's high watermark, which stood still; or it moves again."""
+
+    TYPE: ClassVar[str] = "watermark"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    phase: Literal["held", "resumed"]
+    high_watermark: Offset
+    log_end: Offset
+    since_ms: int
+    lasted_ms: int
+    rule: str = ""
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The writing broker noticed something unusual about itself (`subject` is `broker`) or about another broker."""
+
+    TYPE: ClassVar[str] = "observation"
+
+    ts_ms: int
+    broker: BrokerId
+    kind: str
+    subject: BrokerId
+    phase: Literal["begin", "ongoing", "end"]
+    since_ms: int
+    lasted_ms: int
+    topic: str = ""
+    partition: int = NONE
+    evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,17 +214,28 @@ class UnknownEvent:
     rest: Mapping[str, Json]
 
 
-KnownEvent: TypeAlias = IsrChange | Election | Truncation | FollowerProgress | BrokerState | Fault
+KnownEvent: TypeAlias = (
+    IsrChange | Election | Truncation | FollowerProgress | Watermark | Observation | BrokerState | Fault
+)
 Event: TypeAlias = KnownEvent | UnknownEvent
 
-_CLASSES: Final[tuple[type[KnownEvent], ...]] = (IsrChange, Election, Truncation, FollowerProgress, BrokerState, Fault)
+_CLASSES: Final[tuple[type[KnownEvent], ...]] = (
+    IsrChange,
+    Election,
+    Truncation,
+    FollowerProgress,
+    Watermark,
+    Observation,
+    BrokerState,
+    Fault,
+)
 _BY_TYPE: Final[dict[str, type[KnownEvent]]] = {known.TYPE: known for known in _CLASSES}
 # The names are looked up once: `dataclasses.asdict` copies deeply and would cost ten times as much per event.
 _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
     known: tuple(f.name for f in fields(known) if f.name not in {"ts_ms", "broker"}) for known in _CLASSES
 }
 _ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
-_LISTS: Final = frozenset({"before", "after", "isr"})
+_LISTS: Final = frozenset({"before", "after", "isr", "isr_before"})
 
 # One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order, never sorted.
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -225,9 +286,11 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
 def journal_key(event: Event) -> bytes:
     """Return the key of the event's journal record: its partition, its broker, or its fault's target."""
     match event:
-        case IsrChange() | Election() | Truncation() | FollowerProgress():
+        case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark():
             return f"{event.topic}-{event.partition}".encode()
-        case BrokerState():
+        case Observation() if event.topic:
+            return f"{event.topic}-{event.partition}".encode()
+        case BrokerState() | Observation():
             return f"broker-{event.subject}".encode()
         case Fault():
             return event.target.encode()

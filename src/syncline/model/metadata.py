@@ -59,6 +59,14 @@ class Recovery(IntEnum):
     RECOVERING = 1
 
 
+def directory_id(topic_id: UUID, partition: int) -> UUID:
+    """Return the id under which brokers report the directory of a replica as failed.
+
+    Kafka's brokers report whole log directories; here each replica's own one can fail (KIP-112, KIP-858).
+    """
+    return UUID(int=topic_id.int >> 32 << 32 | partition)
+
+
 class BrokerRecord(NamedTuple):
     """One registered broker process, by its latest registration."""
 
@@ -72,6 +80,8 @@ class BrokerRecord(NamedTuple):
     rack: str | None = None
     fenced: bool = True
     shutting_down: bool = False
+    # Directory ids (hex) of its replicas whose logs it cannot serve: a disk failed, or they are damaged.
+    failed: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -236,6 +246,13 @@ class MetadataImage:
         """Return whether this broker may lead and be in sync."""
         record = self.brokers.get(broker_id)
         return record is not None and record.active
+
+    def may_lead(self, broker_id: BrokerId, topic_id: UUID, partition: int) -> bool:
+        """Return whether this broker may lead a partition: it is active, and can serve its replica."""
+        record = self.brokers.get(broker_id)
+        if record is None or not record.active:
+            return False
+        return not record.failed or directory_id(topic_id, partition).hex not in record.failed
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """Return the overrides of a topic; empty if it has none."""

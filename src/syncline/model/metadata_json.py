@@ -86,7 +86,8 @@ def _from_row(row: Any) -> Change:
         case "partitions":
             return PartitionsChanged(UUID(row[1]), _partitions_from_rows(row[2]))
         case "broker":
-            return BrokerChanged(BrokerRecord(*row[1]))
+            record = BrokerRecord(*row[1])
+            return BrokerChanged(record._replace(failed=tuple(record.failed)))
         case "topic":
             return TopicCreated(row[1], UUID(row[2]), _partitions_from_rows(row[3]))
         case "topic-":

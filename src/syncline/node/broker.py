@@ -12,13 +12,14 @@ every callback that may have moved a partition.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
 
 from syncline.core.brokers import BrokerStanding, KnownBrokers
 from syncline.core.evidence import Evidence
 from syncline.core.fetch_session import SessionCache
-from syncline.core.lag_policy import time_lag
+from syncline.core.lag_policy import lag_policy
 from syncline.core.partition import PartitionSettings
 from syncline.core.partition_effects import (
     IsrAnswer,
@@ -29,22 +30,36 @@ from syncline.core.partition_effects import (
     WatermarkHeld,
     WatermarkResumed,
 )
+from syncline.core.pending_fetches import SlowReadRules
+from syncline.core.read_replicas import RACK_AWARE_SELECTOR
+from syncline.core.tick_index import TickIndex
 from syncline.model import events
 from syncline.model.configs import BrokerConfig, TopicConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC, BrokerEpoch, BrokerId, Offset, TopicPartition
-from syncline.model.metadata import MetadataDelta, MetadataImage, PartitionRecord, ResourceType, Topic
+from syncline.model.metadata import (
+    MetadataDelta,
+    MetadataImage,
+    PartitionRecord,
+    ResourceType,
+    Topic,
+    directory_id,
+)
 from syncline.node.clock import Clock
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
 from syncline.node.departures import Departures
 from syncline.node.dispatch import Dispatcher
+from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
+from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
 from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.observer import Observer
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.request import Buffer
+from syncline.node.slow_reads import SlowReads
 from syncline.storage.disk import Disk
 from syncline.storage.errors import DiskFullError, StorageError, is_full, is_out_of_descriptors
 from syncline.storage.log_directory import LogDirectory
@@ -55,6 +70,7 @@ from syncline.wire.metadata import MetadataTopic
 if TYPE_CHECKING:
     from syncline.node.connection import Connection
     from syncline.node.controller.channel import Channel
+    from syncline.node.faults.registry import Faults
     from syncline.node.fetch_operation import FetchOperation
     from syncline.node.groups.coordinator import GroupCoordinator
 
@@ -103,6 +119,7 @@ class Broker:
         logs: LogDirectory,
         cluster_size: int,
         probe: Probe | None = None,
+        links: Links | None = None,
     ) -> None:
         self.config = config
         self.static_config = static_config
@@ -119,6 +136,8 @@ class Broker:
         self.on_unfit: Callable[[str], object] = _carry_on
         self.image = MetadataImage()
         self.partitions: dict[TopicPartition, Partition] = {}
+        # Partitions whose log the disk failed since the start; beside those that were damaged already.
+        self._failed: dict[TopicPartition, None] = {}
         # Partitions that the disk had no room for.
         self._postponed: dict[TopicPartition, None] = {}
         self._postponed_timer: asyncio.TimerHandle | None = None
@@ -128,9 +147,16 @@ class Broker:
             config.max_incremental_fetch_session_cache_slots, lambda: rng.randrange(1, 2**31 - 1), self.known_brokers
         )
         self.low_watermarks = LowWatermarks(self)
+        self.ticks = TickIndex()
+        self.isr_ticks = IsrTicks(self)
+        self.slow_reads = SlowReads(self)
         self.counters = Counters()
         self.departures = Departures(clock, self.deadlines)
+        self.links = links or Links()
+        # What is wrong with this broker on purpose; made with the first fault.
+        self.faults: Faults | None = None
         self.journal = Journal(self)
+        self.observer = Observer(self)
         self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
         self.controller: Channel
         self._groups: GroupCoordinator | None = None
@@ -141,7 +167,7 @@ class Broker:
         self._will_settle = False
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Task[Any]] = {}
-        self._settings: dict[tuple[int, int, bool], PartitionSettings] = {}
+        self._settings: dict[tuple[str, int, int, int, bool, SlowReadRules | None], PartitionSettings] = {}
 
     # Identity and surroundings.
 
@@ -168,6 +194,20 @@ class Broker:
         """Return a hosted partition."""
         return self.partitions.get(TopicPartition(topic, partition))
 
+    @property
+    def selects_near_replicas(self) -> bool:
+        """Whether consumers are sent to replicas in their own rack (KIP-392)."""
+        return self.config.replica_selector_class == RACK_AWARE_SELECTOR
+
+    def racks_of_living(self) -> dict[BrokerId, str | None]:
+        """Return the rack of every broker that serves."""
+        return {each.broker_id: each.rack for each in self.image.brokers.values() if not each.fenced}
+
+    @property
+    def disk(self) -> Disk:
+        """Return the disk that this broker keeps its logs on."""
+        return self._disk
+
     def disk_space(self) -> tuple[int, int]:
         """Return (bytes used by logs and free, bytes free) of the log directory."""
         free_bytes = self._disk.free_bytes(self.logs.path)
@@ -190,17 +230,29 @@ class Broker:
 
     def partition_settings(self, config: TopicConfig) -> PartitionSettings:
         """Return what leaders of a topic with this configuration go by; equal settings are one object."""
+        own = self.config
         key = (
-            self.config.replica_lag_time_max_ms,
+            own.replica_lag_mode,
+            own.replica_lag_time_max_ms,
+            own.replica_lag_max_messages,
             config.min_insync_replicas,
-            self.config.high_watermark_min_isr_gate,
+            own.high_watermark_min_isr_gate,
+            self.slow_reads.rules,
         )
         found = self._settings.get(key)
         if found is None:
             found = self._settings[key] = PartitionSettings(
-                lag=time_lag(key[0]), min_insync_replicas=key[1], high_watermark_min_isr_gate=key[2]
+                lag=lag_policy(*key[:3]),
+                min_insync_replicas=config.min_insync_replicas,
+                high_watermark_min_isr_gate=own.high_watermark_min_isr_gate,
+                slow_reads=self.slow_reads.rules,
             )
         return found
+
+    @property
+    def fetchers(self) -> Mapping[int, LeaderFetcher]:
+        """What fetches from other brokers, by leader; some may have nothing to do any more."""
+        return self._fetchers
 
     # Tasks.
 
@@ -254,8 +306,9 @@ class Broker:
         finally:
             self._is_settling = False
 
-    def connection_lost(self, _connection: "Connection") -> None:
+    def connection_lost(self, connection: "Connection") -> None:
         """Take note of a closed connection; parked fetches of it have been dropped, other requests time out."""
+        self.observer.followers.connection_lost(connection)
 
     # Metadata.
 
@@ -338,6 +391,8 @@ class Broker:
             record = self.image.brokers.get(broker_id)
             if record is not None and record.fenced and self.known_brokers.is_unfenced(broker_id):
                 self.departures.fenced(broker_id)
+        for broker_id in moved:
+            self.slow_reads.drop_older(BrokerId(broker_id), self.image.brokers[BrokerId(broker_id)].broker_epoch)
         self.known_brokers.replace(
             {
                 broker_id: BrokerStanding(record.broker_epoch, record.fenced, record.shutting_down)
@@ -359,6 +414,8 @@ class Broker:
                 self.static_config, self.image.cluster_configs(), self.image.broker_configs(self.broker_id)
             )
             self.controller.set_config(self.config)
+            self.slow_reads.configure(self.config)
+            self.isr_ticks.configure()
         topics = {resource.name for resource in delta.configs if resource.kind == ResourceType.TOPIC}
         if not is_broker_changed and not topics:
             return
@@ -385,6 +442,9 @@ class Broker:
             return
         if partition is None:
             partition = self._host(key, now_ms)
+            # A partition that has a history, and an empty log: it was lost, or this replica is new.
+            has_history = record.partition_epoch > 0 or record.leader_epoch > 0
+            partition.is_fresh = has_history and partition.log.log_end == partition.log.log_start
         if record.leader == self.broker_id:
             self._unfollow(partition)
             was_epoch = partition.leader_epoch
@@ -406,6 +466,7 @@ class Broker:
             return False
         log.error("%s is fetched again from broker %s, its log is damaged: %s", key, record.leader, reason)
         self.logs.discard_damaged(key, now_ms)
+        self.controller.heartbeat_now()
         return True
 
     def _follow(self, partition: Partition, record: PartitionRecord, touched: dict[int, LeaderFetcher]) -> None:
@@ -438,6 +499,7 @@ class Broker:
         if existing is None:
             existing = self.logs.create(key, topic.topic_id, log_settings(config))
         partition = Partition(self, key, topic.topic_id, existing, config)
+        existing.watch_syncs(lambda: self.observer.disk.sync_began(key))
         existing.on_offline = lambda _log, error: self.log_failed(partition, error)
         self.partitions[key] = partition
         return partition
@@ -471,10 +533,13 @@ class Broker:
         was_leader = partition.is_leader
         self._unfollow(partition)
         del self.partitions[partition.key]
+        self._failed.pop(partition.key, None)
+        self.counters.drop(partition.key)
         partition.leader = None
         partition.follower = None
         partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.low_watermarks.moved(partition)
+        self.slow_reads.leadership_ended(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.watchers.role_changed()
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self.groups.resigned(partition.key.partition)
@@ -504,7 +569,11 @@ class Broker:
         """Send a proposed ISR to the controller."""
         from syncline.node.controller.channel import IsrProposal
 
+        self.observer.proposed(partition.key, proposal)
+
         def answered(answer: Any) -> None:
+            self.observer.proposal_answered(partition.key)
+            self.slow_reads.relinquish_answered(partition, proposal, answer.error)
             leader = partition.leader
             if leader is None:
                 return
@@ -524,6 +593,7 @@ class Broker:
                 proposal.leader_epoch,
                 proposal.partition_epoch,
                 tuple((member.broker_id, member.broker_epoch) for member in proposal.isr),
+                relinquish=proposal.kind is IsrChange.RELINQUISH,
             ),
             answered,
         )
@@ -536,13 +606,28 @@ class Broker:
                 # The controller's own decision, which it journals itself.
                 return
             kind = IsrChange.SHRINK if len(effect.after) < len(effect.before) else IsrChange.EXPAND
+        if kind is IsrChange.RELINQUISH:
+            # A controller that does not know the wish: nothing has changed.
+            return
+        if kind is IsrChange.SHRINK:
+            self.counters.isr_shrinks += 1
+        else:
+            self.counters.isr_expands += 1
         self._note_isr(partition, kind, "committed", effect.before, effect.after, effect.evidence)
 
     def isr_refused(self, partition: Partition, effect: IsrRefused) -> None:
         """Journal a proposal that the controller refused."""
+        if effect.proposal.kind is IsrChange.RELINQUISH and effect.error is ErrorCode.NEW_LEADER_ELECTED:
+            return
+        self.counters.failed_isr_updates += 1
         leader = partition.leader
         before = leader.isr if leader is not None else ()
         self._note_isr(partition, effect.proposal.kind, "refused", before, effect.proposal.broker_ids, effect.evidence)
+
+    def isr_relinquished(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Journal that another broker leads now because this one was too slow."""
+        members = proposal.broker_ids
+        self._note_isr(partition, IsrChange.RELINQUISH, "committed", members, members, proposal.evidence)
 
     def _note_isr(
         self,
@@ -554,6 +639,7 @@ class Broker:
         evidence: Evidence,
     ) -> None:
         leader = partition.leader
+        gone = sorted(set(before) - set(after)) if kind is IsrChange.SHRINK else ()
         log.info("%s: ISR %s %s: %s -> %s (%s)", partition.key, kind.value, outcome, before, after, evidence.rule)
         self.journal.note(
             events.IsrChange(
@@ -568,13 +654,47 @@ class Broker:
                 before=tuple(sorted(before)),
                 after=tuple(sorted(after)),
                 rule=evidence.rule,
-                evidence=_journalled(evidence),
+                evidence={
+                    **_journalled(evidence, self.clock.mono_ms()),
+                    **({"asked": [self._asked(partition.key, each) for each in gone]} if gone else {}),
+                },
             )
         )
 
+    def _asked(self, key: TopicPartition, replica: BrokerId) -> dict[str, events.Json]:
+        """Return what a follower that leaves has asked for, and what its answer waits for."""
+        asked_ms, is_owed = self.observer.followers.asked_ms(replica)
+        reading_since_ms = self.observer.disk.read_of(key, replica)
+        return {
+            "broker_id": replica,
+            "asked_ms": asked_ms,
+            "is_owed": is_owed,
+            "reading_since_ms": reading_since_ms,
+            "pending_fetches_protect": self.config.follower_fetch_pending_reads_insync_enable,
+        }
+
     def watermark_stalled(self, partition: Partition, effect: WatermarkHeld | WatermarkResumed) -> None:
-        """Say in the log that a high watermark stands still, or moves again."""
+        """Journal that a high watermark stands still, or moves again."""
         log.info("%s: %s", partition.key, effect)
+        now_ms, wall_ms = self.clock.mono_ms(), self.clock.wall_ms()
+        is_held = isinstance(effect, WatermarkHeld)
+        lasted_ms = now_ms - effect.since_ms if isinstance(effect, WatermarkHeld) else effect.held_ms
+        self.journal.note(
+            events.Watermark(
+                ts_ms=wall_ms,
+                broker=self.broker_id,
+                topic=partition.key.topic,
+                partition=partition.key.partition,
+                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                phase="held" if is_held else "resumed",
+                high_watermark=effect.high_watermark,
+                log_end=partition.log.log_end,
+                since_ms=wall_ms - lasted_ms,
+                lasted_ms=lasted_ms,
+                rule=effect.evidence.rule if isinstance(effect, WatermarkHeld) else "",
+                evidence=_journalled(effect.evidence, now_ms) if isinstance(effect, WatermarkHeld) else {},
+            )
+        )
 
     def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence) -> None:
         """Journal a truncation that a leader's history asked for."""
@@ -590,7 +710,7 @@ class Broker:
                 log_end_before=log_end_before,
                 log_end_after=partition.log.log_end,
                 rule=evidence.rule,
-                evidence=_journalled(evidence),
+                evidence=_journalled(evidence, self.clock.mono_ms()),
             )
         )
 
@@ -598,13 +718,29 @@ class Broker:
         """Take a log offline whose disk failed: whoever waits for it is told."""
         self._unfollow(partition)
         partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.slow_reads.leadership_ended(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         partition.watchers.role_changed()
         self._disk_failed(partition.key, error)
 
     def _disk_failed(self, key: TopicPartition, error: BaseException) -> None:
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
         self.logs.forget_registration()
+        self._failed[key] = None
+        self.controller.heartbeat_now()
         self.on_unfit(f"the disk failed {key}: {error}")
+
+    def failed_replicas(self) -> list[UUID]:
+        """Return the directory ids of the replicas that are assigned to this broker and that it cannot serve."""
+        return [directory_id(self.image.topics[key.topic].topic_id, key.partition) for key in self.failed_logs()]
+
+    def failed_logs(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned to this broker and whose log it cannot serve."""
+        found = []
+        for key in (*self.logs.damaged, *self._failed):
+            record = self.image.partition(*key)
+            if record is not None and self.broker_id in record.replicas:
+                found.append(key)
+        return found
 
     # Reading for the group coordinator.
 
@@ -682,21 +818,47 @@ class Broker:
 
     # Closing.
 
+    def append_no_more(self) -> None:
+        """Let the logs that are led here end where they are: the whole cluster stops."""
+        self.dispatcher.refuse_produce()
+        self.journal.close()
+        if self._groups is not None:
+            self._groups.close()
+
+    def followers_have_everything(self) -> bool:
+        """Return whether all in-sync followers of what is led here have fetched up to the end."""
+        return all(
+            follower.log_end == partition.leader.log_end
+            for partition in self.partitions.values()
+            if partition.leader is not None and not partition.is_offline
+            for follower in partition.leader.followers
+            if follower.counts
+        )
+
     def close(self) -> None:
         """Stop fetching and parking; connections and logs are closed by the node."""
         for fetcher in self._fetchers.values():
             fetcher.close()
+        self.slow_reads.close()
+        self.isr_ticks.close()
+        self.observer.close()
         self.journal.close()
         if self._groups is not None:
             self._groups.close()
         if self._postponed_timer is not None:
             self._postponed_timer.cancel()
+        if self.faults is not None:
+            self.faults.close()
         self.deadlines.close()
 
 
-def _journalled(evidence: Evidence) -> dict[str, events.Json]:
-    """Return the numbers that a rule compared, and the followers it looked at, as an event carries them."""
-    return {**dict(evidence.numbers), "followers": [follower.as_json() for follower in evidence.followers]}
+def _journalled(evidence: Evidence, now_ms: int) -> dict[str, events.Json]:
+    """Return the numbers that a rule compared, and the followers it looked at, as an event carries them.
+
+    The times in it are of this broker's monotonic clock; the reading of it now tells what Unix time they mean.
+    """
+    followers: list[events.Json] = [follower.as_json() for follower in evidence.followers]
+    return {**dict(evidence.numbers), "noted_ms": now_ms, "followers": followers}
 
 
 class _FutureWaiter:

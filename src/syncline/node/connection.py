@@ -17,6 +17,7 @@ from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_response
 from syncline.wire.request_header import parse_request_header
+from syncline.wire.response_header import BEAT_FRAME
 
 if TYPE_CHECKING:
     from syncline.node.dispatch import Dispatcher
@@ -41,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_unacknowledged_bytes",
         "client_host",
+        "client_id",
         "listener",
     )
 
@@ -54,6 +56,13 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._unacknowledged_bytes = 0
         self.client_host = "/127.0.0.1"
+        # What its last request said; brokers introduce themselves by it.
+        self.client_id: str | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport, None when the connection is closed or closing."""
+        return self._transport
 
     # Receiving.
 
@@ -102,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
             self, header.key, header.version, header.correlation_id, header.client_id, frame, header.body_position
         )
         self._pending.append(request)
+        self.client_id = header.client_id
         self._dispatcher.dispatch(request)
         # A parked request would pin the whole receive buffer; and what it kept would soon be another frame's bytes.
         request.body = NOTHING
@@ -137,6 +147,11 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         else:
             transport.writelines(buffers)
+
+    def beat(self) -> None:
+        """Say to a broker that this one is there, although it asked for nothing."""
+        if self._transport is not None and self._is_writable:
+            self._transport.write(BEAT_FRAME)
 
     def close(self, reason: str) -> None:
         """Close after the answers already written; what is pending is dropped."""

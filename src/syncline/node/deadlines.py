@@ -12,6 +12,7 @@ one bucket later, never earlier.
 import asyncio
 import heapq
 import logging
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from syncline.node.clock import Clock
@@ -41,6 +42,11 @@ class Deadlines:
 
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())
+
+    def __iter__(self) -> Iterator[Expiring]:
+        """Go through all that wait; nothing may be parked or forgotten meanwhile."""
+        for bucket in self._buckets.values():
+            yield from bucket
 
     def park(self, operation: Expiring, deadline_ms: int) -> int:
         """Remember `operation`; return the bucket, which `forget` wants back."""

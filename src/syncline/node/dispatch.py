@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from syncline.node.counters import request_kind
 from syncline.wire.api import ApiKey, is_served
 from syncline.wire.errors import DecodeError
 
@@ -32,6 +33,8 @@ class Dispatcher:
         self._broker = broker
         self._handlers = handlers
         self.connections: dict[Connection, None] = {}
+        # How many requests were taken up, by `request_kind`.
+        self.counts: dict[int, int] = {}
 
     def dispatch(self, request: "Request") -> None:
         """Handle one request; whatever goes wrong stays with its connection."""
@@ -43,6 +46,8 @@ class Dispatcher:
                 f"API key {request.key} version {request.version} is not served on the {request.listener} listener"
             )
             return
+        counted = request_kind(request.key, request.version, request.listener)
+        self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
             handler(self._broker, request)
         except DecodeError as error:
@@ -50,6 +55,10 @@ class Dispatcher:
         except Exception:
             log.exception("request failed: API key %s version %s", request.key, request.version)
             request.connection.close("internal error")
+
+    def refuse_produce(self) -> None:
+        """Close the connection of whoever produces from now on: the cluster is stopping."""
+        self._handlers.replace(ApiKey.PRODUCE, _refuse)
 
     def callback_ended(self) -> None:
         """Answer the fetches that the requests of this callback have woken."""
@@ -64,3 +73,7 @@ class Dispatcher:
         """Close every connection: the broker is stopping."""
         for connection in list(self.connections):
             connection.close("the broker is stopping")
+
+
+def _refuse(_broker: "Broker", request: "Request") -> None:
+    request.connection.close("the cluster is stopping")

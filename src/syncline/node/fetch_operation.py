@@ -17,6 +17,8 @@ from uuid import UUID
 from syncline.core.delayed import FetchLook, fetch_ready, must_answer_now
 from syncline.core.fetch_limits import FetchBudget
 from syncline.core.fetch_session import NO_SESSION_ID, FetchContext, SessionPartition
+from syncline.core.pending_fetches import PendingEntry, PendingRequest
+from syncline.core.read_replicas import preferred_replica
 from syncline.core.truncation import check_leader_epoch, find_divergence
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -56,11 +58,15 @@ class _Row:
         "entry",
         "error",
         "high_watermark",
+        "is_counted",
         "is_progress",
+        "is_reading",
         "leader_epoch",
         "log_end",
         "log_start",
         "partition",
+        "pending",
+        "preferred",
         "records",
     )
 
@@ -70,12 +76,18 @@ class _Row:
         self.error = ErrorCode.NONE
         self.records: Buffer = b""
         self.diverging: tuple[int, int] | None = None
+        # The replica that the reader is sent to instead of being served.
+        self.preferred = -1
         self.high_watermark = Offset(-1)
         self.log_start = Offset(-1)
         self.log_end = Offset(-1)
         self.bound = Offset(-1)
         self.leader_epoch = LeaderEpoch(-1)
         self.is_progress = False
+        self.is_counted = False
+        self.is_reading = False
+        # What was registered for a follower that has to wait for the disk.
+        self.pending: PendingEntry | None = None
 
     def fail(self, error: ErrorCode) -> None:
         self.error = error
@@ -94,6 +106,8 @@ class FetchOperation:
         "_fetch",
         "_is_first_look",
         "_is_forced",
+        "_pending",
+        "_rack",
         "_reads_left",
         "_request",
         "_rows",
@@ -110,24 +124,47 @@ class FetchOperation:
         self._rows: list[_Row] = []
         self._reads_left = 0
         self._bucket = -1
+        # Where the consumer stands, if this broker is to look for a replica near it.
+        self._rack = fetch.rack_id if fetch.rack_id and broker.selects_near_replicas and fetch.replica_id < 0 else ""
         self._is_first_look = True
         self._is_forced = False
         self._taken_up_ms = 0
+        # What this broker owes a follower while slow reads protect it (KIP-501).
+        self._pending: PendingRequest | None = None
         # What did not exist when the request came; that is its answer, whatever happens while it waits.
         self._unknown: dict[SessionPartition, ErrorCode] = {}
         self.is_answered = False
         request.on_lost = self._give_up
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker asks, which follows the partitions."""
+        return self._fetch.replica_id >= 0
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions may wake it."""
+        return self._context.partition_count
 
     def start(self) -> None:
         """Look at the partitions for the first time."""
         for entry in self._context.added:
             self._resolve(entry)
         self._taken_up_ms = self._broker.clock.mono_ms()
+        if self._fetch.replica_id >= 0:
+            self._broker.observer.followers.asked(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
+        elif self._rack:
+            # A follower may have become near enough while the partition itself stood still.
+            self._context.look_at_all()
         self._look()
 
     def wake(self) -> None:
         """Look again after something moved; answer if that suffices."""
         if self.is_answered or self._reads_left:
+            return
+        if self._rows:
+            # Its last reads were given up, as their partitions have another leader.
+            self._decide()
             return
         if fetch_ready(self._glances(), min(self._fetch.min_bytes, self._fetch.max_bytes)):
             self._leave_purgatory()
@@ -138,6 +175,10 @@ class FetchOperation:
         """Answer with whatever there is: the wait is over."""
         if self.is_answered or self._reads_left:
             return
+        if self._fetch.replica_id >= 0:
+            self._broker.counters.follower_fetch_expiries += 1
+        else:
+            self._broker.counters.fetch_expiries += 1
         self._bucket = -1
         self._is_forced = True
         self._look()
@@ -156,6 +197,8 @@ class FetchOperation:
         self._leave_purgatory()
         self._rows = []
         session = self._context.session
+        if self._pending is not None:
+            self._broker.slow_reads.lost(self, self._pending, session)
         # A session goes on over another connection, where its next fetch may be parked already.
         if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
             self._context.finish()
@@ -177,10 +220,14 @@ class FetchOperation:
         return partition
 
     def _look(self) -> None:
+        if self._pending is not None:
+            self._pending.unpark(self._broker.clock.mono_ms())
         budget = FetchBudget(min(self._fetch.max_bytes, self._broker.config.fetch_max_bytes))
         self._rows = [self._read(entry, budget) for entry in self._context.pending()]
         if not self._reads_left:
             self._decide()
+        elif self._broker.slow_reads.rules is not None and self._fetch.replica_id >= 0:
+            self._pend()
 
     def _read(self, entry: SessionPartition, budget: FetchBudget) -> _Row:
         row = _Row(entry)
@@ -204,6 +251,13 @@ class FetchOperation:
         row.high_watermark = partition.high_watermark
         row.leader_epoch = LeaderEpoch(partition.leader_epoch)
         row.bound = row.log_end if entry.is_follower else row.high_watermark
+        if self._rack and partition.leader is not None:
+            preferred = preferred_replica(
+                partition.leader, self._rack, self._broker.racks_of_living(), Offset(entry.fetch_offset)
+            )
+            if preferred is not None:
+                row.preferred = preferred
+                return row
         found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, row.log_start, row.log_end)
         if found is not None:
             if isinstance(found, ErrorCode):
@@ -300,10 +354,22 @@ class FetchOperation:
         budget.spend(size_bytes)
         if data is not None:
             row.records = data
+            counters = self._broker.counters
+            counters.memory_read_bytes += size_bytes
+            if not row.is_progress and isinstance(plan, Slice):
+                counters.consumer_read(data, partition.log.bytes_behind(plan), partition.log.newest_timestamp_ms)
             return
         self._reads_left += 1
+        row.is_reading = True
+        disk = self._broker.observer.disk
+        number = disk.read_began(partition.key, self._fetch.replica_id, self._broker.clock.mono_ms())
 
         def done(result: Buffer | Exception) -> None:
+            disk.read_ended(number)
+            if not row.is_reading:
+                # It was answered without waiting for this.
+                return
+            row.is_reading = False
             if (
                 self._broker.partitions.get(partition.key) is not partition
                 or partition.leader_epoch != row.leader_epoch
@@ -314,12 +380,74 @@ class FetchOperation:
                 row.fail(self._storage_error)
             else:
                 row.records = result
+                self._broker.counters.disk_read_bytes += len(result)
+                if row.records and not row.is_progress:
+                    behind_bytes = partition.log.bytes_from(Offset(row.entry.fetch_offset))
+                    self._broker.counters.consumer_read(result, behind_bytes, partition.log.newest_timestamp_ms)
+            if row.pending is not None:
+                self._read_ended(row, row.pending)
             self._reads_left -= 1
             if not self._reads_left:
                 self._decide()
                 self._broker.settle()
 
         plan.read_later(done)
+
+    # Owing a follower an answer (KIP-501): only where a read has to wait, and the feature is on.
+
+    def _pend(self) -> None:
+        """Register this request, and count at once what was read at once."""
+        slow_reads = self._broker.slow_reads
+        request = self._pending
+        if request is None:
+            now_ms = self._broker.clock.mono_ms()
+            # All looks before this one found everything in memory: the rest of the time it waited for data.
+            parked_ms = 0 if self._is_first_look else now_ms - self._taken_up_ms
+            request = self._pending = slow_reads.opened(
+                self, self._context.session, self._fetch.replica_epoch, self._taken_up_ms, parked_ms
+            )
+        for row in self._rows:
+            leader = None if row.partition is None else row.partition.leader
+            known = request.looked.get(row.entry)
+            if known is not None and known.is_void:
+                known = None
+            if known is None and row.is_progress and leader is not None:
+                known = leader.fetch_pends(BrokerId(self._fetch.replica_id), Offset(row.entry.fetch_offset), request)
+            request.looked[row.entry] = row.pending = known
+            if row.is_reading:
+                if known is not None:
+                    known.is_read = False
+            elif self._is_first_look:
+                self._note_progress(row)
+            elif known is not None:
+                known.is_read = True
+
+    def _read_ended(self, row: _Row, pending: PendingEntry) -> None:
+        """Take note of the end of one slow read."""
+        slow_reads = self._broker.slow_reads
+        if row.error:
+            slow_reads.read_failed(pending)
+            return
+        if self._is_first_look:
+            lost_ms = pending.request.lost_ms
+            self._note_progress(row, self._broker.clock.mono_ms() if lost_ms is None else lost_ms)
+        pending.is_read = True
+        slow_reads.read_ended(pending)
+
+    def leadership_ended(self, partition: Partition, error: ErrorCode) -> None:
+        """Wait no longer for the reads of a partition that this broker has ceased to lead."""
+        for row in self._rows:
+            if row.partition is not partition:
+                continue
+            if row.pending is not None:
+                self._broker.slow_reads.read_failed(row.pending)
+                row.pending = None
+            if row.is_reading:
+                row.is_reading = False
+                row.fail(error)
+                self._reads_left -= 1
+        if not self._reads_left and self._rows:
+            self._broker.wake(self)
 
     def _glances(self) -> list[FetchLook]:
         """Return the cheap view of what a look would find."""
@@ -364,6 +492,8 @@ class FetchOperation:
             self._answer()
             return
         self._rows = []
+        if self._pending is not None:
+            self._pending.park(self._broker.clock.mono_ms())
         deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
         self._bucket = self._broker.deadlines.park(self, deadline_ms)
         self._context.session.on_change = self._changed
@@ -381,7 +511,9 @@ class FetchOperation:
                 has_urgent = has_urgent or row.error not in _PATIENT
             else:
                 good_count += 1
-                has_urgent = has_urgent or row.diverging is not None or row.entry.fetch_offset > row.bound
+                has_urgent = (
+                    has_urgent or row.diverging is not None or row.entry.fetch_offset > row.bound or row.preferred >= 0
+                )
         quiet_count = self._context.partition_count - len(self._rows)
         if self._rows and not good_count and quiet_count <= 0:
             has_urgent = True
@@ -398,29 +530,44 @@ class FetchOperation:
         """Tell each leader what this fetch proves about the follower that sent it."""
         for row in self._rows:
             partition = row.partition
-            if not row.is_progress or partition is None or partition.leader is None:
-                continue
-            entry = row.entry
-            effects = partition.leader.follower_fetched(
-                BrokerId(self._fetch.replica_id),
-                entry.fetch_offset,
-                entry.log_start,
-                row.log_end,
-                BrokerEpoch(self._fetch.replica_epoch),
-                row.leader_epoch,
-                self._taken_up_ms,
-                stamp=entry,
-            )
-            if effects:
-                partition.perform(effects)
-            self._broker.low_watermarks.moved(partition)
+            if partition is not None:
+                partition.counters.fetches += 1
+            if row.is_progress and not row.is_counted:
+                self._note_progress(row)
+
+    def _note_progress(self, row: _Row, served_ms: int | None = None) -> None:
+        """Tell one partition's leader; `served_ms` is the end of a slow read."""
+        row.is_counted = True
+        partition = row.partition
+        if not row.is_progress or partition is None or partition.leader is None:
+            return
+        entry = row.entry
+        effects = partition.leader.follower_fetched(
+            BrokerId(self._fetch.replica_id),
+            entry.fetch_offset,
+            entry.log_start,
+            row.log_end,
+            BrokerEpoch(self._fetch.replica_epoch),
+            row.leader_epoch,
+            self._taken_up_ms,
+            stamp=entry,
+            entry=row.pending,
+            served_ms=served_ms,
+        )
+        if effects:
+            partition.perform(effects)
+        self._broker.low_watermarks.moved(partition)
 
     # Answering.
 
     def _answer(self) -> None:
         self.is_answered = True
+        if self._fetch.replica_id >= 0:
+            self._broker.observer.followers.answered(self._fetch.replica_id)
         self._leave_purgatory()
         context = self._context
+        if self._pending is not None:
+            self._broker.slow_reads.answered(self, self._pending, context.session)
         topics: dict[str | bytes, list[FetchedPartition]] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         for row in self._rows:
@@ -431,9 +578,13 @@ class FetchOperation:
                 high_watermark=row.high_watermark,
                 log_start=row.log_start,
                 error=row.error,
-                is_notable=row.diverging is not None,
+                is_notable=row.diverging is not None or row.preferred >= 0,
                 at_bound=entry.fetch_offset >= row.bound,
             )
+            if row.records:
+                self._count_out(row)
+            elif row.error == ErrorCode.UNKNOWN_SERVER_ERROR and row.partition is not None:
+                row.partition.counters.failed_fetches += 1
             if belongs:
                 topic, _ = _key_of(entry)
                 topics.setdefault(topic, []).append(self._fetched(row, endpoints))
@@ -446,6 +597,12 @@ class FetchOperation:
         self._rows = []
         context.finish()
         self._request.reply_parts(encode_fetch_response(response, self._request.version))
+
+    def _count_out(self, row: _Row) -> None:
+        if row.entry.is_follower:
+            self._broker.counters.replication_bytes_out += len(row.records)
+        elif row.partition is not None:
+            row.partition.counters.bytes_out += len(row.records)
 
     def _fetched(self, row: _Row, endpoints: dict[int, NodeEndpoint]) -> FetchedPartition:
         _, index = _key_of(row.entry)
@@ -471,6 +628,7 @@ class FetchOperation:
             log_start_offset=row.log_start,
             records=row.records,
             aborted_transactions=[] if self._fetch.isolation_level == READ_COMMITTED else None,
+            preferred_read_replica=row.preferred,
             diverging_epoch=row.diverging,
         )
 

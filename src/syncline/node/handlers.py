@@ -35,14 +35,19 @@ _MODULES: Final = (
     "api_35_describe_log_dirs",
     "api_37_create_partitions",
     "api_42_delete_groups",
+    "api_43_elect_leaders",
     "api_44_incremental_alter_configs",
     "api_47_offset_delete",
+    "api_55_describe_quorum",
     "api_56_alter_partition",
     "api_60_describe_cluster",
     "api_62_broker_registration",
     "api_63_broker_heartbeat",
     "api_20000_metadata_delta",
     "api_20001_forward",
+    "api_20002_control",
+    "api_20003_peer_beat",
+    "api_20004_stop_together",
 )
 
 
@@ -60,6 +65,10 @@ class Handlers:
             module = import_module(f"syncline.node.api.{self._names[key]}")
             handler = self._known[key] = cast("Handler", module.handle)
         return handler
+
+    def replace(self, key: int, handler: Handler) -> None:
+        """Have another handler serve a key from now on."""
+        self._known[key] = handler
 
     def keys(self) -> list[int]:
         """Return every key that somebody serves."""

@@ -1,10 +1,12 @@
 """The journal: decisions and samples, as events in a replicated topic of their own.
 
 Events are collected and written a few times per second as one batch, to
-whoever leads the journal's partition, with acks=1: the journal must never hold
-up what it reports. While the journal topic cannot be written, events wait, up
-to a bound; beyond it the oldest samples go first, then the oldest decisions.
-An event whose answer was lost is written again: readers may see it twice.
+whoever leads the journal's partition, with acks=all: a leader that is cut off
+and does not know yet that it was deposed would lose what it alone has, and that
+is just what people ask about later. Nothing that is reported waits for it.
+While the journal topic cannot be written, events wait, up to a bound; beyond it
+the oldest samples go first, then the oldest decisions. An event whose answer
+was lost is written again: readers may see it twice.
 
 Times in ms. The record's timestamp is the event's own.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event, FollowerProgress, journal_key, to_json
 from syncline.model.ids import JOURNAL_TOPIC, TopicPartition
+from syncline.node.links import client_id_of
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey
@@ -25,6 +28,7 @@ from syncline.wire.produce import encode_produce_request, parse_produce_response
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
+    from syncline.node.partition import Partition
 
 log = logging.getLogger("syncline.node")
 
@@ -33,8 +37,9 @@ RETRY_MS: Final = 500
 WAITING_EVENTS_MAX: Final = 20_000
 # One batch stays far below `max.message.bytes`; a cluster that loses a broker has thousands of events at once.
 BATCH_BYTES_MAX: Final = 256 << 10
-# A leader that stands still must not keep the events from its successor.
-ANSWER_TIMEOUT_S: Final = 5.0
+# A leader waits for its followers; one that stands still must not keep the events from its successor for long.
+ANSWER_TIMEOUT_S: Final = 60.0
+LOOK_S: Final = 0.5
 LAST_FLUSH_TIMEOUT_S: Final = 1.0
 # A batch that was refused for one of these would be refused for ever.
 _HOPELESS: Final = frozenset(
@@ -128,8 +133,7 @@ class Journal:
             return False
         partition = broker.partitions.get(TopicPartition(JOURNAL_TOPIC, 0))
         if partition is not None and partition.leader is not None:
-            code = partition.append_local(batch)
-            broker.settle()
+            code = await self._append(partition, batch)
         elif record.has_leader:
             code = await self._send(record.leader, batch)
         else:
@@ -138,19 +142,48 @@ class Journal:
             log.error("the journal refuses a batch of %s bytes, its events are dropped: %s", len(batch), code.name)
         return code == ErrorCode.NONE or code in _HOPELESS
 
+    async def _append(self, partition: "Partition", batch: bytearray) -> ErrorCode:
+        """Write a batch here; return when its fate is known, be it that this broker leads no more."""
+        written: asyncio.Future[ErrorCode] = self._broker.loop.create_future()
+
+        def done(code: ErrorCode, _base_offset: int) -> None:
+            if not written.done():
+                written.set_result(code)
+
+        partition.append_internal(batch, done)
+        self._broker.settle()
+        return await written
+
     async def _send(self, leader_id: int, batch: bytearray) -> ErrorCode:
+        asked = self._broker.loop.create_task(self._ask(leader_id, batch))
+        waited_s = 0.0
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                peer = await self._peer_of(leader_id)
-                parts = encode_produce_request(
-                    PRODUCE_VERSION, acks=1, timeout_ms=5000, topics=[(JOURNAL_TOPIC, [(0, batch)])]
-                )
-                body = await peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
-        except (PeerLost, TimeoutError):
+            while not asked.done() and self._leads(leader_id) and waited_s < ANSWER_TIMEOUT_S:
+                await asyncio.wait({asked}, timeout=LOOK_S)
+                waited_s += LOOK_S
+            if asked.done():
+                body = asked.result()
+            else:
+                self._drop_peer()
+                return ErrorCode.NETWORK_EXCEPTION
+        except PeerLost:
             self._drop_peer()
             return ErrorCode.NETWORK_EXCEPTION
+        finally:
+            asked.cancel()
         _, rows = parse_produce_response(body, PRODUCE_VERSION).topics[0]
         return ErrorCode(rows[0].error_code)
+
+    async def _ask(self, leader_id: int, batch: bytearray) -> bytes:
+        peer = await self._peer_of(leader_id)
+        parts = encode_produce_request(
+            PRODUCE_VERSION, acks=-1, timeout_ms=int(ANSWER_TIMEOUT_S * 1_000), topics=[(JOURNAL_TOPIC, [(0, batch)])]
+        )
+        return await peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
+
+    def _leads(self, broker_id: int) -> bool:
+        record = self._broker.image.partition(JOURNAL_TOPIC, 0)
+        return record is not None and record.leader == broker_id
 
     async def _peer_of(self, leader_id: int) -> PeerConnection:
         """Return the connection to the journal's leader, made anew if it is another one."""
@@ -159,8 +192,11 @@ class Journal:
             target = self._broker.image.brokers.get(leader_id)  # type: ignore[call-overload]
             if target is None:
                 raise PeerLost(f"broker {leader_id} is not known")
-            self._peer = await PeerConnection.connect(
-                target.internal_host, target.internal_port, f"broker-{self._broker.broker_id}-journal"
+            self._peer = await self._broker.links.connect(
+                leader_id,
+                target.internal_host,
+                target.internal_port,
+                client_id_of(self._broker.broker_id, "journal"),
             )
             self._peer_leader = leader_id
         return self._peer

@@ -32,6 +32,7 @@ class _Waiting:
 
     def expired(self, now_ms: int) -> None:
         """Answer with the smallest log start known: the leader's has moved all the same."""
+        self.owner.expired_count += 1
         self.owner.forget(self)
         self.done((ErrorCode.REQUEST_TIMED_OUT, self.owner.low_watermark(self.partition)))
 
@@ -42,6 +43,10 @@ class LowWatermarks:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: dict[TopicPartition, list[_Waiting]] = {}
+        self.expired_count = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
 
     def low_watermark(self, partition: "Partition") -> int:
         """Return the smallest log start of the live replicas."""

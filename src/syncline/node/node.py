@@ -14,10 +14,11 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from syncline.coordination.port import Coordination
+from syncline.core.truncation import TruncationMode
 from syncline.model.configs import BrokerConfig, TopicConfig
 from syncline.model.ids import JOURNAL_TOPIC, BrokerEpoch, BrokerId
 from syncline.node.broker import Broker, Probe
@@ -32,9 +33,16 @@ from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 
+if TYPE_CHECKING:
+    from syncline.node.metrics.endpoint import MetricsEndpoint
+    from syncline.node.metrics.scrape import ProcessFigures
+
 log = logging.getLogger("syncline.node")
 
 CONTROLLED_SHUTDOWN_S: Final = 5.0
+# When all brokers stop together: how long followers have to fetch what is left, and how often that is looked at.
+EVEN_S: Final = 2.0
+EVEN_LOOK_S: Final = 0.002
 # What forwarding adds to a request at most: two headers and a client id of ours.
 FORWARDING_BYTES: Final = 1_024
 
@@ -59,6 +67,9 @@ class NodeSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     cluster_size: int = 1
+    # Where the metrics are, if anywhere, and what they say of the process.
+    metrics: Listen | None = None
+    process_figures: Callable[[], "ProcessFigures"] | None = None
 
 
 class Node:
@@ -74,9 +85,12 @@ class Node:
         rng: random.Random,
         probe: Probe | None = None,
         on_unfit: Callable[[str], object] | None = None,
+        block: Callable[[float], object] | None = None,
     ) -> None:
         self._spec = spec
         self._on_unfit = on_unfit
+        # Stops the calling thread for so many seconds: how a disk is slow on purpose. None: it cannot be.
+        self._block = block
         self._disk = disk
         self._coordination = coordination
         self._clock = clock
@@ -86,6 +100,7 @@ class Node:
         self._servers: list[asyncio.AbstractServer] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
+        self._metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
     async def start(self) -> None:
@@ -94,6 +109,15 @@ class Node:
         spec = self._spec
         config = BrokerConfig.resolve(self._static_config)
         self._config = config
+        if config.log_truncation_mode == TruncationMode.HIGH_WATERMARK:
+            log.warning(
+                "log.truncation.mode is high-watermark: followers cut their logs without comparing them, and committed"
+                " records can be lost or differ between replicas. Use it for demonstrations only."
+            )
+        if config.fault_injection_enable and self._block is not None:
+            from syncline.node.faults.disk import FaultyDisk
+
+            self._disk = FaultyDisk(self._disk, spec.log_directory, loop, self._clock, self._block)
         logs = LogDirectory.open(
             self._disk,
             spec.log_directory,
@@ -131,29 +155,38 @@ class Node:
                 internal_port=spec.internal.port,
                 rack=spec.rack,
                 incarnation_id=UUID(int=self._rng.getrandbits(128)),
-                previous_broker_epoch=BrokerEpoch(logs.previous_broker_epoch),
+                # A disk that damaged one log may have taken unseen what others held: no proof of a clean stop then.
+                previous_broker_epoch=BrokerEpoch(-1 if logs.damaged else logs.previous_broker_epoch),
                 cluster_id=logs.cluster_id,
             ),
             on_image=broker.apply_image,
             on_event=broker.journal.note,
+            links=broker.links,
         )
+        broker.controller.failed_replicas = broker.failed_replicas
         await self._serve("internal", spec.internal)
         await broker.controller.start()
         logs.belong_to(broker.image.cluster_id)
         logs.note_broker_epoch(broker.broker_epoch)
         broker.drop_strays()
         await self._serve("client", spec.client)
+        if spec.metrics is not None:
+            await self.serve_metrics(spec.metrics)
         self._start_clockwork()
 
-    async def stop(self, *, is_controlled: bool = True) -> None:
-        """Leave the cluster in good order, then close everything."""
+    async def stop(self, *, is_controlled: bool = True, with_all: bool = False) -> None:
+        """Leave the cluster in good order, then close everything.
+
+        `with_all`: all brokers are stopping, so that there is nobody to hand over to.
+        """
         if self._is_stopping:
             return
         self._is_stopping = True
         broker = self.broker
         if is_controlled and broker.config.controlled_shutdown_enable:
             await broker.journal.flush()
-            await broker.controller.leave(CONTROLLED_SHUTDOWN_S)
+            if not (with_all and await self._stop_with_all()):
+                await broker.controller.leave(CONTROLLED_SHUTDOWN_S)
         broker_epoch = broker.broker_epoch
         for timer in self._timers.values():
             timer.cancel()
@@ -161,14 +194,26 @@ class Node:
         for server in self._servers:
             server.close()
         broker.dispatcher.close_all()
+        if self._metrics is not None:
+            self._metrics.close()
         broker.close()
         await broker.controller.stop()
         await broker.cancel_tasks()
         broker.logs.close(broker_epoch)
 
+    async def _stop_with_all(self) -> bool:
+        """Append nothing more, let the followers have everything, and wait for the others; return whether all could."""
+        broker = self.broker
+        broker.append_no_more()
+        deadline_s = broker.loop.time() + EVEN_S
+        while not broker.followers_have_everything():
+            if broker.loop.time() > deadline_s:
+                return False
+            await asyncio.sleep(EVEN_LOOK_S)
+        return await broker.controller.leave_with_all(CONTROLLED_SHUTDOWN_S)
+
     async def _serve(self, name: str, where: Listen) -> None:
         broker = self.broker
-        loop = broker.loop
         request_bytes_max = broker.config.socket_request_max_bytes
         if name == "internal":
             # The largest request of a client must get through when it is forwarded, which wraps it.
@@ -177,6 +222,22 @@ class Node:
         def connection() -> Connection:
             return Connection(broker.dispatcher, name, request_bytes_max)
 
+        await self._listen(connection, where)
+
+    async def serve_metrics(self, where: Listen) -> None:
+        """Answer Prometheus there; what makes the metrics is imported when somebody comes for them."""
+
+        def connection() -> asyncio.Protocol:
+            from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint
+
+            if self._metrics is None:
+                self._metrics = MetricsEndpoint(self.broker, self._spec.process_figures)
+            return HttpConnection(self._metrics)
+
+        await self._listen(connection, where)
+
+    async def _listen(self, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> None:
+        loop = self.broker.loop
         if where.listener is not None:
             server = await loop.create_server(connection, sock=where.listener)
         else:
@@ -187,9 +248,7 @@ class Node:
 
     def _start_clockwork(self) -> None:
         config = self.broker.config
-        tick_ms = config.replica_lag_check_interval_ms or config.replica_lag_time_max_ms // 2
-        self._tick_isr()
-        self._every("isr", tick_ms, self._tick_isr)
+        self.broker.isr_ticks.start()
         self._every(
             "high-watermarks",
             config.replica_high_watermark_checkpoint_interval_ms,
@@ -203,6 +262,7 @@ class Node:
             sampler = ProgressSampler(self.broker)
             self._every("progress", config.journal_progress_interval_ms, sampler.sample)
             self._every("journal", 1_000, self._ensure_journal, is_once=True)
+            self.broker.observer.start()
 
     def _every(self, name: str, interval_ms: int, work: Callable[[], object], *, is_once: bool = False) -> None:
         loop = self.broker.loop
@@ -218,20 +278,6 @@ class Node:
                 log.exception("the %s timer failed", name)
 
         self._timers[name] = loop.call_later(interval_ms / 1000, fire)
-
-    def _tick_isr(self) -> None:
-        now_ms = self._clock.mono_ms()
-        for partition in list(self.broker.partitions.values()):
-            if partition.leader is None or partition.is_offline:
-                continue
-            try:
-                effects = partition.leader.tick(now_ms)
-                if effects:
-                    partition.perform(effects)
-            except Exception:
-                # The followers of the partitions behind this one must be judged, too.
-                log.exception("%s: the tick of its ISR failed", partition.key)
-        self.broker.settle()
 
     def _checkpoint(self) -> None:
         self.broker.logs.checkpoint_recovery_points(later=True)

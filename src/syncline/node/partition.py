@@ -24,14 +24,18 @@ from syncline.core.partition_effects import (
     IsrCommitted,
     IsrRefused,
     ProposeIsr,
+    ProtectionChanged,
+    RelinquishSkipped,
     WatermarkHeld,
     WatermarkResumed,
 )
+from syncline.core.truncation import TruncationMode
 from syncline.core.watermark import follower_mark
 from syncline.model.configs import TopicConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
+from syncline.node.disk_watch import NOTABLE_MS
 from syncline.node.log_settings import log_settings
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.validate import TopicRules
@@ -59,10 +63,13 @@ class Partition:
         "_broker",
         "_waiting",
         "config",
+        "counters",
         "follower",
+        "is_fresh",
         "key",
         "leader",
         "leader_epoch",
+        "leader_mark",
         "log",
         "record",
         "rules",
@@ -82,9 +89,13 @@ class Partition:
         self.key = key
         self.topic_id = topic_id
         self.log = log
+        # Those of the topic, shared with its other partitions here.
+        self.counters = broker.counters.host(key.topic)
         self.leader: LeaderPartition | None = None
         self.follower: FollowerPartition | None = None
         self.leader_epoch = -1
+        # Whether its log began empty although the partition has a history: there is something to catch up with.
+        self.is_fresh = False
         self.record: PartitionRecord | None = None
         self.watchers = PartitionWatchers()
         # (offset that must be committed, waiter, its topic index, its row index), ordered by offset.
@@ -109,6 +120,11 @@ class Partition:
     def isr(self) -> tuple[int, ...] | None:
         """Return the committed in-sync set; None on a follower."""
         return self.leader.isr if self.leader is not None else None
+
+    @property
+    def offset_lag(self) -> int:
+        """Return how many committed records this replica lacks, as far as its leader has told it."""
+        return 0 if self.leader is not None else max(0, max(self.high_watermark, self.leader_mark) - self.log.log_end)
 
     @property
     def is_offline(self) -> bool:
@@ -139,8 +155,8 @@ class Partition:
             compression=None,
         )
         if self.leader is not None:
-            self.leader.settings = self._broker.partition_settings(config)
-            self.perform(self.leader.advance_high_watermark(self._broker.clock.mono_ms()))
+            settings = self._broker.partition_settings(config)
+            self.perform(self.leader.configure(settings, self._broker.clock.mono_ms()))
 
     # Roles.
 
@@ -166,6 +182,8 @@ class Partition:
                 settings=self._broker.partition_settings(self.config),
                 brokers=self._broker.known_brokers,
                 now_ms=now_ms,
+                ticks=self._broker.ticks,
+                owner=self,
             )
             self.leader = leader
             self._broker.probe("lead", self.key, record.leader_epoch, self.log.log_end)
@@ -182,6 +200,7 @@ class Partition:
         if is_new_term:
             # Whoever waits appended in an earlier term: it is no longer certain that those records stay.
             self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._broker.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watchers.role_changed()
         self.perform(leader.advance_high_watermark(now_ms))
 
@@ -189,11 +208,16 @@ class Partition:
         """Become follower; return whether the term is new, so that the fetcher must start anew."""
         self.record = record
         is_new_term = record.leader_epoch != self.leader_epoch or self.leader is not None
+        if is_new_term:
+            self.leader_mark = -1
         self.leader_epoch = record.leader_epoch
         if self.leader is not None:
             self.resign()
         if self.follower is None:
-            self.follower = FollowerPartition(self._broker.config.replica_fetch_backoff_ms, FIRST_BACKOFF_MS)
+            config = self._broker.config
+            self.follower = FollowerPartition(
+                config.replica_fetch_backoff_ms, FIRST_BACKOFF_MS, mode=TruncationMode(config.log_truncation_mode)
+            )
             self._broker.probe("follow", self.key, record.leader_epoch, self.log.log_end)
         return is_new_term
 
@@ -202,6 +226,7 @@ class Partition:
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._broker.low_watermarks.moved(self)
+        self._broker.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.watchers.role_changed()
 
     # Appending.
@@ -216,8 +241,16 @@ class Partition:
         base_offset = self.log.log_end
         stamp(buffer, position, base_offset, self.leader_epoch)
         batch = memoryview(buffer)[position : position + header.size_bytes]
+        clock = self._broker.clock
+        began_ms = clock.mono_ms()
         self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
-        effects = leader.appended(self.log.log_end, self._broker.clock.mono_ms())
+        now_ms = clock.mono_ms()
+        if now_ms - began_ms >= NOTABLE_MS:
+            self._broker.observer.disk.wrote(self.key, now_ms - began_ms)
+        counters = self.counters
+        counters.bytes_in += header.size_bytes
+        counters.messages_in += header.record_count
+        effects = leader.appended(self.log.log_end, now_ms)
         self.watchers.log_end_moved()
         if effects:
             self.perform(effects)
@@ -244,16 +277,6 @@ class Partition:
             done(error.code, -1)
             return
         self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
-
-    def append_local(self, batch: bytearray) -> ErrorCode:
-        """Append a batch made by this broker with acks=1; return what became of it."""
-        if self.leader is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        try:
-            self.append(batch, 0, BatchHeader.parse(batch, 0))
-        except StorageError as error:
-            return error.code
-        return ErrorCode.NONE
 
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
         """Tell `waiter` when everything below `required_offset` is committed, or cannot be any more."""
@@ -311,9 +334,14 @@ class Partition:
                 self._broker.isr_refused(self, effect)
             elif type(effect) is WatermarkHeld or type(effect) is WatermarkResumed:
                 self._broker.watermark_stalled(self, effect)
+            elif type(effect) is ProtectionChanged:
+                self._broker.slow_reads.protection_changed(self, effect)
+            elif type(effect) is RelinquishSkipped:
+                self._broker.slow_reads.relinquish_skipped(self, effect)
 
     def take_leader_mark(self, leader_high_watermark: Offset) -> None:
         """Move a follower's high watermark after an answer of its leader; it may go down."""
+        self.leader_mark = leader_high_watermark
         mark = follower_mark(leader_high_watermark, self.log.log_start, self.log.log_end)
         if mark != self.high_watermark:
             self.high_watermark = mark

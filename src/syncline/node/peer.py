@@ -17,7 +17,7 @@ from syncline.wire.api import response_header_version
 from syncline.wire.codec import decode_response, encode_request
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_request
-from syncline.wire.response_header import correlation_id_of, response_body_position
+from syncline.wire.response_header import BEAT, correlation_id_of, response_body_position
 
 ANSWER_BYTES_MAX: Final = 128 << 20
 # Kafka's socket.connection.setup.timeout.ms: a host behind a cut line answers nothing at all.
@@ -41,6 +41,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[int, OnAnswer]] = {}
         self._next_correlation_id = 0
+        # Signs of life that the other end sent unasked, because it misses this broker or heard that it is missed.
+        self.beats_heard = 0
 
     @classmethod
     async def connect(
@@ -60,6 +62,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Return whether requests can be sent."""
         return self._transport is not None
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport, None when the connection is closed."""
+        return self._transport
+
     def send(self, key: int, version: int, parts: Sequence[Buffer], on_answer: OnAnswer) -> None:
         """Send an encoded body; `on_answer` is called exactly once, never from inside this call."""
         transport = self._transport
@@ -69,6 +76,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._waiting[correlation_id] = (response_header_version(key, version), on_answer)
         transport.writelines(frame_request(key, version, correlation_id, self._client_id, parts))
+
+    def tell(self, key: int, version: int, parts: Sequence[Buffer]) -> None:
+        """Send an encoded body that has no answer."""
+        if self._transport is not None:
+            correlation_id = self._next_correlation_id
+            self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+            self._transport.writelines(frame_request(key, version, correlation_id, self._client_id, parts))
 
     async def request_raw(self, key: int, version: int, parts: Sequence[Buffer]) -> bytes:
         """Return the body of the answer, copied; raises `PeerLost`."""
@@ -118,9 +132,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         frames.buffer_updated(nbytes)
         try:
             while (frame := frames.next_frame()) is not None:
-                waiting = self._waiting.pop(correlation_id_of(frame), None)
+                correlation_id = correlation_id_of(frame)
+                waiting = self._waiting.pop(correlation_id, None)
                 if waiting is None:
-                    raise DecodeError("an answer to no request")
+                    if correlation_id != BEAT:
+                        raise DecodeError("an answer to no request")
+                    self.beats_heard += 1
+                    continue
                 header_version, on_answer = waiting
                 on_answer(frame, response_body_position(frame, header_version))
         except DecodeError:

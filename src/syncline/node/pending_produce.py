@@ -9,6 +9,7 @@ Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
 from typing import TYPE_CHECKING
 
 from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.produce import ProducedPartition, encode_produce_response
 
@@ -46,6 +47,11 @@ class PendingProduce:
         self._undecided[(topic_index, row_index)] = None
 
     @property
+    def undecided_count(self) -> int:
+        """How many partitions the answer waits for."""
+        return len(self._undecided)
+
+    @property
     def topic_count(self) -> int:
         """Return how many topics the answer has so far."""
         return len(self._rows)
@@ -81,8 +87,9 @@ class PendingProduce:
         if not self._undecided:
             return
         for topic_index, row_index in self._undecided:
-            rows = self._rows[topic_index][1]
+            topic, rows = self._rows[topic_index]
             rows[row_index] = rows[row_index]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+            self._broker.counters.produce_expired(TopicPartition(topic, rows[row_index].partition))
         self._undecided.clear()
         if self._bucket >= 0:
             self._request.connection.release(self._size_bytes)

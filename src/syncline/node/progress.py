@@ -4,13 +4,14 @@ A partition that rests and whose followers have everything says nothing, so an
 idle cluster journals nothing. The journal itself is left out: its samples
 would be about themselves.
 
-Times in ms, lags in records; bytes are not known to the leader here (-1).
+Times in ms, lags in records and bytes; bytes are exact among the newest batches, elsewhere a little less. A partition
+that is sampled for the first time has no inflow.
 """
 
 from typing import TYPE_CHECKING
 
 from syncline.model.events import FollowerProgress
-from syncline.model.ids import JOURNAL_TOPIC, TopicPartition
+from syncline.model.ids import JOURNAL_TOPIC, NONE, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
@@ -22,6 +23,7 @@ class ProgressSampler:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._log_ends: dict[TopicPartition, int] = {}
+        self._sizes_bytes: dict[TopicPartition, int] = {}
         self._lagging: dict[TopicPartition, None] = {}
 
     def sample(self) -> None:
@@ -30,16 +32,25 @@ class ProgressSampler:
         now_ms, wall_ms = broker.clock.mono_ms(), broker.clock.wall_ms()
         for key in [key for key in self._log_ends if key not in broker.partitions]:
             del self._log_ends[key]
+            self._sizes_bytes.pop(key, None)
             self._lagging.pop(key, None)
         for key, partition in broker.partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
+                # Whoever leads it again some day did not see what came in meanwhile.
+                self._log_ends.pop(key, None)
                 continue
             log_end = partition.log.log_end
             is_behind = any(follower.log_end != log_end for follower in leader.followers)
             if self._log_ends.get(key, 0) == log_end and not is_behind and key not in self._lagging:
+                if not log_end:
+                    self._log_ends[key] = self._sizes_bytes[key] = 0
                 continue
-            self._log_ends[key] = log_end
+            size_bytes = partition.log.size_bytes
+            is_known = key in self._log_ends
+            inflow_records = log_end - self._log_ends[key] if is_known else NONE
+            inflow_bytes = max(0, size_bytes - self._sizes_bytes[key]) if is_known else NONE
+            self._log_ends[key], self._sizes_bytes[key] = log_end, size_bytes
             if is_behind:
                 self._lagging[key] = None
             else:
@@ -61,7 +72,10 @@ class ProgressSampler:
                         high_watermark=partition.high_watermark,
                         lag_records=log_end - known_end,
                         lag_ms=max(0, lag_ms),
+                        lag_bytes=partition.log.bytes_from(Offset(known_end)),
                         in_sync=follower.broker_id in leader.isr,
                         interval_ms=broker.config.journal_progress_interval_ms,
+                        inflow_records=inflow_records,
+                        inflow_bytes=inflow_bytes,
                     )
                 )

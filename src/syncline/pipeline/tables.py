@@ -30,10 +30,11 @@ _SAMPLE_INTERVAL_MS_MIN: Final = 500
 EVENT_SCHEMA: Final = """
     v int, type string, ts_ms long, broker int, topic string, partition int, leader_epoch int, partition_epoch int,
     change string, outcome string, before array<int>, after array<int>, rule string, evidence string,
-    leader_before int, leader_after int, isr array<int>, reason string, clean boolean,
+    leader_before int, leader_after int, isr array<int>, isr_before array<int>, reason string, clean boolean,
     leader int, log_end_before long, log_end_after long,
     follower int, log_end long, follower_log_end long, high_watermark long,
     lag_records long, lag_ms long, lag_bytes long, in_sync boolean, interval_ms long,
+    inflow_records long, inflow_bytes long, since_ms long, lasted_ms long,
     subject int, state string, kind string, target string, phase string, note string
 """
 
@@ -119,6 +120,31 @@ def faults(events: DataFrame) -> DataFrame:
     in_time = Window.partitionBy("kind", "target").orderBy("ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0))
     paired = marks.withColumn("ended_at", F.when(F.lead("phase").over(in_time) == "end", F.lead("at").over(in_time)))
     return paired.where("phase = 'begin'").select("kind", "target", F.col("at").alias("started_at"), "ended_at", "note")
+
+
+def observations(events: DataFrame) -> DataFrame:
+    """Return what brokers noticed, one row per trouble, as last told.
+
+    Columns: broker (who tells), kind, subject, topic, partition (null if it is about none), started_at, lasted_ms,
+    is_over, evidence.
+    """
+    name = ("broker", "kind", "subject", *_PARTITION, "since_ms")
+    told = events.where("type = 'observation'")
+    return (
+        told.groupBy(*name)
+        .agg(
+            F.max("lasted_ms").alias("lasted_ms"),
+            F.max(F.col("phase") == "end").alias("is_over"),
+            F.max_by("evidence", "lasted_ms").alias("evidence"),
+        )
+        .select(
+            *("broker", "kind", "subject"),
+            F.when(F.col("topic") != "", F.col("topic")).alias("topic"),
+            _known("partition").alias("partition"),
+            F.timestamp_millis("since_ms").alias("started_at"),
+            *("lasted_ms", "is_over", "evidence"),
+        )
+    )
 
 
 def elections(events: DataFrame) -> DataFrame:

@@ -20,6 +20,7 @@ Source: KIP-467 (record errors), KIP-937 (timestamp limits), Kafka 4.3 as observ
 
 import struct
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 from syncline.model.errors import ErrorCode, RequestError
@@ -56,6 +57,16 @@ RECORD_ERRORS_MAX: Final = 1_000
 RecordErrors = Sequence[tuple[int, str | None]]
 
 
+class Fault(Enum):
+    """What is wrong with a refused batch, as far as it is counted by its kind."""
+
+    MAGIC = "magic"
+    CHECKSUM = "checksum"
+    OFFSETS = "offsets or sequence"
+    KEYLESS = "no key"
+    OTHER = "other"
+
+
 class InvalidBatch(RequestError):
     """A batch is refused.
 
@@ -70,10 +81,12 @@ class InvalidBatch(RequestError):
         record_errors: RecordErrors = (),
         *,
         fills_log_start: bool = False,
+        fault: Fault = Fault.OTHER,
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
         self.fills_log_start = fills_log_start
+        self.fault = fault
 
 
 class TopicRules(NamedTuple):
@@ -110,6 +123,7 @@ def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHe
         raise InvalidBatch(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {produce_version} need records in format {MAGIC}, not {magic}.",
+            fault=Fault.MAGIC,
         )
     if size < HEADER_BYTES:
         raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"A record batch cannot have {size} bytes.")
@@ -142,7 +156,9 @@ def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
     if available < _BYTES_UP_TO_MAGIC:
         return None
     if buffer[start + 16] > MAGIC:
-        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {buffer[start + 16]}.")
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {buffer[start + 16]}.", fault=Fault.MAGIC
+        )
     size = int(length) + OVERHEAD_BYTES
     return size if size <= available else None
 
@@ -156,12 +172,18 @@ def prepare(
     buffer if the topic has a codec of its own. Raises InvalidBatch.
     """
     if header.base_offset != 0:
-        raise _refused(ErrorCode.INVALID_RECORD, f"The batch's base offset is {header.base_offset}, it must be 0.")
+        raise _refused(
+            ErrorCode.INVALID_RECORD,
+            f"The batch's base offset is {header.base_offset}, it must be 0.",
+            fault=Fault.OFFSETS,
+        )
     if header.batch_length + OVERHEAD_BYTES > rules.message_bytes_max:
         raise _too_large(header, rules)
     if header.batch_length < LENGTH_MIN or not crc_matches(buffer, position, header):
         raise InvalidBatch(
-            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (its checksum does not match, {rules.topic_partition})."
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record is corrupt (its checksum does not match, {rules.topic_partition}).",
+            fault=Fault.CHECKSUM,
         )
     _check_fields(header)
     if rules.append_time:
@@ -186,8 +208,10 @@ def prepare(
     return buffer, position, header
 
 
-def _refused(code: ErrorCode, message: str, record_errors: RecordErrors = ()) -> InvalidBatch:
-    return InvalidBatch(code, message, record_errors, fills_log_start=True)
+def _refused(
+    code: ErrorCode, message: str, record_errors: RecordErrors = (), fault: Fault = Fault.OTHER
+) -> InvalidBatch:
+    return InvalidBatch(code, message, record_errors, fills_log_start=True, fault=fault)
 
 
 def _too_large(header: BatchHeader, rules: TopicRules) -> InvalidBatch:
@@ -204,14 +228,18 @@ def _check_fields(header: BatchHeader) -> None:
         raise _refused(
             ErrorCode.INVALID_RECORD,
             f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}].",
+            fault=Fault.OFFSETS,
         )
     if count <= 0:
-        raise _refused(ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {count}.")
+        raise _refused(
+            ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {count}.", fault=Fault.OFFSETS
+        )
     if count != header.last_offset_delta + 1:
         raise _refused(
             ErrorCode.INVALID_RECORD,
             f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records "
             f"{count}.",
+            fault=Fault.OFFSETS,
         )
     if header.is_control:
         raise _refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
@@ -219,6 +247,7 @@ def _check_fields(header: BatchHeader) -> None:
         raise _refused(
             ErrorCode.INVALID_RECORD,
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}.",
+            fault=Fault.OFFSETS,
         )
     if header.compression > Codec.ZSTD:
         raise _refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.compression}.")
@@ -305,6 +334,7 @@ def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: Topic
         f"One or more records have been rejected due to {len(missing)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]",
         [(index, text) for index in missing[:RECORD_ERRORS_MAX]],
+        fault=Fault.KEYLESS,
     )
 
 

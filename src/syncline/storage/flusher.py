@@ -47,6 +47,8 @@ class Flusher:
         self.recovery_point = recovery_point
         self.is_running = False
         self.is_closed = False
+        # Called when a sync begins beside the loop; what it returns is called when that ends.
+        self.on_sync: Callable[[], Callable[[], object]] = _unwatched
         self._disk = disk
         self._directory = directory
         self._segments = segments
@@ -87,12 +89,14 @@ class Flusher:
         files = [segment.file for segment in self._unsynced()]
         generation = self._generation
         self.is_running = True
+        ended = self.on_sync()
 
         def work() -> None:
             for file in files:
                 _sync_if_open(file)
 
         def finished(error: Exception | None) -> None:
+            ended()
             self.is_running = False
             if not self.is_closed:
                 error = error or self._reach(log_end, generation)
@@ -156,7 +160,10 @@ class Flusher:
             for path, data in indexes:
                 disk.replace_file(path, data, sync=True)
 
+        ended = self.on_sync()
+
         def done(error: Exception | None) -> None:
+            ended()
             if self.is_closed:
                 return
             if segment not in self._segments:
@@ -188,6 +195,15 @@ class Flusher:
     def forget_pending(self) -> None:
         """Ignore what background work reports of the log as it was until now."""
         self._generation += 1
+
+
+def _unwatched() -> Callable[[], object]:
+    """Take note of nothing."""
+    return _nothing
+
+
+def _nothing() -> None:
+    """Take note of nothing."""
 
 
 def _sync_if_open(file: File) -> None:

@@ -323,6 +323,40 @@ class PartitionLog:
         known = hints.upper - hints.start if hints is not None else segment.size_bytes
         return Readable(max(1, known), is_on_older_segment=is_older)
 
+    def bytes_behind(self, plan: Slice) -> int:
+        """Return how much of the log lies at and behind what a plan reads; found from the end, where most read."""
+        active = self._segments.active
+        if active.open_file is plan.file:
+            return active.size_bytes - plan.position_bytes
+        size_bytes = 0
+        for segment in self._segments.newest_first():
+            size_bytes += segment.size_bytes
+            if segment.open_file is plan.file:
+                return size_bytes - plan.position_bytes
+        return size_bytes
+
+    @property
+    def newest_timestamp_ms(self) -> int:
+        """The largest record time of the newest segment that has any, -1 when none has."""
+        newest_ms = self._segments.active.max_timestamp_ms
+        if newest_ms >= 0:
+            return newest_ms
+        for segment in self._segments.newest_first():
+            if segment.max_timestamp_ms >= 0:
+                return segment.max_timestamp_ms
+        return NONE
+
+    def bytes_from(self, offset: Offset) -> int:
+        """Return how much lies at and above `offset`; exact among the newest batches, elsewhere a little less."""
+        if offset >= self.log_end:
+            return 0
+        first = self._segments.of(max(offset, self.log_start))
+        size_bytes = self.readable(max(offset, self.log_start), first.end_offset).size_bytes
+        for segment in self._segments:
+            if segment.base_offset > first.base_offset:
+                size_bytes += segment.size_bytes
+        return size_bytes
+
     def offset_for_time(self, timestamp_ms: int) -> TimestampedOffset | None:
         """Return the first record in offset order that is not older; may wait for the disk."""
         return times.first_at_or_after(self._places(timestamp_ms), timestamp_ms, self.log_start)
@@ -377,6 +411,10 @@ class PartitionLog:
 
     def _snapshot_path(self, offset: Offset) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def watch_syncs(self, began: Callable[[], Callable[[], object]]) -> None:
+        """Have `began` called when a sync begins beside the loop, and what it returns when that ends."""
+        self._flusher.on_sync = began
 
     def flush(self) -> None:
         """Return when everything appended so far is safe from a power cut."""
@@ -606,14 +644,15 @@ class PartitionLog:
         self._fail(error, verb)
 
     def _fail(self, error: OSError, verb: str) -> NoReturn:
-        self._take_offline(error)
+        self.take_offline(error)
         raise LogOfflineError(f"Cannot {verb} {self.topic_partition}: {error}") from error
 
     def _fail_later(self, error: Exception, verb: str) -> None:
         """Take the log offline for an error that no caller waits for."""
-        self._take_offline(error if isinstance(error, OSError) else OSError(f"cannot {verb}: {error!r}"))
+        self.take_offline(error if isinstance(error, OSError) else OSError(f"cannot {verb}: {error!r}"))
 
-    def _take_offline(self, error: OSError) -> None:
+    def take_offline(self, error: OSError) -> None:
+        """Serve this log no more: its disk failed. `on_offline` is told once."""
         if self._failure is None:
             self._failure = error
             if self.on_offline is not None:

@@ -41,7 +41,7 @@ from syncline.storage.checkpoints import (
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_full
 from syncline.storage.log import PartitionLog
-from syncline.storage.recovery import Circumstances, Recovered, recover
+from syncline.storage.recovery import ADVICE, Circumstances, Recovered, recover
 from syncline.storage.settings import LogSettings
 
 PROPERTIES_FILE: Final = "meta.properties"
@@ -156,7 +156,9 @@ class LogDirectory:
         }
         for key, offset in self._recovery_points.on_disk():
             if offset > 0 and key not in self.logs and key not in self.damaged and str(key) not in deleted:
-                self.damaged[key] = f"{self.path}/{key} is missing, though it was flushed up to offset {offset}"
+                self.damaged[key] = (
+                    f"{self.path}/{key} is missing, though it was flushed up to offset {offset}. {ADVICE}"
+                )
                 self.missing[key] = None
 
     def _take_clean_mark(self) -> None:

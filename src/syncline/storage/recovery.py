@@ -48,6 +48,11 @@ from syncline.storage.segment import (
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 SCAN_BLOCK_BYTES: Final = 1 << 20
+# What to do about a log that was refused.
+ADVICE: Final = (
+    "It is fetched anew by itself as soon as another replica leads the partition. If none can, stop the broker and put "
+    "a good copy of the directory back, or delete the topic."
+)
 # `.cleaned` comes from Kafka's compaction, `.tmp` from a checkpoint that was not finished.
 _LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
 
@@ -159,7 +164,7 @@ class _Loading:
         except NotABatch as found:
             raise DamagedLogError(
                 f"{segment.path()}: no batch at position {found.position} of {end}, below the recovery point "
-                f"{self.told.recovery_point}: {found.reason}. Remove the partition directory to fetch it anew."
+                f"{self.told.recovery_point}: {found.reason}. {ADVICE}"
             ) from None
         segment.is_index_saved = segment.is_synced = is_trusted and not is_last
         return None
@@ -258,7 +263,7 @@ class _Loading:
         if log_end < self.told.recovery_point:
             raise DamagedLogError(
                 f"{self.directory}: the log was flushed up to offset {self.told.recovery_point} but ends at {log_end}. "
-                "Remove the partition directory to fetch it anew."
+                f"{ADVICE}"
             )
 
     def _drop_all(self) -> None:
@@ -348,12 +353,12 @@ def judge(damage: Damage, told: Circumstances, *, has_good_behind: bool) -> None
     if damage.offset < told.recovery_point:
         raise DamagedLogError(
             f"Offset {damage.offset} was flushed (recovery point {told.recovery_point}) but is damaged: "
-            f"{damage.reason}. Remove the partition directory to fetch it anew from another replica."
+            f"{damage.reason}. {ADVICE}"
         )
     if has_good_behind and not told.may_lack_writes:
         raise DamagedLogError(
             f"Offset {damage.offset} is damaged and good records lie behind it, though no power was lost: "
-            f"{damage.reason}. Remove the partition directory to fetch it anew from another replica."
+            f"{damage.reason}. {ADVICE}"
         )
 
 

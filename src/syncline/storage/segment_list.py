@@ -71,6 +71,10 @@ class SegmentList:
         """The largest record time, -1 when no record has one."""
         return max(segment.max_timestamp_ms for segment in self._segments)
 
+    def newest_first(self) -> Iterator[Segment]:
+        """Go through the segments from the active one back."""
+        return reversed(self._segments)
+
     def of(self, offset: Offset) -> Segment:
         """Return the segment that holds `offset`, or would."""
         if offset >= self.active.base_offset:

@@ -36,6 +36,15 @@ QUIET_SHARE: Final = 0.3
 LAST_WRITES_S: Final = 2
 SETTLE_S: Final = 45
 CLIENT_STOP_S: Final = 5
+EPOCH_REQUEST_SHARE: Final = 0.3
+SLOW_READ_SHARE: Final = 0.3
+# Leaders that give up at once, and again and again: safety must not depend on their patience (KIP-501).
+SLOW_READ_CONFIG: Final = {
+    "follower.fetch.pending.reads.insync.enable": "true",
+    "follower.fetch.process.time.max.ms": "200",
+    "leader.relinquish.min.tenure.ms": "0",
+    "leader.relinquish.max.per.window": "1000",
+}
 FAILURES_SHOWN: Final = 12
 FRAMES_SHOWN: Final = 5
 
@@ -101,6 +110,11 @@ class Simulation:
         self._seed = seed
         rng = stream(seed, "shape")
         config = {"log.roll.ms": str(rng.choice((700, 3_000, 604_800_000)))}
+        # Both safe ways to reconcile logs; a stream of its own, so that the rest of a seed is what it was.
+        if stream(seed, "truncation").random() < EPOCH_REQUEST_SHARE:
+            config["log.truncation.mode"] = "epoch-request"
+        if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
+            config.update(SLOW_READ_CONFIG)
         self._cluster = VirtualCluster(
             seed, ClusterSettings(config=config, is_shuffled=rng.random() < 0.5), Trace(lines)
         )

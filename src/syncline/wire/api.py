@@ -47,6 +47,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
@@ -54,6 +55,9 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     METADATA_DELTAS = 20000
     FORWARD = 20001
+    CONTROL = 20002
+    PEER_BEAT = 20003
+    STOP_TOGETHER = 20004
 
 
 class VersionRange(NamedTuple):
@@ -92,8 +96,10 @@ CLIENT_VERSIONS: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 4),
     ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
     ApiKey.DELETE_GROUPS: VersionRange(0, 2),
+    ApiKey.ELECT_LEADERS: VersionRange(0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     ApiKey.OFFSET_DELETE: VersionRange(0, 0),
+    ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1),
 }
 
@@ -108,6 +114,9 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
     ApiKey.METADATA_DELTAS: VersionRange(0, 0),
     ApiKey.FORWARD: VersionRange(0, 0),
+    ApiKey.CONTROL: VersionRange(0, 0),
+    ApiKey.PEER_BEAT: VersionRange(0, 0),
+    ApiKey.STOP_TOGETHER: VersionRange(0, 0),
 }
 
 # Records, what the members of a group tell each other, and clients' requests on their way to the controller may be as
@@ -148,6 +157,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
     ApiKey.OFFSET_DELETE: _NEVER,
+    ApiKey.DESCRIBE_QUORUM: 0,
     ApiKey.ALTER_PARTITION: 0,
     ApiKey.DESCRIBE_CLUSTER: 0,
     ApiKey.BROKER_REGISTRATION: 0,
@@ -155,6 +165,9 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,
     ApiKey.METADATA_DELTAS: 0,
     ApiKey.FORWARD: 0,
+    ApiKey.CONTROL: 0,
+    ApiKey.PEER_BEAT: 0,
+    ApiKey.STOP_TOGETHER: 0,
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"

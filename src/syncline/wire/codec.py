@@ -30,6 +30,8 @@ _Writer = Callable[[io.BytesIO, Entity], None]
 
 _REQUEST: Final = "request"
 _RESPONSE: Final = "response"
+# Messages between our own brokers that say more than Kafka's.
+_OWN: Final = {(56, 3, _REQUEST): "syncline.wire.alter_partition_v3"}
 
 _modules: Final[dict[tuple[int, int, str], ModuleType]] = {}
 _readers: Final[dict[tuple[int, int, str], tuple[_Read, _CheckCounts | None]]] = {}
@@ -93,7 +95,7 @@ def _module(key: int, version: int, direction: str) -> ModuleType:
         _spare_hypothesis()
         name = ApiKey(key).name.lower()
         try:
-            module = import_module(f"kio.schema.{name}.v{version}.{direction}")
+            module = import_module(_OWN.get(wanted) or f"kio.schema.{name}.v{version}.{direction}")
         except ModuleNotFoundError as error:
             raise DecodeError(f"{name} version {version} has no schema here") from error
         _modules[wanted] = module

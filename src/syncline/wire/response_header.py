@@ -5,10 +5,15 @@ looks up the correlation id first (`api.response_header_version`).
 """
 
 import struct
+from typing import Final
 
 from syncline.records.buffers import Buffer
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32, skip_tags
+
+# The id of an answer that nobody asked for: a leader that misses a follower says that it is there.
+BEAT: Final = -20_003
+BEAT_FRAME: Final = INT32.pack(INT32.size) + INT32.pack(BEAT)
 
 
 def correlation_id_of(frame: Buffer) -> int:

@@ -42,6 +42,7 @@ class Member:
         self.broker_id = broker_id
         self.directory = directory
         self.identity = identity
+        self.patience_ms = 5_000
         self.images: list[int] = []
         self.channel: Channel
         self.server: asyncio.AbstractServer
@@ -49,7 +50,9 @@ class Member:
     async def start(self) -> "Member":
         """Serve, then join."""
         loop = asyncio.get_running_loop()
-        stub = SimpleNamespace(connection_lost=lambda _connection: None, settle=lambda: None)
+        stub = SimpleNamespace(
+            connection_lost=lambda _connection: None, settle=lambda: None, counters=SimpleNamespace(requests={})
+        )
         self.dispatcher = Dispatcher(stub, {int(module.KEY): module.handle for module in MODULES})
         self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
@@ -58,7 +61,7 @@ class Member:
             clock=SystemClock(),
             rng=random.Random(self.broker_id),
             coordination=SqliteCoordination(self.directory, loop.call_soon_threadsafe),
-            config=BrokerConfig(initial_broker_registration_timeout_ms=5_000),
+            config=BrokerConfig(initial_broker_registration_timeout_ms=self.patience_ms),
             identity=BrokerIdentity(
                 broker_id=self.broker_id,
                 host="127.0.0.1",
@@ -66,8 +69,7 @@ class Member:
                 internal_host="127.0.0.1",
                 internal_port=port,
                 rack=None,
-                incarnation_id=UUID(int=self.broker_id),
-                **self.identity,
+                **{"incarnation_id": UUID(int=self.broker_id), **self.identity},
             ),
             on_image=self.note,
             on_event=lambda _event: None,
@@ -200,3 +202,16 @@ def test_broker_of_another_cluster_is_refused(tmp_path: Path) -> None:
         await stranger.stop()
 
     run(tmp_path, test, count=1)
+
+
+def test_second_process_of_a_living_broker_is_told_so_when_its_time_is_over(tmp_path: Path) -> None:
+    """It waits for the first one's session to end; when that lives on, the sentence says what is wrong."""
+
+    async def test(_members: list[Member]) -> None:
+        twin = Member(2, tmp_path, incarnation_id=UUID(int=77))
+        twin.patience_ms = 500
+        with pytest.raises(RegistrationRefused, match=r"another process has registered with this id.*another id\."):
+            await twin.start()
+        await twin.stop()
+
+    run(tmp_path, test, count=2)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from syncline.core.producer_state import Accepted, Duplicate, Refused
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
+from syncline.node.counters import TopicCounters
 from syncline.node.partition import Partition
 from syncline.node.pending_produce import PendingProduce
 from syncline.records.validate import InvalidBatch, admit, prepare
@@ -28,6 +29,17 @@ KEY = ApiKey.PRODUCE
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
+# Refusals that any client may meet; others count as failures of this broker, as with Kafka.
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 def handle(broker: "Broker", request: "Request") -> None:
@@ -38,11 +50,15 @@ def handle(broker: "Broker", request: "Request") -> None:
     failed = False
     for topic_index, (topic, partitions) in enumerate(_last_of_each(produce)):
         rows = pending.add_topic(topic)
+        counters = broker.counters.of(topic)
+        counters.produces += len(partitions)
         for index, start, end in partitions:
             row, partition, required_offset = _append(
                 broker, request, produce, TopicPartition(topic, index), start, end
             )
-            failed = failed or row.error_code != ErrorCode.NONE
+            if row.error_code:
+                failed = True
+                _count_refusal(counters, row.error_code, 0 if end is None else end - start)
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= _HINT_VERSION:
                 leader, endpoint = broker.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 row = row._replace(current_leader=leader)
@@ -102,9 +118,11 @@ def _append(
             return ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR), None, -1
         refusal = leader.check_append(produce.acks)
         if refusal:
-            return ProducedPartition(index, refusal), None, -1
+            log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
+            return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
         buffer, position, header = prepare(request.body, start, header, partition.rules, broker.clock.wall_ms())
     except InvalidBatch as invalid:
+        broker.counters.invalid_batches[invalid.fault] += 1
         has_start = invalid.fills_log_start and partition is not None
         return (
             ProducedPartition(
@@ -138,7 +156,6 @@ def _append(
         base_offset = partition.append(buffer, position, header)
     except StorageError as error:
         return ProducedPartition(index, error.code, error_message=str(error)), None, -1
-    broker.counters.produced(header.size_bytes)
     append_time_ms = header.max_timestamp if header.is_append_time else -1
     row = ProducedPartition(
         index,
@@ -148,6 +165,13 @@ def _append(
         log_start_offset=partition.log.log_start,
     )
     return row, partition, base_offset + header.last_offset_delta + 1
+
+
+def _count_refusal(counters: TopicCounters, code: int, size_bytes: int) -> None:
+    if code == ErrorCode.MESSAGE_TOO_LARGE:
+        counters.bytes_rejected += size_bytes
+    if code not in _EXPECTED:
+        counters.failed_produces += 1
 
 
 def _transactional_refusal(produce: ProduceRequest, version: int) -> ErrorCode:

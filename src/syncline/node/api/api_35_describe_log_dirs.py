@@ -1,7 +1,9 @@
 """DescribeLogDirs (key 35), versions 1-4.
 
 v3 top-level error, v4 total and usable bytes (KIP-827). `offset_lag` is what this
-replica lacks up to its own high watermark, as in Kafka.
+replica lacks up to its leader's high watermark, as told in the last answer to its
+fetch; Kafka compares with the replica's own mark, which is never above its log.
+A replica whose log failed is a directory of its own, with an error.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ KEY = ApiKey.DESCRIBE_LOG_DIRS
 
 
 def handle(broker: "Broker", request: "Request") -> None:
-    """Describe the one log directory of this broker."""
+    """Describe the log directory of this broker, and what failed in it."""
     asked = request.decode()
     keys: dict[TopicPartition, None]
     if asked.topics is None:
@@ -38,7 +40,7 @@ def handle(broker: "Broker", request: "Request") -> None:
             {
                 "partition_index": key.partition,
                 "partition_size": partition.log.size_bytes,
-                "offset_lag": max(0, partition.high_watermark - partition.log.log_end),
+                "offset_lag": partition.offset_lag,
                 "is_future_key": False,
             }
         )
@@ -50,9 +52,19 @@ def handle(broker: "Broker", request: "Request") -> None:
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
+    failed = [
+        {
+            "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
+            "log_dir": f"{broker.log_directory_path}/{key}",
+            "topics": (),
+            "total_bytes": -1,
+            "usable_bytes": -1,
+        }
+        for key in broker.failed_logs()
+    ]
     request.reply(
         build(
             response_type(KEY, request.version),
-            {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result]},
+            {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result, *failed]},
         )
     )

@@ -1,7 +1,8 @@
 """AlterPartition (key 56), versions 2-3, between brokers only.
 
-v2 topic ids, v3 broker epochs with the ISR (KIP-903). A leader proposes its
-in-sync set to the active controller.
+v2 topic ids, v3 broker epochs with the ISR (KIP-903), and a tagged field of our
+own by which a leader gives a partition away (KIP-501; `wire.alter_partition_v3`). A
+leader proposes its in-sync set to the active controller.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,15 @@ def handle(broker: "Broker", request: "Request") -> None:
     requests = [_isr_request(topic, row, request.version) for topic in asked.topics for row in topic.partitions]
 
     def decide(image: MetadataImage, _version: int) -> Decision[AlterPartitionAnswer]:
-        return alter_partition(image, sender, int(asked.broker_epoch), requests, active.config)
+        return alter_partition(
+            image,
+            sender,
+            int(asked.broker_epoch),
+            requests,
+            active.config,
+            demotions=active.demotions,
+            now_ms=active.clock.mono_ms(),
+        )
 
     active.decide(decide, answered, proposed_by_leader=True)
 
@@ -54,6 +63,7 @@ def _isr_request(topic: Any, row: Any, version: int) -> IsrRequest:
         PartitionEpoch(int(row.partition_epoch)),
         isr,
         Recovery(int(row.leader_recovery_state)),
+        bool(getattr(row, "relinquish", False)),
     )
 
 

@@ -1,7 +1,9 @@
 """BrokerHeartbeat (key 63), versions 0-1, between brokers only.
 
-A broker says that it lives, how far it has followed the metadata, and whether
-it wants to leave; the answer tells whether it is fenced and may stop (KIP-631).
+A broker says that it lives, how far it has followed the metadata, whether it
+wants to leave, and (v1) which logs it cannot serve: each replica's directory is
+a log directory of its own here (KIP-858). The answer tells whether it is fenced
+and may stop (KIP-631).
 """
 
 from typing import TYPE_CHECKING
@@ -54,6 +56,7 @@ def handle(broker: "Broker", request: "Request") -> None:
             want_shut_down=asked.want_shut_down,
             version=version,
             now_ms=active.clock.mono_ms(),
+            failed=[each.hex for each in getattr(asked, "offline_log_dirs", ()) if each is not None],
         )
 
     active.decide(decide, answered)

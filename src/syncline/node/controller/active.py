@@ -23,14 +23,15 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Batch, Coordination, Lease, LeaseLost
-from syncline.core.broker_lifecycle import Registration, RegistrationAnswer, fence, register
+from syncline.core.broker_lifecycle import Registration, RegistrationAnswer, fence, register, stop_together
 from syncline.core.broker_sessions import BrokerSessions
 from syncline.core.cluster import Decision
 from syncline.core.decision_events import events_of
+from syncline.core.demotions import Demotions
 from syncline.core.standing import preferred_elections, unclean_elections
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.model.events import Event
+from syncline.model.events import Election, Event
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.metadata import (
     CLUSTER_DEFAULTS,
@@ -43,6 +44,7 @@ from syncline.model.metadata import (
 )
 from syncline.model.metadata_json import encode_changes
 from syncline.node.clock import Clock
+from syncline.node.controller.broker_watch import BrokerWatch
 from syncline.node.controller.cluster_ids import new_cluster_id, new_topic_id
 from syncline.node.controller.death_watch import DeathWatch
 from syncline.node.controller.private_messages import (
@@ -51,6 +53,7 @@ from syncline.node.controller.private_messages import (
     encode_no_news,
     encode_snapshot,
 )
+from syncline.node.links import Links
 
 log = logging.getLogger("syncline.controller")
 
@@ -60,6 +63,8 @@ HISTORY_BATCHES_MAX: Final = 1_000
 COMPACT_AFTER_BATCHES: Final = 2_000
 # How long a new controller holds registrations back until it knows which brokers are gone.
 FIRST_LOOK_S: Final = 0.1
+# How long brokers of a cluster that stops wait for each other before each leaves by itself.
+STOP_TOGETHER_S: Final = 2.0
 
 Decide = Callable[[MetadataImage, int], Decision[Any]]
 # Called with the decision's answer, or None when this broker is not the controller any more.
@@ -96,10 +101,13 @@ class ActiveController:
         incarnation_id: UUID,
         on_event: Callable[[Event], None],
         on_deposed: Callable[[], None],
+        links: Links | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        # Leaders that gave partitions up (KIP-501); as with sessions, the memory of this controller alone.
+        self.demotions = Demotions()
         self.lease_epoch = lease.lease_epoch
         self._loop = loop
         self._rng = rng
@@ -108,6 +116,10 @@ class ActiveController:
         self._incarnation_id = incarnation_id
         self._on_event = on_event
         self._on_deposed = on_deposed
+        self._links = links or Links()
+        # For the metrics: brokers fenced for their silence, and elections that may have lost records.
+        self.timed_out_count = 0
+        self.unclean_election_count = 0
         self._committed = lease.image
         self._tentative = lease.image
         self._history: deque[Batch] = deque(maxlen=HISTORY_BATCHES_MAX)
@@ -122,6 +134,10 @@ class ActiveController:
         self._held_registrations: list[Callable[[], None]] = []
         # The connection over which each broker registered last.
         self._lines: dict[BrokerId, object] = {}
+        self._broker_watch = BrokerWatch(broker_id, clock, on_event)
+        # Brokers of a cluster that stops as a whole, ready to do so: their epochs, and who waits for the word.
+        self._ready_to_stop: dict[BrokerId, tuple[BrokerEpoch, Callable[[ErrorCode], None]]] = {}
+        self._stop_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._first_look: asyncio.TimerHandle | None = None
         self._is_active = True
@@ -219,6 +235,8 @@ class ActiveController:
         session = self.sessions.of(poll.broker_id)
         if session is not None and session.broker_epoch == poll.broker_epoch:
             self.sessions.touch(poll.broker_id, now_ms)
+            if poll.version == self._committed.version:
+                session.caught_up_ms = now_ms
         earlier = self._polls.pop(poll.broker_id, None)
         if earlier is not None:
             earlier[1](encode_no_news(ErrorCode.NONE))
@@ -226,6 +244,34 @@ class ActiveController:
             self._polls[poll.broker_id] = (poll, answer)
         else:
             answer(self._news_since(poll.version))
+
+    def stop_together(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, answer: Callable[[ErrorCode], None]
+    ) -> None:
+        """Take note that a broker appends nothing more; when that is true of all, none leads and all may stop."""
+        self._ready_to_stop[broker_id] = (broker_epoch, answer)
+        if self._stop_timer is None:
+            self._stop_timer = self._loop.call_later(STOP_TOGETHER_S, self._answer_stops, ErrorCode.REQUEST_TIMED_OUT)
+        self._stop_if_all_are_ready()
+
+    def _stop_if_all_are_ready(self) -> None:
+        serving = {each.broker_id: each.broker_epoch for each in self._tentative.brokers.values() if not each.fenced}
+        ready = {broker_id: broker_epoch for broker_id, (broker_epoch, _) in self._ready_to_stop.items()}
+        if not ready or any(ready.get(broker_id) != broker_epoch for broker_id, broker_epoch in serving.items()):
+            return
+
+        def answered(is_done: bool | None) -> None:
+            self._answer_stops(ErrorCode.NONE if is_done else ErrorCode.NOT_CONTROLLER)
+
+        self.decide(lambda image, _: stop_together(image, self.config), answered)
+
+    def _answer_stops(self, error: ErrorCode) -> None:
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
+            self._stop_timer = None
+        waiting, self._ready_to_stop = self._ready_to_stop, {}
+        for _, answer in waiting.values():
+            answer(error)
 
     def set_config(self, config: BrokerConfig) -> None:
         """Take over this broker's configuration as the cluster's last resort."""
@@ -242,6 +288,7 @@ class ActiveController:
         for _, watch in self._watches.values():
             watch.stop()
         self._watches.clear()
+        self._answer_stops(ErrorCode.NOT_CONTROLLER)
         undecided, self._waiting, self._in_commit = [*self._in_commit, *self._waiting], [], []
         for pending in undecided:
             _tell(pending, None)
@@ -323,6 +370,7 @@ class ActiveController:
             return
         self._committed = done[-1].after
         self._history.extend(batches)
+        self._broker_watch.committed(self._committed.version)
         self._watch_brokers()
         self._spread()
         for pending in done:
@@ -363,6 +411,8 @@ class ActiveController:
                 writer=self._broker_id,
                 ts_ms=ts_ms,
             ):
+                if isinstance(event, Election) and not event.clean:
+                    self.unclean_election_count += 1
                 self._on_event(event)
 
     # Spreading.
@@ -404,11 +454,14 @@ class ActiveController:
             self._loop,
             record.internal_host,
             record.internal_port,
+            reach=lambda: self._links.reach(record.broker_id),
             on_gone=lambda: self._found_gone(record),
             on_looked=lambda: self._looked_at(record.broker_id),
         )
 
     def _found_gone(self, record: BrokerRecord) -> None:
+        if self.config.quick_bounce_enable:
+            return  # Its next process is to find everything as if nothing had happened.
         known = self._tentative.brokers.get(record.broker_id)
         if known is not None and known.broker_epoch == record.broker_epoch:
             self._fence(record.broker_id, "its process is gone: the connection broke and its listener refuses others")
@@ -453,22 +506,31 @@ class ActiveController:
                 self.depose()
                 return
         self._redo_what_was_lost()
+        if self._ready_to_stop:
+            self._stop_if_all_are_ready()
         unfenced = [broker for broker, record in self._tentative.brokers.items() if not record.fenced]
+        self._broker_watch.look(
+            unfenced, self.sessions, self._committed.version, self.config.broker_heartbeat_interval_ms
+        )
         overdue = self.sessions.expired(unfenced, now_ms)
         if overdue is not None:
+            self.timed_out_count += 1
             self._fence(overdue, f"not heard of for more than {self.sessions.session_timeout_ms} ms")
         if now_ms - self._balanced_ms >= self.config.leader_imbalance_check_interval_seconds * 1_000:
             self._balanced_ms = now_ms
             if self.config.auto_leader_rebalance_enable:
-                self.decide(
-                    lambda image, _: Decision(preferred_elections(image, self.config), None, "preferred leader"),
-                    _ignore,
-                )
+                self.decide(lambda image, _: self._balanced(image, now_ms), _ignore)
         if now_ms - self._unclean_ms >= self.config.unclean_leader_election_interval_ms:
             self._unclean_ms = now_ms
             self.decide(
                 lambda image, _: Decision(unclean_elections(image, self.config), None, "unclean election"), _ignore
             )
+
+    def _balanced(self, image: MetadataImage, now_ms: int) -> Decision[None]:
+        def is_demoted(topic_id: UUID, partition: int, broker_id: BrokerId) -> bool:
+            return self.demotions.is_demoted(topic_id, partition, broker_id, image, now_ms)
+
+        return Decision(preferred_elections(image, self.config, is_demoted), None, "preferred leader")
 
 
 def _tell(pending: _Pending, answer: Any) -> None:

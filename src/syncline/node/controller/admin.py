@@ -6,12 +6,14 @@ replies to a topic or resource carry their own error; the request as a whole
 cannot fail, except that there may be no controller to take it.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.core.cluster import Decision
 from syncline.core.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
 from syncline.core.config_description import BrokerLayers, describe_topic
+from syncline.core.leader_elections import KINDS, ElectionResult, elect_leaders
 from syncline.core.topics import (
     MorePartitions,
     NewTopic,
@@ -227,6 +229,62 @@ def _alter_configs(controller: ActiveController, asked: Asked, reply: Reply) -> 
     controller.decide(decide, answer)
 
 
+def _elect_leaders(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    request = asked.entity
+    wanted = None
+    if request.topic_partitions is not None:
+        wanted = [(str(each.topic), tuple(map(int, each.partitions))) for each in request.topic_partitions]
+    number = int(getattr(request, "election_type", 0))
+    kind = KINDS.get(number)
+    refusal: tuple[ErrorCode, str | None] | None = None
+    if _is_over(request):
+        refusal = (ErrorCode.REQUEST_TIMED_OUT, None)
+    elif kind is None and wanted != []:
+        refusal = (ErrorCode.INVALID_REQUEST, f"Unknown election type {number}")
+    if refusal is not None or kind is None:
+        code, text = refusal or (ErrorCode.NONE, None)
+        results = [ElectionResult(name, index, code, text) for name, indexes in wanted or () for index in indexes]
+        reply(_elected(asked, code, results, wanted))
+        return
+
+    def decide(image: MetadataImage, _version: int) -> Decision[tuple[ElectionResult, ...]]:
+        return elect_leaders(image, controller.config, kind, wanted)
+
+    def answer(results: tuple[ElectionResult, ...] | None) -> None:
+        if results is None:
+            reply(None)
+            return
+        topics: Sequence[tuple[str, Sequence[int] | None]]
+        topics = [(name, None) for name in controller.image.topics] if wanted is None else wanted
+        reply(_elected(asked, ErrorCode.NONE, results, topics))
+
+    controller.decide(decide, answer)
+
+
+def _elected(
+    asked: Asked,
+    code: ErrorCode,
+    results: Sequence[ElectionResult],
+    topics: Sequence[tuple[str, Sequence[int] | None]] | None,
+) -> Any:
+    """Return the reply: a row for each of `topics` as they were asked for, also where nothing is told of it."""
+    rows = []
+    rest = deque(results)
+    for name, indexes in topics or ():
+        own: list[dict[str, Any]] = []
+        while rest and rest[0].topic == name and (indexes is None or len(own) < len(indexes)):
+            result = rest.popleft()
+            own.append({"partition_id": result.partition, "error_code": result.error, "error_message": result.message})
+        rows.append({"topic": name, "partition_result": own})
+    return asked.reply_with({"error_code": code, "replica_election_results": rows})
+
+
+def _describe_quorum(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+    from syncline.node.controller.quorum import describe
+
+    reply(asked.reply_with(describe(controller, asked.entity.topics)))
+
+
 def _allocate_producer_ids(controller: ActiveController, asked: Asked, reply: Reply) -> None:
     def decide(image: MetadataImage, _version: int) -> Decision[int]:
         first = image.next_producer_id
@@ -257,5 +315,7 @@ _SERVERS: Final[dict[ApiKey, Callable[[ActiveController, Asked, Reply], None]]] 
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.DESCRIBE_QUORUM: _describe_quorum,
     ApiKey.ALLOCATE_PRODUCER_IDS: _allocate_producer_ids,
 }

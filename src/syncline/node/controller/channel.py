@@ -22,7 +22,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -42,11 +42,14 @@ from syncline.node.controller.private_messages import (
     News,
     Poll,
     apply_news,
+    decode_error,
     decode_forward_answer,
     decode_news,
     encode_forward,
     encode_poll,
+    encode_stop,
 )
+from syncline.node.links import Links, client_id_of
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.node.request import Request
 from syncline.wire.api import ApiKey
@@ -98,6 +101,7 @@ class IsrProposal(NamedTuple):
     partition_epoch: PartitionEpoch
     isr: tuple[tuple[BrokerId, int], ...]
     recovery: Recovery = Recovery.RECOVERED
+    relinquish: bool = False
 
 
 class IsrAnswer(NamedTuple):
@@ -139,11 +143,14 @@ class Channel:
         identity: BrokerIdentity,
         on_image: OnImage,
         on_event: Callable[[Event], None],
+        links: Links | None = None,
     ) -> None:
         self.image = MetadataImage()
         self.broker_epoch = BrokerEpoch(NONE)
         # The controller role, while this broker holds the lease.
         self.active: ActiveController | None = None
+        # The directory ids of the replicas that this broker cannot serve; heartbeats tell them.
+        self.failed_replicas: Callable[[], Sequence[UUID]] = tuple
         self._loop = loop
         self._clock = clock
         self._rng = rng
@@ -152,6 +159,7 @@ class Channel:
         self._identity = identity
         self._on_image = on_image
         self._on_event = on_event
+        self._links = links or Links()
         self._control: PeerConnection | None = None
         self._stream: PeerConnection | None = None
         # Whether the controller knows that this broker speaks over `_control`: what it is asked before is void to it,
@@ -165,7 +173,13 @@ class Channel:
         self._proposals: ProposalQueue[_PartitionKey, _Proposed] = ProposalQueue()
         self._proposal_timer: asyncio.TimerHandle | None = None
         self._unsent: deque[_Forwarding] = deque()
+        # Since when the controller owes an answer, or could not be reached; None: it is fine.
+        self.unanswered_since_ms: int | None = None
         self._is_leaving = False
+        # Whether the controller last refused this process because another one of its id is alive.
+        self._is_duplicate = False
+        # Whether it stops together with all others, and waits for them.
+        self._holds_still = False
         self._may_stop: asyncio.Future[None] = loop.create_future()
         self._is_stopped = False
         self._producer_ids = range(0)
@@ -181,17 +195,26 @@ class Channel:
         self._observe()
         self._task = self._loop.create_task(self._follow())
         timeout_s = self._config.initial_broker_registration_timeout_ms / 1_000
-        timer = self._loop.call_later(timeout_s, self._refuse, f"no controller took it within {timeout_s:g} s")
+        timer = self._loop.call_later(timeout_s, self._not_in_time, timeout_s)
         try:
             await self._ready
         finally:
             timer.cancel()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection to the controller is there and this broker is registered over it."""
+        return self._control is not None and self._control.is_open and self._is_registered
 
     def set_config(self, config: BrokerConfig) -> None:
         """Go by another configuration from now on."""
         self._config = config
         if self.active is not None:
             self.active.set_config(config)
+
+    def heartbeat_now(self) -> None:
+        """Be heard of at once: there is news that should not wait for the next heartbeat."""
+        self._wake.set()
 
     def propose_isr(self, proposal: IsrProposal, answered: Callable[[IsrAnswer], None]) -> None:
         """Ask for an ISR; `answered` is called once, unless the channel is stopped before."""
@@ -283,6 +306,42 @@ class Channel:
             timer.cancel()
         return True
 
+    async def leave_with_all(self, timeout_s: float) -> bool:
+        """Stop together with all other brokers; return whether all are ready, so that this one need not hand over.
+
+        Meanwhile this broker is not heard of: a heartbeat that arrived late would put it into service again.
+        """
+        if self._task is None or self._is_stopped:
+            return False
+        self._holds_still = True
+        deadline_s = self._loop.time() + timeout_s
+        while self._loop.time() < deadline_s:
+            error = await self._ask_to_stop(deadline_s - self._loop.time())
+            record = self.image.brokers.get(self._identity.broker_id)
+            is_fenced = record is not None and record.broker_epoch == self.broker_epoch and record.fenced
+            if error is ErrorCode.NONE or is_fenced:
+                return True
+            if error is ErrorCode.REQUEST_TIMED_OUT:
+                break
+            # Another broker may be the controller next, or this one.
+            await asyncio.sleep(LEAVE_HEARTBEAT_S)
+        self._holds_still = False
+        self._wake.set()
+        return False
+
+    async def _ask_to_stop(self, timeout_s: float) -> ErrorCode:
+        control = self._control
+        if control is None or not control.is_open or not self._is_registered:
+            return ErrorCode.NOT_CONTROLLER
+        body = encode_stop(self._identity.broker_id, self.broker_epoch)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return decode_error(await control.request_raw(ApiKey.STOP_TOGETHER, 0, (body,)), 0)
+        except PeerLost:
+            return ErrorCode.NOT_CONTROLLER
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+
     async def stop(self) -> None:
         """Give up the lease and all connections; unanswered requests of clients are closed."""
         self._is_stopped = True
@@ -328,6 +387,7 @@ class Channel:
             incarnation_id=self._identity.incarnation_id,
             on_event=self._on_event,
             on_deposed=self._deposed,
+            links=self._links,
         )
         self._wake.set()
 
@@ -367,11 +427,12 @@ class Channel:
             pause_s = min(SEARCH_LAST_S, pause_s * 1.5)
 
     async def _connect(self, holder: Holder) -> bool:
-        name = f"broker-{self._identity.broker_id}"
+        name = client_id_of(self._identity.broker_id)
+        where = (holder.broker_id, holder.host, holder.port, name, self._lost)
         try:
-            control = await PeerConnection.connect(holder.host, holder.port, name, self._lost)
+            control = await self._links.connect(*where)
             self._control = control
-            self._stream = await PeerConnection.connect(holder.host, holder.port, name, self._lost)
+            self._stream = await self._links.connect(*where)
         except PeerLost:
             self._disconnect()
             return False
@@ -384,6 +445,8 @@ class Channel:
     def _disconnect(self) -> None:
         control, self._control = self._control, None
         stream, self._stream = self._stream, None
+        if control is not None and self.unanswered_since_ms is None:
+            self.unanswered_since_ms = self._clock.mono_ms()
         self._is_registered = False
         for peer in (control, stream):
             if peer is not None:
@@ -404,7 +467,7 @@ class Channel:
         # Without the stream this broker would be heard of, and hear nothing.
         while self._control is control and control.is_open and stream.is_open:
             self._wake.clear()
-            if not await self._heartbeat(control):
+            if not self._holds_still and not await self._heartbeat(control):
                 return True
             interval_s = self._config.broker_heartbeat_interval_ms / 1_000
             await self._sleep(LEAVE_HEARTBEAT_S if self._is_leaving else interval_s)
@@ -446,13 +509,29 @@ class Channel:
         if error is ErrorCode.NONE:
             self.broker_epoch = BrokerEpoch(int(reply.broker_epoch))
             return True
+        self._is_duplicate = error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self._refuse(f"its data belongs to cluster {identity.cluster_id}, not to this one")
+            self._refuse(
+                f"its data belongs to cluster {identity.cluster_id}, not to this one."
+                " Use another data directory, or remove this one if its data may go"
+            )
         return False
+
+    def _not_in_time(self, timeout_s: float) -> None:
+        if self._is_duplicate:
+            self._refuse(
+                f"another process has registered with this id, and lived on for {timeout_s:g} s."
+                " Stop that one, or give this one another id"
+            )
+        else:
+            self._refuse(
+                f"no controller took it within {timeout_s:g} s."
+                " The brokers' logs tell who should be the controller, and what it lacks"
+            )
 
     def _refuse(self, why: str) -> None:
         if not self._ready.done():
-            self._ready.set_exception(RegistrationRefused(f"broker {self._identity.broker_id} cannot join: {why}"))
+            self._ready.set_exception(RegistrationRefused(f"broker {self._identity.broker_id} cannot join: {why}."))
 
     async def _heartbeat(self, control: PeerConnection) -> bool:
         """Tell the controller that this broker lives; return False if it has to register again."""
@@ -464,12 +543,16 @@ class Channel:
                 "current_metadata_offset": self.image.version,
                 "want_fence": False,
                 "want_shut_down": self._is_leaving,
+                "offline_log_dirs": tuple(self.failed_replicas()),
             },
         )
+        if self.unanswered_since_ms is None:
+            self.unanswered_since_ms = self._clock.mono_ms()
         reply = await control.request(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSION, entity)
         error = ErrorCode(int(reply.error_code))
         if error is not ErrorCode.NONE:
             return False
+        self.unanswered_since_ms = None
         if reply.should_shut_down and self._is_leaving and not self._may_stop.done():
             self._may_stop.set_result(None)
         return True
@@ -623,6 +706,7 @@ def _alter_partition(broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: 
                 ],
                 "leader_recovery_state": int(proposal.recovery),
                 "partition_epoch": proposal.partition_epoch,
+                "relinquish": proposal.relinquish,
             }
         )
     return build(

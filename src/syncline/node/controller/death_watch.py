@@ -14,7 +14,7 @@ its next heartbeat unfences it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 RETRY_FIRST_S: Final = 0.02
@@ -34,12 +34,15 @@ class DeathWatch:
         *,
         on_gone: Callable[[], None],
         on_looked: Callable[[], None],
+        reach: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._loop = loop
         self._host = host
         self._port = port
         self._on_gone = on_gone
         self._on_looked = on_looked
+        # Waits until the line to that broker is whole; TimeoutError.
+        self._reach = reach
         self._line: _Line | None = None
         self._task = loop.create_task(self._watch())
 
@@ -78,6 +81,8 @@ class DeathWatch:
     async def _connect(self, line: "_Line") -> bool | None:
         """Return whether the connection could be made, None when it was refused."""
         try:
+            if self._reach is not None:
+                await self._reach()
             await self._loop.create_connection(lambda: line, self._host, self._port)
         except ConnectionRefusedError:
             return None

@@ -13,6 +13,11 @@ FORWARD (20001): a client's request on its way to the controller, and back.
     request   key i16 | version i16 | receiving broker i32 | body of the request
     answer    error i16 | body of the answer (if no error)
 
+STOP_TOGETHER (20004): "the whole cluster stops, I append nothing any more, and my followers have everything".
+
+    request   broker id i32 | broker epoch i64
+    answer    error i16, when all brokers have said so, or some did not in time
+
 Numbers are big endian, as in Kafka's own messages.
 """
 
@@ -33,6 +38,7 @@ _POLL: Final = struct.Struct(">iqq")
 _NEWS: Final = struct.Struct(">hBqq")
 _FORWARD: Final = struct.Struct(">hhi")
 _ERROR: Final = struct.Struct(">h")
+_STOP: Final = struct.Struct(">iq")
 
 _DELTAS: Final = 0
 _SNAPSHOT: Final = 1
@@ -134,3 +140,25 @@ def decode_forward_answer(body: Buffer, position: int) -> tuple[ErrorCode, bytes
     """Return the error and the client's answer, copied."""
     (error,) = _ERROR.unpack_from(body, position)
     return ErrorCode(error), bytes(memoryview(body)[position + _ERROR.size :])
+
+
+def encode_stop(broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bytes:
+    """Return the body of a STOP_TOGETHER request."""
+    return _STOP.pack(broker_id, broker_epoch)
+
+
+def decode_stop(body: Buffer, position: int) -> tuple[BrokerId, BrokerEpoch]:
+    """Return who asks, from the request whose body begins at `position`."""
+    broker_id, broker_epoch = _STOP.unpack_from(body, position)
+    return BrokerId(broker_id), BrokerEpoch(broker_epoch)
+
+
+def encode_error(error: ErrorCode) -> bytes:
+    """Return an answer that is an error code alone."""
+    return _ERROR.pack(error)
+
+
+def decode_error(body: Buffer, position: int) -> ErrorCode:
+    """Return the error code at `position`."""
+    (error,) = _ERROR.unpack_from(body, position)
+    return ErrorCode(error)

@@ -6,7 +6,11 @@ no task between two fetches, and nothing is copied between socket and disk.
 What to ask, and what to make of an answer, `core.fetcher` and `core.follower`
 decide.
 
-Times in ms of the node's clock. Source: KIP-227, KIP-595.
+In `epoch-request` mode partitions that have a new leader are compared before
+they are fetched: one request asks for all of them where their last epochs end
+in the leader's log, and takes the turn of a fetch.
+
+Times in ms of the node's clock. Source: KIP-227, KIP-279, KIP-595.
 """
 
 import asyncio
@@ -17,6 +21,7 @@ from syncline.core.fetcher import Fetcher, FetchRequestPlan
 from syncline.core.follower import (
     AskLeaderEnd,
     AskLeaderStart,
+    EpochQuestion,
     FetchAsk,
     FollowerEffects,
     FollowerFailed,
@@ -27,13 +32,16 @@ from syncline.core.follower import (
 )
 from syncline.core.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
+from syncline.model.events import Json
 from syncline.model.ids import LeaderEpoch, Offset
+from syncline.node.disk_watch import NOTABLE_MS
+from syncline.node.links import client_id_of
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import request_type
+from syncline.wire.codec import decode_response, encode_request, request_type
 from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
 from syncline.wire.fetch import (
@@ -43,6 +51,7 @@ from syncline.wire.fetch import (
     encode_fetch_request,
     parse_fetch_response,
 )
+from syncline.wire.primitives import INT32
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
@@ -51,6 +60,7 @@ log = logging.getLogger("syncline.node")
 
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 9
+EPOCH_END_VERSION: Final = 4
 LATEST: Final = -1
 EARLIEST: Final = -2
 # Larger answers do not replicate faster, they only leave the processor's cache (data path measurements).
@@ -78,9 +88,49 @@ class LeaderFetcher:
         self._watchdog: asyncio.TimerHandle | None = None
         self._sent_at_ms = 0
         self._is_closed = False
+        # Since when the leader owes an answer, or a connection; None: it does not.
+        self._unanswered_since_ms: int | None = broker.clock.mono_ms()
+        # Partitions whose empty log is being filled, and since when.
+        self._fresh: dict[Key, int] = {}
+        self._beats_sent = 0
+        # Beats of the leader over connections that are no more.
+        self._beats_heard = 0
+        # For the metrics: since when, how many fetches, how many bytes of records.
+        self.created_ms = broker.clock.mono_ms()
+        self.fetch_count = 0
+        self.fetched_bytes = 0
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    # What others may want to know of it.
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Return since when the leader has not answered what it was asked, or cannot be reached; None: it is fine."""
+        return self._unanswered_since_ms if self._partitions and not self._is_closed else None
+
+    def beat(self) -> None:
+        """Let the leader know that this follower is there, and misses it."""
+        if self._peer is not None and self._peer.is_open:
+            self._beats_sent += 1
+            self._peer.tell(ApiKey.PEER_BEAT, 0, (INT32.pack(self._broker.broker_id),))
+
+    def forget_beats(self) -> None:
+        """Count beats from here on."""
+        self._beats_sent = self._beats_heard = 0
+        if self._peer is not None:
+            self._peer.beats_heard = 0
+
+    def line(self) -> dict[str, Json]:
+        """Return how the line to the leader is."""
+        peer = self._peer
+        return {
+            "connection": "none" if peer is None else "open" if peer.is_open else "lost",
+            "beats_heard": self._beats_heard + (0 if peer is None else peer.beats_heard),
+            "beats_sent": self._beats_sent,
+            "partitions": len(self._partitions),
+        }
 
     # Which partitions.
 
@@ -90,6 +140,9 @@ class LeaderFetcher:
         follower = partition.follower
         assert follower is not None
         self._partitions[key] = partition
+        if partition.is_fresh:
+            partition.is_fresh = False
+            self._fresh[key] = self._broker.clock.mono_ms()
         effects = follower.follow(
             LeaderEpoch(partition.leader_epoch),
             log_start=partition.log.log_start,
@@ -103,6 +156,7 @@ class LeaderFetcher:
     def remove(self, partition: Partition) -> None:
         """Follow it no more."""
         key = self._key(partition)
+        self._fresh.pop(key, None)
         if self._partitions.pop(key, None) is not None:
             self._fetcher.remove(key)
 
@@ -135,6 +189,10 @@ class LeaderFetcher:
             self._broke()
             return
         now_ms = self._broker.clock.mono_ms()
+        questions = self._fetcher.next_questions(now_ms)
+        if questions:
+            self._ask_epochs(questions, now_ms)
+            return
         plan = self._fetcher.next_request(now_ms)
         if plan is None:
             self._sleep(now_ms)
@@ -182,9 +240,12 @@ class LeaderFetcher:
             rack_id="",
         )
         self._is_in_flight = True
+        self.fetch_count += 1
         self._request_number += 1
         number = self._request_number
         self._sent_at_ms = now_ms
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = now_ms
         self._watch()
         self._peer.send(
             ApiKey.FETCH,
@@ -193,6 +254,76 @@ class LeaderFetcher:
             lambda frame, position: self._answered(number, frame, position),
         )
 
+    def _ask_epochs(self, questions: list[tuple[Key, EpochQuestion]], now_ms: int) -> None:
+        """Ask the leader where the last epochs of these logs end in its own."""
+        assert self._peer is not None
+        topics: dict[str, list[dict[str, int]]] = {}
+        for key, asked in questions:
+            partition = self._partitions[key]
+            row = {
+                "partition": partition.key.partition,
+                "current_leader_epoch": asked.leader_epoch,
+                "leader_epoch": asked.epoch,
+            }
+            topics.setdefault(partition.key.topic, []).append(row)
+        request: Any = build(
+            request_type(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION),
+            {
+                "replica_id": self._broker.broker_id,
+                "topics": [{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
+            },
+        )
+        self._is_in_flight = True
+        self._request_number += 1
+        number = self._request_number
+        self._sent_at_ms = now_ms
+        self._watch()
+        self._peer.send(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            EPOCH_END_VERSION,
+            (encode_request(request),),
+            lambda frame, position: self._epochs_answered(number, questions, frame, position),
+        )
+
+    def _epochs_answered(
+        self, number: int, questions: list[tuple[Key, EpochQuestion]], frame: memoryview | None, position: int
+    ) -> None:
+        if number != self._request_number or self._is_closed:
+            return
+        self._is_in_flight = False
+        if frame is None:
+            self._broke()
+            return
+        self._unanswered_since_ms = None
+        self._reconnect_ms = RECONNECT_MS
+        self._broker.departures.answered(self.leader_id)
+        try:
+            response = decode_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION, bytes(frame[position:]))
+        except DecodeError as error:
+            log.warning("malformed answer of broker %s about its epochs: %s", self.leader_id, error)
+            self._drop_connection()
+            return
+        rows = {(str(topic.topic), int(row.partition)): row for topic in response.topics for row in topic.partitions}
+        for key, asked in questions:
+            partition = self._partitions.get(key)
+            follower = partition.follower if partition is not None else None
+            if partition is None or follower is None or not follower.fits(asked):
+                continue
+            row = rows.get((partition.key.topic, partition.key.partition))
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if row is None else ErrorCode(int(row.error_code))
+            if row is None or code:
+                effects = follower.refused(asked, code, self._broker.clock.mono_ms())
+            else:
+                effects = follower.compared(
+                    EpochEnd(LeaderEpoch(int(row.leader_epoch)), Offset(int(row.end_offset))),
+                    partition.log.epochs,
+                    partition.log.log_end,
+                    partition.high_watermark,
+                )
+            self._perform(key, partition, effects)
+        self.go()
+        self._broker.settle()
+
     def _answered(self, number: int, frame: memoryview | None, position: int) -> None:
         if number != self._request_number or self._is_closed:
             return
@@ -200,6 +331,7 @@ class LeaderFetcher:
         if frame is None:
             self._broke()
             return
+        self._unanswered_since_ms = None
         self._reconnect_ms = RECONNECT_MS
         self._broker.departures.answered(self.leader_id)
         try:
@@ -241,12 +373,17 @@ class LeaderFetcher:
                 record = self._broker.image.brokers.get(self.leader_id)  # type: ignore[call-overload]
                 if record is not None:
                     try:
-                        self._peer = await PeerConnection.connect(
-                            record.internal_host, record.internal_port, f"broker-{self._broker.broker_id}-fetcher"
+                        self._peer = await self._broker.links.connect(
+                            self.leader_id,
+                            record.internal_host,
+                            record.internal_port,
+                            client_id_of(self._broker.broker_id, "fetcher"),
                         )
                     except PeerLost:
                         pass
                     else:
+                        # It answers; what it will be asked now, it has not been asked yet.
+                        self._unanswered_since_ms = None
                         break
                 await asyncio.sleep(self._reconnect_ms / 1000)
                 self._reconnect_ms = min(self._reconnect_ms * 2, RECONNECT_MS_MAX)
@@ -259,7 +396,11 @@ class LeaderFetcher:
         self._lost()
 
     def _lost(self) -> None:
-        self._peer = None
+        if self._peer is not None:
+            self._beats_heard += self._peer.beats_heard
+            self._peer = None
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = self._broker.clock.mono_ms()
         self._fetcher.disconnected(self._broker.clock.mono_ms())
         self.go()
 
@@ -268,6 +409,7 @@ class LeaderFetcher:
         if peer is not None:
             self._request_number += 1
             self._is_in_flight = False
+            self._beats_heard += peer.beats_heard
             peer.close()
             self._lost()
 
@@ -327,17 +469,29 @@ class LeaderFetcher:
             effects = self._append(partition, row, now_ms)
             if row.records:
                 self._fetcher.processed(key)
+            if self._fresh and key in self._fresh:
+                self._note_catching_up(key, partition, row)
         self._fetcher.touch(key)
         if effects:
             self._perform(key, partition, effects)
+
+    def _note_catching_up(self, key: Key, partition: Partition, row: FetchedPartition) -> None:
+        if not self._broker.observer.catching_up(partition, self._fresh[key], self.leader_id, row.high_watermark):
+            del self._fresh[key]
 
     def _append(self, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
         follower, partition_log = partition.follower, partition.log
         assert follower is not None
         try:
             if row.records:
+                clock = self._broker.clock
+                began_ms = clock.mono_ms()
                 partition_log.append_as_follower(row.records)
+                took_ms = clock.mono_ms() - began_ms
+                if took_ms >= NOTABLE_MS:
+                    self._broker.observer.disk.wrote(partition.key, took_ms)
                 self._broker.counters.replicated_in(len(row.records))
+                self.fetched_bytes += len(row.records)
                 partition.watchers.log_end_moved()
             partition.take_leader_mark(Offset(row.high_watermark))
             if row.log_start_offset > partition_log.log_start:
@@ -375,7 +529,7 @@ class LeaderFetcher:
                     self._broker.spawn(self._ask_offset(key, partition, EARLIEST))
                 case FollowerFailed():
                     log.error("%s is no longer followed: %s", partition.key, effect.reason)
-        self._fetcher.touch(key)
+        self._fetcher.restated(key)
 
     def _truncate(self, partition: Partition, effect: TruncateLog | RestartLog) -> None:
         follower, partition_log = partition.follower, partition.log

@@ -1,0 +1,139 @@
+"""`isr`: in-sync replicas and how far each follower is, from the leaders themselves."""
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, print_table
+from syncline.cli.up import interruptible
+from syncline.local.layout import LocalClusterError
+
+ASK_S = 2.0
+WATCH_S = 1.0
+HEADERS = (
+    *("PARTITION", "LEADER", "EPOCH", "ISR", "END", "HIGH-WATERMARK"),
+    *("FOLLOWER", "LAG", "BYTES", "MS", "LEFT", "NOTE"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(short_help="Show in-sync replicas and the lag of each follower.")(isr)
+
+
+def isr(
+    place: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or this partition of it.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the ISR of each partition, and of each follower the lag and the time left before it would be evicted.
+
+    It asks the brokers of a cluster on this machine. LEFT is "-" where no time runs: a follower with everything stays
+    in the ISR, one outside cannot be evicted.
+    """
+    from syncline.local.control import controls
+
+    topic, partition = _parse(place)
+    if not watch:
+        _show(ask(controls(data), topic, partition), place, as_json=as_json)
+        return
+    interruptible()
+    try:
+        while True:
+            # Brokers come back with other ports: asked anew each time.
+            found = ask(controls(data), topic, partition)
+            if not as_json:
+                print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
+            _show(found, place, as_json=as_json)
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        pass
+
+
+def _parse(place: str | None) -> tuple[str | None, int | None]:
+    if place is None:
+        return None, None
+    topic, colon, number = place.rpartition(":")
+    if not colon:
+        return place, None
+    if not topic or not number.isdecimal():
+        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {place!r}.")
+    return topic, int(number)
+
+
+def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> dict[str, Any]:
+    """Return the partitions of all brokers that answer, and the sentences of those that do not."""
+    from syncline.local.control import ControlError
+
+    rows: list[dict[str, Any]] = []
+    silent: dict[int, str] = {}
+    for broker_id, control in brokers.items():
+        try:
+            answer = control.call("status.partitions", timeout_s=ASK_S, topic=topic, partition=partition)
+        except ControlError as error:
+            silent[broker_id] = str(error)
+        else:
+            rows += answer["partitions"]
+    rows.sort(key=lambda row: (row["topic"], row["partition"], -row["leader_epoch"]))
+    return {"partitions": rows, "silent": silent}
+
+
+def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:
+    rows, silent = found["partitions"], found["silent"]
+    if as_json:
+        print(json.dumps(found), flush=True)
+        return
+    cells = [cell for row in rows for cell in _cells(row, is_chosen=place is not None)]
+    if cells:
+        print_table(list(HEADERS), cells)
+    elif not silent:
+        print("no partitions" if place is None else f"no broker leads anything of {place}")
+    for sentence in silent.values():
+        print(f"\n{sentence}")
+    if silent:
+        print(f"\nWhat is led by {counted(len(silent), 'broker')} that did not answer is missing.")
+
+
+def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
+    if row["topic"].startswith("__") and not is_chosen:
+        return []
+    head = [
+        f"{row['topic']}-{row['partition']}",
+        row["leader"],
+        row["leader_epoch"],
+        ",".join(map(str, row["isr"])),
+        f"{row['log_end']:,}",
+        f"{row['high_watermark']:,}",
+    ]
+    notes = [
+        words
+        for name, words in (("is_change_pending", "change pending"), ("is_under_min_isr", "under min ISR"))
+        if row[name]
+    ]
+    if not row["followers"]:
+        return [[*head, "-", "-", "-", "-", "-", ", ".join(notes)]]
+    return [
+        [*(head if index == 0 else [""] * len(head)), *_follower(each, notes if index == 0 else [])]
+        for index, each in enumerate(row["followers"])
+    ]
+
+
+def _follower(row: dict[str, Any], notes: list[str]) -> list[Any]:
+    notes = list(notes)
+    if not row["in_isr"]:
+        notes.append("not in ISR")
+    if row["is_protected"]:
+        notes.append("protected: its fetch is being served")
+    return [
+        row["broker"],
+        f"{row['lag_records']:,}",
+        f"{row['lag_bytes']:,}",
+        "-" if row["lag_ms"] is None else f"{row['lag_ms']:,}",
+        "-" if row["left_ms"] is None else f"{row['left_ms']:,}",
+        ", ".join(notes),
+    ]

@@ -1,0 +1,178 @@
+"""`why`: what happened to a partition's replicas and leader, in words, from the journal's evidence."""
+
+import contextlib
+import json
+import re
+import time
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.isr import ask
+from syncline.cli.journal_reader import read_journal
+from syncline.cli.target import (
+    DEFAULT_DIRECTORY,
+    BootstrapOption,
+    DataOption,
+    JsonOption,
+    admin_client,
+    bootstrap_of,
+    counted,
+    no_topic,
+    topic_names,
+)
+from syncline.core.diagnosis import Diagnosis, Finding, diagnose
+from syncline.core.diagnosis_words import evidence_against, evidence_for, tell, title_of
+from syncline.local.layout import LocalClusterError
+from syncline.model.events import to_json
+
+# Causes begin before their effects; and whoever stood still tells it later.
+MARGIN_MS = 60_000
+_SINCE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(short_help="Explain what happened to a partition.")(why)
+
+
+def why(
+    place: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")],
+    replica: Annotated[int | None, typer.Option(help="Only what concerns this broker.", min=0)] = None,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="How far to look back: 90s, 10m, 2h, 1d; or an ISO time of the day.")
+    ] = "10m",
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks stood still.
+
+    Each finding names its cause, what speaks for it, and what was unusual besides. What no broker has told is called
+    unknown.
+    """
+    topic, partition = parse_place(place)
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = parse_since(since, now_ms)
+    servers = bootstrap_of(bootstrap, data)
+    admin = admin_client(servers)
+    described = topic_names(admin).get(topic)
+    if described is None:
+        raise no_topic(topic)
+    if partition not in described.partitions:
+        raise LocalClusterError(
+            f"topic {topic!r} has partitions 0 to {len(described.partitions) - 1}, not {partition}."
+        )
+    now = described.partitions[partition]
+    if replica is not None and replica not in now.replicas:
+        raise LocalClusterError(
+            f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
+            f"{', '.join(map(str, now.replicas))}."
+        )
+    diagnosis = diagnose(
+        read_journal(servers, admin, since_ms - MARGIN_MS),
+        topic,
+        partition,
+        since_ms=since_ms,
+        until_ms=time.time_ns() // 1_000_000,
+        replica=replica,
+        leader=now.leader,
+        replicas=now.replicas,
+    )
+    present = None if bootstrap is not None else _present(data, topic, partition)
+    if as_json:
+        print(json.dumps({**as_fields(diagnosis), "present": present}, default=str))
+        return
+    print(f"{topic}-{partition}: leader {now.leader}, ISR {now.isrs}, replicas {now.replicas}")
+    for line in _lags(present):
+        print(line)
+    for paragraph in tell(diagnosis, show):
+        print(f"\n{paragraph}")
+
+
+def _present(data: Path, topic: str, partition: int) -> dict[str, Any] | None:
+    """Return what the leader itself says of its followers now; None when no leader can be asked."""
+    from syncline.local.control import ControlError, controls
+
+    with contextlib.suppress(ControlError):
+        rows = ask(controls(data), topic, partition)["partitions"]
+        return rows[0] if rows else None
+    return None
+
+
+def _lags(present: dict[str, Any] | None) -> list[str]:
+    """Return a line for each follower that does not have everything now."""
+    return [
+        f"now: replica {row['broker']} is {counted(row['lag_records'], 'record')} behind"
+        + (f", since {row['lag_ms'] / 1_000:.1f} s" if row["lag_ms"] else "")
+        + (f", and has {max(0, row['left_ms']) / 1_000:.1f} s left in the ISR" if row["left_ms"] is not None else "")
+        for row in (present or {"followers": []})["followers"]
+        if row["lag_records"]
+    ]
+
+
+def parse_place(place: str) -> tuple[str, int]:
+    """Return topic and partition of TOPIC:PARTITION."""
+    topic, _, number = place.rpartition(":")
+    if not topic or not number.isdecimal():
+        raise LocalClusterError(f"name a partition as TOPIC:PARTITION, such as flights:3, not {place!r}.")
+    return topic, int(number)
+
+
+def parse_since(text: str, now_ms: int) -> int:
+    """Return the Unix time that a look-back or an ISO time means."""
+    match = _SINCE.fullmatch(text)
+    if match is not None:
+        return now_ms - int(float(match[1]) * _UNIT_MS[match[2]])
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1_000)
+    except ValueError:
+        raise LocalClusterError(
+            f"--since takes a span such as 90s, 10m, 2h or 1d, or a time such as 2026-01-31T12:00:00, not {text!r}."
+        ) from None
+
+
+def show(unix_ms: int) -> str:
+    """Return a Unix time as the time of the day here."""
+    return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%H:%M:%S.%f")[:-4]
+
+
+def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis for scripts."""
+    main = diagnosis.main
+    return {
+        "topic": diagnosis.topic,
+        "partition": diagnosis.partition,
+        "since_ms": diagnosis.since_ms,
+        "until_ms": diagnosis.until_ms,
+        "leader": diagnosis.leader,
+        "cause": None if main is None else main.cause.value,
+        "main": None if main is None else _finding(main),
+        "findings": [_finding(each) for each in diagnosis.findings],
+        "words": tell(diagnosis, show),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    condition = finding.condition
+    return {
+        "effect": finding.effect.value,
+        "ts_ms": finding.ts_ms,
+        "cause": finding.cause.value,
+        "replica": finding.replica,
+        "leader": finding.leader,
+        "broker": finding.broker,
+        "from_ms": None if condition is None else condition.begin_ms,
+        "until_ms": None if condition is None else condition.end_ms,
+        "lost": [] if condition is None else [list(direction) for direction in condition.lost],
+        "numbers": finding.numbers | ({} if condition is None else condition.numbers),
+        "title": title_of(finding),
+        "for": evidence_for(finding, show),
+        "against": evidence_against(finding, show),
+        "also": [{**asdict(each), "operations": len(each.operations)} for each in finding.also],
+        "event": None if finding.event is None else json.loads(to_json(finding.event)),
+    }

@@ -1,0 +1,84 @@
+"""Bursts of writes and the rule by which a follower counts as lagging: by messages it thrashes, by time it does not.
+
+Each burst is larger than replica.lag.max.messages, so that for a moment every
+follower is "too far behind", although it copies at full speed and is there a
+fraction of a second later. By messages it leaves the ISR and returns with each
+burst; by time it stays. Source: KIP-16, KAFKA-4485.
+"""
+
+from typing import Final
+
+from syncline.lab.scenario import Scenario
+from syncline.lab.stage import Outcome, Stage
+
+L: Final = 1
+F: Final = 2
+CONTROLLER: Final = 3
+BURSTS: Final = 3
+BURST_RECORDS: Final = 5_000
+MESSAGES_MAX: Final = 1_000
+BY_MESSAGES: Final = "messages"
+# Long beside the time between two looks at the followers, short beside the time that a follower may lag.
+LINE_MS: Final = 150
+
+CONFIG: Final = {
+    "eligible.leader.replicas.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "30000",
+    "replica.lag.check.interval.ms": "10",
+    "replica.lag.max.messages": str(MESSAGES_MAX),
+}
+
+
+def _play(stage: Stage, mode: str) -> Outcome:
+    by_messages = mode == BY_MESSAGES
+    with stage.step(f"L leads, F follows over a line on which everything takes {LINE_MS} ms each way."):
+        stage.topic((L, F), ask=CONTROLLER)
+        links = [[L, F], [F, L]]
+        stage.begin_fault("link-delay", (L, F), F, f"line of {LINE_MS} ms", links=links, delay_ms=LINE_MS)
+        epoch_before = stage.replicas[L].partition_epoch
+    left = 0
+    for number in range(1, BURSTS + 1):
+        end = number * BURST_RECORDS
+        what = (
+            "F leaves the ISR, and returns when it has them" if by_messages else "F stays in the ISR, and copies them"
+        )
+        with stage.step(f"Burst {number}: {BURST_RECORDS:,} records at once. {what}.") as step:
+            stage.mark(L, f"burst {number}")
+            values = [str(each) for each in range(BURST_RECORDS)]
+            stage.write(L, values, acks=1)
+            if by_messages:
+                stage.until(lambda: stage.replicas[L].isr == (L,), "F is out of the ISR")
+            stage.until(lambda end=end: stage.replicas[F].log_end == end, "F has the burst")  # type: ignore[misc]
+            stage.until(lambda: set(stage.replicas[L].isr) == {L, F}, "F is in the ISR")
+            changes = stage.replicas[L].partition_epoch - epoch_before
+            step.notes.append(f"changes of the ISR so far: {changes}")
+            left = changes // 2
+    with stage.step("All is quiet, and all is committed."):
+        stage.until_ends(dict.fromkeys((L, F), (BURSTS * BURST_RECORDS, BURSTS * BURST_RECORDS)))
+    changes = stage.replicas[L].partition_epoch - epoch_before
+    expected = 2 * BURSTS if by_messages else 0
+    text = (
+        f"F left the ISR {left} times in {BURSTS} bursts, and was never more than a fraction of a second behind"
+        if by_messages
+        else f"F stayed in the ISR through {BURSTS} bursts of {BURST_RECORDS:,} records"
+    )
+    return Outcome(text if changes == expected else f"the ISR changed {changes} times", changes == expected)
+
+
+SCENARIO = Scenario(
+    name="burst-thrash",
+    title="Bursts: a follower that is counted in messages leaves and returns",
+    about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
+    modes={
+        BY_MESSAGES: f"out of sync is who lacks more than {MESSAGES_MAX:,} messages (Kafka 0.8.2)",
+        "time": "out of sync is who had not caught up for replica.lag.time.max.ms (Kafka since 0.10.2)",
+        "lag-begin": "out of sync is whose lag began longer than that ago (the letter of KIP-16)",
+    },
+    controller=CONTROLLER,
+    lanes={L: "L", F: "F"},
+    config=CONFIG,
+    config_of_mode=lambda mode: {"replica.lag.mode": mode},
+    play=_play,
+)

@@ -1,0 +1,7 @@
+"""What can go wrong with a run."""
+
+from syncline.local.layout import LocalClusterError
+
+
+class LabError(LocalClusterError):
+    """A scenario cannot go on; the message says what it waited for and what it saw."""

@@ -1,0 +1,35 @@
+"""What the scenarios about truncation share: their modes, and configurations under which nothing happens by chance."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from syncline.core.truncation import TruncationMode
+
+L: Final = 1
+F: Final = 2
+CONTROLLER: Final = 3
+
+BY_WATERMARK: Final = TruncationMode.HIGH_WATERMARK.value
+MODES: Final = {
+    TruncationMode.EPOCH_FETCH.value: "logs are compared within each fetch (KIP-595)",
+    TruncationMode.EPOCH_REQUEST.value: "the leader is asked for the end of an epoch before the first fetch (KIP-279)",
+    BY_WATERMARK: "each follower cuts its log at its own high watermark, as before KIP-101",
+}
+
+# Nobody is lost but by a signal, and a fetch at the end of a log waits for records as long as a story lasts: the
+# follower does not learn of a commit before there is something else to tell.
+QUIET: Final[Mapping[str, str]] = {
+    "eligible.leader.replicas.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "120000",
+    "replica.socket.timeout.ms": "120000",
+    "replica.fetch.wait.max.ms": "100000",
+    "replica.fetch.backoff.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "50",
+}
+
+
+def truncation_mode(mode: str) -> Mapping[str, str]:
+    """Return the configuration of a truncation mode."""
+    return {"log.truncation.mode": mode}

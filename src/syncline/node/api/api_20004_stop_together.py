@@ -1,0 +1,32 @@
+"""StopTogether (private key 20004), version 0, between brokers only.
+
+A broker of a cluster that stops as a whole has appended its last record, and its
+followers have everything (`controller.private_messages` has the format). The
+answer comes when all brokers are that far, and means that each may stop.
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.model.errors import ErrorCode
+from syncline.node.controller.private_messages import decode_stop, encode_error
+from syncline.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+    from syncline.node.request import Request
+
+KEY = ApiKey.STOP_TOGETHER
+
+
+def handle(broker: "Broker", request: "Request") -> None:
+    """Take note, and answer when all are ready."""
+    active = broker.controller.active
+    broker_id, broker_epoch = decode_stop(request.body, request.position)
+
+    def answer(error: ErrorCode) -> None:
+        request.reply_parts((encode_error(error),))
+
+    if active is None or not active.is_heard_over(broker_id, request.connection):
+        answer(ErrorCode.NOT_CONTROLLER)
+    else:
+        active.stop_together(broker_id, broker_epoch, answer)

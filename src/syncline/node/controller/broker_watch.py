@@ -1,0 +1,86 @@
+"""What a controller notices about brokers that it does not fence, or not yet.
+
+A broker that is heard of late may be paused, or behind a cut line; one that is
+heard of and applies metadata late acts on what was true some time ago. Neither
+changes anything here: the session timeout alone decides.
+
+Times in ms of the node's monotonic clock.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from syncline.core.broker_sessions import BrokerSessions, Session
+from syncline.model.events import Event, Json
+from syncline.model.ids import BrokerId
+from syncline.node.clock import Clock
+from syncline.node.episodes import Episodes
+
+# Beyond the heartbeat interval.
+GAP_MS: Final = 1_000
+LATE_MS: Final = 1_000
+COMMITS_MAX: Final = 1_000
+
+
+class BrokerWatch:
+    """The brokers as one controller hears of them."""
+
+    def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
+        self._clock = clock
+        self._episodes = Episodes(broker_id, clock, note)
+        # Versions, and when they were committed.
+        self._versions: deque[int] = deque(maxlen=COMMITS_MAX)
+        self._times: deque[int] = deque(maxlen=COMMITS_MAX)
+
+    def committed(self, version: int) -> None:
+        """Note that everything up to `version` is out."""
+        self._versions.append(version)
+        self._times.append(self._clock.mono_ms())
+
+    def look(
+        self, brokers: Iterable[BrokerId], sessions: BrokerSessions, version: int, heartbeat_interval_ms: int
+    ) -> None:
+        """Tell who of `brokers`, all of them unfenced, is heard of late or late with the metadata."""
+        now_ms = self._clock.mono_ms()
+        present: dict[BrokerId, None] = {}
+        for broker in brokers:
+            session = sessions.of(broker)
+            if session is None:
+                continue
+            present[broker] = None
+            self._look_at_contact(broker, session, now_ms, heartbeat_interval_ms, sessions.session_timeout_ms)
+            self._look_at_metadata(broker, session, now_ms, version)
+        if self._episodes:
+            for name in self._episodes.names():
+                if isinstance(name, tuple) and name[1] not in present:
+                    self._episodes.end(name, lambda: {"reason": "fenced"})
+
+    def _look_at_contact(
+        self, broker: BrokerId, session: Session, now_ms: int, heartbeat_interval_ms: int, session_timeout_ms: int
+    ) -> None:
+        name = ("heartbeat-gap", broker)
+        if now_ms - session.last_contact_ms <= heartbeat_interval_ms + GAP_MS:
+            self._episodes.end(name)
+            return
+        self._episodes.hold(
+            name, "heartbeat-gap", broker, session.last_contact_ms, lambda: {"session_timeout_ms": session_timeout_ms}
+        )
+
+    def _look_at_metadata(self, broker: BrokerId, session: Session, now_ms: int, version: int) -> None:
+        name = ("metadata-late", broker)
+        numbers: dict[str, Json] = {
+            "applied_version": session.metadata_version,
+            "committed_version": version,
+            "last_contact_ago_ms": now_ms - session.last_contact_ms,
+        }
+        if session.metadata_version >= version or session.metadata_version < 0 or not self._versions:
+            self._episodes.end(name, lambda: numbers)
+            return
+        missing = min(bisect_right(self._versions, session.metadata_version), len(self._times) - 1)
+        since_ms = self._times[missing]
+        if now_ms - since_ms <= LATE_MS:
+            self._episodes.end(name, lambda: numbers)
+            return
+        self._episodes.hold(name, "metadata-late", broker, since_ms, lambda: numbers)

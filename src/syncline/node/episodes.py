@@ -1,0 +1,111 @@
+"""Unusual conditions while they last, as few events in the journal.
+
+One hard idea: a condition is told when it begins, seldom while it goes on (the
+pauses double, so that an outage of days says little more than one of minutes),
+and when it ends. Whoever reads only a part of that still knows since when.
+
+Times in ms of the node's monotonic clock; events carry Unix time.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from syncline.model.events import Event, Json, Observation
+from syncline.model.ids import NONE, BrokerId, TopicPartition
+from syncline.node.clock import Clock
+
+FIRST_REPORT_MS: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A condition that was told and has not ended."""
+
+    kind: str
+    subject: BrokerId
+    key: TopicPartition | None
+    since_ms: int
+    since_wall_ms: int
+    report_ms: int
+    pause_ms: int = FIRST_REPORT_MS
+
+
+class Episodes:
+    """The conditions of one broker that are going on."""
+
+    def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
+        self._broker_id = broker_id
+        self._clock = clock
+        self._note = note
+        self._open: dict[Hashable, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def is_open(self, name: Hashable) -> bool:
+        """Return whether a condition goes on, as far as told."""
+        return name in self._open
+
+    def names(self) -> list[Hashable]:
+        """Return which conditions go on."""
+        return list(self._open)
+
+    def hold(
+        self,
+        name: Hashable,
+        kind: str,
+        subject: int,
+        since_ms: int,
+        evidence: Callable[[], Mapping[str, Json]],
+        key: TopicPartition | None = None,
+    ) -> None:
+        """Take note that a condition is there now; `evidence` is asked when it is told."""
+        now_ms = self._clock.mono_ms()
+        known = self._open.get(name)
+        if known is None:
+            since_wall_ms = self._clock.wall_ms() - (now_ms - since_ms)
+            known = _Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, now_ms + FIRST_REPORT_MS)
+            self._open[name] = known
+            self._tell(known, "begin", now_ms, evidence())
+        elif now_ms >= known.report_ms:
+            known.pause_ms *= 2
+            known.report_ms = now_ms + known.pause_ms
+            self._tell(known, "ongoing", now_ms, evidence())
+
+    def end(self, name: Hashable, evidence: Callable[[], Mapping[str, Json]] = dict) -> None:
+        """Take note that a condition is over, or was not there at all."""
+        known = self._open.pop(name, None)
+        if known is not None:
+            self._tell(known, "end", self._clock.mono_ms(), evidence())
+
+    def over(
+        self,
+        kind: str,
+        subject: int,
+        since_ms: int,
+        until_ms: int,
+        evidence: Mapping[str, Json],
+        key: TopicPartition | None = None,
+    ) -> None:
+        """Tell of something that was noticed only when it was over."""
+        since_wall_ms = self._clock.wall_ms() - (self._clock.mono_ms() - since_ms)
+        self._tell(_Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, 0), "end", until_ms, evidence)
+
+    def _tell(
+        self, known: _Open, phase: Literal["begin", "ongoing", "end"], until_ms: int, evidence: Mapping[str, Json]
+    ) -> None:
+        self._note(
+            Observation(
+                ts_ms=self._clock.wall_ms(),
+                broker=self._broker_id,
+                kind=known.kind,
+                subject=known.subject,
+                phase=phase,
+                since_ms=known.since_wall_ms,
+                lasted_ms=until_ms - known.since_ms,
+                topic="" if known.key is None else known.key.topic,
+                partition=NONE if known.key is None else known.key.partition,
+                evidence=evidence,
+            )
+        )

@@ -1,0 +1,193 @@
+"""The observer: what this broker notices about itself and others, for whoever asks why later.
+
+Decisions tell what was decided; only observations tell the causes apart. They
+are made once per second, by looking at what the working parts have left behind
+(when a fetch was sent, when one came), and more often only while something is
+unusual. Nothing is decided here.
+
+The look itself is the measure of one thing: when it comes late, the process did
+not run. Silence of others in that time says nothing about them.
+
+Times in ms of the node's monotonic clock.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from syncline.model.events import Json
+from syncline.model.ids import TopicPartition
+from syncline.node.disk_watch import DiskWatch
+from syncline.node.episodes import Episodes
+from syncline.node.follower_watch import FollowerWatch
+
+if TYPE_CHECKING:
+    from syncline.core.partition_effects import ProposeIsr
+    from syncline.node.broker import Broker
+    from syncline.node.partition import Partition
+
+log = logging.getLogger("syncline.node")
+
+LOOK_MS: Final = 1_000
+# While something is unusual: also how often beats are sent.
+CLOSE_LOOK_MS: Final = 250
+# The loop did not run for so long: told.
+STALL_MS: Final = 1_000
+# A look that comes later than this judges nobody else.
+LATE_MS: Final = 300
+# A fetch is unanswered for so long beyond its long poll; a controller, a proposal for so long at all.
+PATIENCE_MS: Final = 1_000
+
+
+class Observer:
+    """The observations of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.episodes = Episodes(broker.broker_id, broker.clock, broker.journal.note)
+        self.disk = DiskWatch(broker.broker_id, broker.clock, self.episodes)
+        self.followers = FollowerWatch(broker, self.episodes)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+        # Proposals of ISRs without an answer: since when.
+        self._proposed: dict[TopicPartition, tuple[ProposeIsr, int]] = {}
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._arm(LOOK_MS)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What the working parts tell.
+
+    def proposed(self, key: TopicPartition, proposal: "ProposeIsr") -> None:
+        """Note that an ISR was proposed."""
+        self._proposed[key] = (proposal, self._broker.clock.mono_ms())
+
+    def proposal_answered(self, key: TopicPartition) -> None:
+        """Note that the controller has answered."""
+        self._proposed.pop(key, None)
+        self.episodes.end(("proposal", key))
+
+    def catching_up(self, partition: "Partition", since_ms: int, leader: int, leader_end: int) -> bool:
+        """Note how far an empty log has been filled; return whether it goes on."""
+        log_, name = partition.log, ("catching-up", partition.key)
+        took_ms = max(1, self._broker.clock.mono_ms() - since_ms)
+        evidence: dict[str, Json] = {
+            "leader": leader,
+            "log_start": log_.log_start,
+            "log_end": log_.log_end,
+            "leader_end": leader_end,
+            "records_per_s": 1_000 * (log_.log_end - log_.log_start) // took_ms,
+        }
+        if leader_end > log_.log_start:
+            self.episodes.hold(name, "catching-up", self._broker.broker_id, since_ms, lambda: evidence, partition.key)
+        if log_.log_end >= leader_end:
+            self.episodes.end(name, lambda: evidence)
+            return False
+        return True
+
+    # Looking.
+
+    def _arm(self, delay_ms: int) -> None:
+        self._due_ms = self._broker.clock.mono_ms() + delay_ms
+        self._timer = self._broker.loop.call_later(delay_ms / 1_000, self._fire)
+
+    def _fire(self) -> None:
+        late_ms = self._broker.clock.mono_ms() - self._due_ms
+        try:
+            self._look(late_ms)
+        except Exception:
+            log.exception("looking around failed")
+        is_unusual = len(self.episodes) > 0 or self.disk.is_busy or late_ms > LATE_MS or self._is_suspicious()
+        self._arm(CLOSE_LOOK_MS if is_unusual else LOOK_MS)
+
+    def _look(self, late_ms: int) -> None:
+        now_ms = self._broker.clock.mono_ms()
+        held_ms, held_by = self.disk.take_held()
+        if late_ms > STALL_MS:
+            self.episodes.over(
+                "stall",
+                self._broker.broker_id,
+                now_ms - late_ms,
+                now_ms,
+                {"held_by_disk_ms": min(held_ms, late_ms), **held_by},
+            )
+        self.disk.look(now_ms)
+        judges = late_ms <= LATE_MS
+        self.followers.look(now_ms, judges=judges)
+        if judges:
+            self._look_at_leaders(now_ms)
+            self._look_at_controller(now_ms)
+            self._look_at_proposals(now_ms)
+
+    def _is_suspicious(self) -> bool:
+        """Return whether somebody owes an answer for longer than usual: the next look must not be far."""
+        broker = self._broker
+        now_ms = broker.clock.mono_ms()
+        controller_since_ms = broker.controller.unanswered_since_ms
+        if controller_since_ms is not None and now_ms - controller_since_ms > LATE_MS:
+            return True
+        usual_ms = broker.config.replica_fetch_wait_max_ms + LATE_MS
+        return any(
+            since_ms is not None and now_ms - since_ms > usual_ms
+            for since_ms in [fetcher.unanswered_since_ms for fetcher in broker.fetchers.values()]
+        )
+
+    def _look_at_leaders(self, now_ms: int) -> None:
+        broker = self._broker
+        patience_ms = broker.config.replica_fetch_wait_max_ms + PATIENCE_MS
+        for leader_id, fetcher in broker.fetchers.items():
+            name = ("leader-silent", leader_id)
+            since_ms = fetcher.unanswered_since_ms
+            if since_ms is None or now_ms - since_ms <= patience_ms:
+                self.episodes.end(name, fetcher.line)
+                continue
+            if not self.episodes.is_open(name):
+                fetcher.forget_beats()
+            fetcher.beat()
+            self.episodes.hold(name, "leader-silent", leader_id, since_ms, fetcher.line)
+
+    def _look_at_controller(self, now_ms: int) -> None:
+        channel = self._broker.controller
+        since_ms = channel.unanswered_since_ms
+        if since_ms is None or now_ms - since_ms <= PATIENCE_MS:
+            self.episodes.end("controller", self._controller_line)
+            return
+        self.episodes.hold(
+            "controller", "controller-unreachable", self._broker.image.controller_id, since_ms, self._controller_line
+        )
+
+    def _controller_line(self) -> dict[str, Json]:
+        channel = self._broker.controller
+        return {
+            "connection": "open" if channel.is_connected else "none",
+            "controller": self._broker.image.controller_id,
+            "metadata_version": self._broker.image.version,
+            "proposals_waiting": len(self._proposed),
+        }
+
+    def _look_at_proposals(self, now_ms: int) -> None:
+        for key, (proposal, since_ms) in list(self._proposed.items()):
+            partition = self._broker.partitions.get(key)
+            leader = None if partition is None else partition.leader
+            if leader is None or not leader.is_change_pending:
+                self.proposal_answered(key)
+            elif now_ms - since_ms > PATIENCE_MS:
+                self.episodes.hold(
+                    ("proposal", key),
+                    "proposal-pending",
+                    self._broker.image.controller_id,
+                    since_ms,
+                    lambda proposal=proposal, isr=leader.isr: {  # type: ignore[misc]
+                        "change": proposal.kind.value,
+                        "rule": proposal.evidence.rule,
+                        "isr": list(isr),
+                        "proposed": list(proposal.broker_ids),
+                    },
+                    key,
+                )

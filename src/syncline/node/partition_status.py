@@ -1,0 +1,107 @@
+"""How far the followers of this broker's partitions are, right now: the verb `status.partitions` of the control API.
+
+Times in ms; -1 and null stand for "not known" and "not at all". `left_ms` is how long a follower in the ISR may go on
+without a proof that it has everything, before the next tick evicts it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from syncline.model.ids import Offset
+
+if TYPE_CHECKING:
+    from syncline.core.follower_state import FollowerState
+    from syncline.core.partition import LeaderPartition
+    from syncline.node.broker import Broker
+    from syncline.node.partition import Partition
+
+
+def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the partitions that this broker leads, of one topic and partition if those are given."""
+    topic, number = fields.get("topic"), fields.get("partition")
+    return {
+        "broker": broker.broker_id,
+        "replica_lag_time_max_ms": broker.config.replica_lag_time_max_ms,
+        "partitions": [
+            _row(broker, partition, partition.leader)
+            for key, partition in broker.partitions.items()
+            if partition.leader is not None and topic in (None, key.topic) and number in (None, key.partition)
+        ],
+    }
+
+
+def peers(broker: "Broker", _fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what this broker sees of its peers: the verb `replication.views`."""
+    return {
+        "broker": broker.broker_id,
+        "followers": broker.observer.followers.views(broker.clock.mono_ms()),
+        "leaders": [{"broker": leader, **fetcher.line()} for leader, fetcher in sorted(broker.fetchers.items())],
+    }
+
+
+def _row(broker: "Broker", partition: "Partition", leader: "LeaderPartition") -> dict[str, Any]:
+    now_ms = broker.clock.mono_ms()
+    return {
+        "topic": partition.key.topic,
+        "partition": partition.key.partition,
+        "leader": broker.broker_id,
+        "leader_epoch": leader.leader_epoch,
+        "partition_epoch": leader.partition_epoch,
+        "isr": list(leader.isr),
+        "maximal_isr": sorted(leader.maximal_isr),
+        "replicas": list(leader.replicas),
+        "is_change_pending": leader.is_change_pending,
+        "is_under_min_isr": leader.is_under_min_isr,
+        "log_start": partition.log.log_start,
+        "log_end": partition.log.log_end,
+        "high_watermark": partition.high_watermark,
+        "lag_mode": leader.settings.lag.name,
+        "followers": [_follower(broker, partition, leader, each, now_ms) for each in leader.followers],
+    }
+
+
+def _follower(
+    broker: "Broker", partition: "Partition", leader: "LeaderPartition", follower: "FollowerState", now_ms: int
+) -> dict[str, Any]:
+    view = follower.view()
+    log_end = partition.log.log_end
+    is_even = view.log_end == log_end
+    caught_up_ms, fetch_ms = view.last_caught_up_ms, view.last_fetch_ms
+    asked_ms, is_owed = broker.observer.followers.asked_ms(view.broker_id)
+    in_sync = view.broker_id in leader.isr
+    return {
+        "broker": view.broker_id,
+        "in_isr": in_sync,
+        "log_end": view.log_end,
+        "lag_records": log_end - max(0, view.log_end),
+        "lag_bytes": partition.log.bytes_from(Offset(max(0, view.log_end))),
+        "lag_ms": 0 if is_even else None if caught_up_ms is None else now_ms - caught_up_ms,
+        "left_ms": _left_ms(broker, leader, view.last_caught_up_ms, fetch_ms, now_ms, is_even=is_even)
+        if in_sync
+        else None,
+        "is_protected": view.broker_id in leader.spared,
+        "last_fetch_ago_ms": None if asked_ms is None else now_ms - asked_ms,
+        "is_answer_owed": is_owed,
+    }
+
+
+def _left_ms(
+    broker: "Broker",
+    leader: "LeaderPartition",
+    caught_up_ms: int | None,
+    fetch_ms: int | None,
+    now_ms: int,
+    *,
+    is_even: bool,
+) -> int | None:
+    """Return how long a member may stay without a new proof; None when no time is running."""
+    proof_ms = caught_up_ms
+    if leader.settings.lag.name == "time":
+        if is_even:
+            return None
+    else:
+        # Silence counts in the older modes, also of a follower that has everything.
+        proof_ms = fetch_ms if is_even or leader.settings.lag.name == "messages" else caught_up_ms
+    if proof_ms is None:
+        return None
+    return broker.config.replica_lag_time_max_ms - (now_ms - proof_ms)

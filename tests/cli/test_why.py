@@ -1,0 +1,59 @@
+"""`why` and `isr`: a partition's past in words, its present in a table, and refusals in a sentence."""
+
+import pytest
+
+from tests.cli.terminal import as_json, refusal, refused, succeed
+
+pytestmark = pytest.mark.process
+
+
+def test_why_says_that_nothing_happened(any_topic: str, at: tuple[str, str]) -> None:
+    """A topic that was just made has a quiet past."""
+    told = succeed("why", f"{any_topic}:0", *at)
+
+    assert f"Nothing happened to {any_topic}-0" in told
+    fields = as_json("why", f"{any_topic}:1", "--since", "90s", *at)
+    assert (fields["topic"], fields["partition"], fields["cause"], fields["findings"]) == (any_topic, 1, None, [])
+    assert fields["until_ms"] - fields["since_ms"] >= 90_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("{topic}",), "name a partition as TOPIC:PARTITION"),
+        (("no-such-topic:0",), "there is no topic 'no-such-topic'"),
+        (("{topic}:7",), "has partitions 0 to 1, not 7"),
+        (("{topic}:0", "--since", "yesterday"), "--since takes a span"),
+        (("{topic}:0", "--replica", "9"), "broker 9 holds no replica of"),
+    ],
+    ids=lambda value: str(value[-1])[:12],
+)
+def test_why_refuses_in_a_sentence(
+    any_topic: str, at: tuple[str, str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    """What cannot be asked for is named."""
+    asked = [each.format(topic=any_topic) for each in arguments]
+
+    assert complaint in refused("why", *asked, *at)
+
+
+def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str, str]) -> None:
+    """In a table and as JSON; one partition if one is named."""
+    told = succeed("isr", any_topic, *at)
+
+    assert "PARTITION" in told
+    assert f"{any_topic}-0" in told
+    assert f"{any_topic}-1" in told
+    (row,) = as_json("isr", f"{any_topic}:1", *at)["partitions"]
+    assert (row["partition"], row["isr"], row["followers"]) == (1, [row["leader"]], [])
+
+
+def test_isr_of_an_unknown_topic_is_empty(at: tuple[str, str]) -> None:
+    """Nobody leads it."""
+    assert "no broker leads anything of no-such-topic" in succeed("isr", "no-such-topic", *at)
+    assert "name a topic or TOPIC:PARTITION" in refused("isr", "t:x", *at)
+
+
+def test_isr_needs_a_cluster_that_runs(tmp_path: object) -> None:
+    """Elsewhere there is nobody to ask."""
+    assert "no cluster is running" in refusal("isr", "--data", str(tmp_path))

@@ -1,0 +1,314 @@
+"""Observations: what is unusual is told with its numbers, and an ordinary second is told by nobody."""
+
+from typing import Any
+
+import pytest
+
+from syncline.model.events import Event, Observation, Watermark
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+observed = pytest.mark.brokers(
+    3, journal_enable="true", replica_lag_time_max_ms=1_500, journal_progress_interval_ms=3_600_000
+)
+
+
+class Ears:
+    """Everything that brokers note from now on, by broker."""
+
+    def __init__(self, world: World) -> None:
+        self.noted: dict[int, list[Event]] = {}
+        for broker_id in world.living():
+            journal = world.broker(broker_id).journal
+            mine = self.noted.setdefault(broker_id, [])
+            note = journal.note
+
+            def listen(event: Event, mine: list[Event] = mine, note: Any = note) -> None:
+                mine.append(event)
+                note(event)
+
+            journal.note = listen  # type: ignore[method-assign]
+            observer = world.broker(broker_id).observer
+            observer.episodes._note = listen
+            active = world.broker(broker_id).controller.active
+            if active is not None:
+                active._broker_watch._episodes._note = listen
+
+    def of(self, kind: str, writer: int | None = None) -> list[Observation]:
+        """Return the observations of a kind."""
+        return [
+            event
+            for broker_id, events in self.noted.items()
+            for event in events
+            if isinstance(event, Observation) and event.kind == kind and writer in (None, broker_id)
+        ]
+
+    def last(self, kind: str, writer: int) -> Observation:
+        """Return the last observation of a kind by one broker."""
+        return self.of(kind, writer)[-1]
+
+    def all(self) -> list[Observation]:
+        """Return every observation."""
+        return [event for events in self.noted.values() for event in events if isinstance(event, Observation)]
+
+
+def controller_of(world: World) -> int:
+    """Return who is the controller."""
+    return next(each for each in world.living() if world.broker(each).controller.active is not None)
+
+
+def two_others(world: World) -> tuple[int, int]:
+    """Return two brokers of which none is the controller."""
+    first, second = (each for each in world.living() if each != controller_of(world))
+    return first, second
+
+
+@observed
+async def test_nothing_is_observed_when_nothing_is_unusual(world: World) -> None:
+    """Produces, fetches and long polls of ten seconds are no observation."""
+    await world.topic(replicas=(1, 2, 3))
+    ears = Ears(world)
+    client = await world.client()
+    for _ in range(10):
+        await client.produce("t", batch())
+        await world.later(1)
+
+    assert ears.all() == []
+
+
+@observed
+async def test_stall_is_told_by_whoever_stood_still_when_it_goes_on(world: World) -> None:
+    """With its beginning and length; silence of others in that time is not held against them."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower, controller_of(world)))
+    await world.later(2)
+    ears = Ears(world)
+    world.cluster.pause(world.host(follower))
+    await world.later(2.5)
+    world.cluster.resume(world.host(follower))
+    await world.later(1.5)
+    (stall,) = ears.of("stall")
+
+    assert (stall.broker, stall.subject, stall.phase) == (follower, follower, "end")
+    assert 1_500 <= stall.lasted_ms <= 2_500
+    assert ears.of("leader-silent", follower) == []
+
+
+@observed
+async def test_paused_follower_is_missed_and_its_beats_are_not_heard(world: World) -> None:
+    """Its leader tells since when, beats in vain, and tells that it is back."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    await (await world.client(leader)).produce("t", batch())
+    await world.later(1)
+    ears = Ears(world)
+    world.cluster.pause(world.host(follower))
+    await world.later(5)
+    world.cluster.resume(world.host(follower))
+    await world.later(2)
+    silences = ears.of("follower-silent", leader)
+
+    assert [silences[0].phase, silences[-1].phase] == ["begin", "end"]
+    assert {each.subject for each in silences} == {follower}
+    assert silences[-1].evidence["beats_heard"] == 0
+    assert silences[-1].evidence["beats_sent"] >= 8
+    assert 4_000 <= silences[-1].lasted_ms <= 6_500
+    assert len({each.since_ms for each in silences}) == 1
+
+
+@observed
+@pytest.mark.parametrize("ways", ["both", "to the leader", "to the follower"])
+async def test_beats_tell_which_way_a_line_is_cut(world: World, ways: str) -> None:
+    """Each end hears the other's beats exactly when the line still carries them."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    await (await world.client(leader)).produce("t", batch())
+    await world.later(1)
+    ears = Ears(world)
+    if ways != "to the follower":
+        world.network.cut(f"broker-{follower}", f"broker-{leader}")
+    if ways != "to the leader":
+        world.network.cut(f"broker-{leader}", f"broker-{follower}")
+    await world.later(5)
+    by_leader, by_follower = ears.last("follower-silent", leader), ears.last("leader-silent", follower)
+    if ways != "to the follower":
+        world.network.heal(f"broker-{follower}", f"broker-{leader}")
+    if ways != "to the leader":
+        world.network.heal(f"broker-{leader}", f"broker-{follower}")
+    await world.later(3)
+
+    assert bool(by_leader.evidence["beats_heard"]) == (ways == "to the follower")
+    assert bool(by_follower.evidence["beats_heard"]) == (ways == "to the leader")
+    assert ears.last("leader-silent", follower).phase == "end"
+
+
+@observed
+async def test_read_is_told_while_it_lasts_with_the_follower_that_waits(world: World) -> None:
+    """The follower misses its leader, and hears that it lives; the leader does not miss the follower."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    ears = Ears(world)
+    world.slow_disk(leader, 4_000)
+    await (await world.client(leader)).produce("t", batch(), acks=1)
+    await world.later(3)
+    told = ears.of("slow-disk", leader)
+    heard = ears.last("leader-silent", follower)
+    world.slow_disk(leader, 0)
+    await world.later(3)
+
+    assert told[0].phase == "begin"
+    assert told[0].evidence["is_under_way"] is True
+    assert {"op": "read", "for_replica": follower}.items() <= told[0].evidence.items()
+    assert (told[0].topic, told[0].partition) == ("t", 0)
+    assert heard.evidence["beats_heard"] > 0
+    assert ears.of("follower-silent", leader) == []
+    assert ears.last("slow-disk", leader).phase == "end"
+
+
+@observed
+async def test_controller_is_told_to_be_unreachable_by_whoever_asks_it(world: World) -> None:
+    """And the controller tells of the gap between heartbeats, before it fences."""
+    broker, _ = two_others(world)
+    controller = controller_of(world)
+    ears = Ears(world)
+    world.network.cut(f"broker-{broker}", f"broker-{controller}")
+    world.network.cut(f"broker-{controller}", f"broker-{broker}")
+    await world.later(6)
+    world.network.heal(f"broker-{broker}", f"broker-{controller}")
+    world.network.heal(f"broker-{controller}", f"broker-{broker}")
+    await world.later(5)
+    told = ears.of("controller-unreachable", broker)
+
+    assert [told[0].phase, told[-1].phase] == ["begin", "end"]
+    assert told[0].subject == controller
+    assert ears.of("heartbeat-gap", controller)[0].subject == broker
+    assert ears.of("controller-unreachable", controller) == []
+
+
+@observed
+async def test_metadata_is_told_to_be_late_by_the_controller(world: World) -> None:
+    """A broker that is heard of, and whose questions for news do not come."""
+    broker, other = two_others(world)
+    controller = controller_of(world)
+    ears = Ears(world)
+    channel = world.broker(broker).controller
+    take, kept = channel._take, []
+    channel._take = kept.append  # type: ignore[method-assign]
+    await _create(world, other, "late")
+    await world.later(3)
+    begin = ears.of("metadata-late", controller)[0]
+    channel._take = take  # type: ignore[method-assign]
+    world.call(broker, take, kept[0])
+    await world.later(3)
+
+    assert (begin.subject, begin.phase) == (broker, "begin")
+    assert begin.evidence["applied_version"] < begin.evidence["committed_version"]
+    assert ears.last("metadata-late", controller).phase == "end"
+
+
+@observed
+async def test_empty_log_of_an_old_partition_is_told_to_be_filled(world: World) -> None:
+    """With its start, its end, and how fast; a new topic's logs are not spoken of."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    client = await world.client(leader)
+    for _ in range(20):
+        await client.produce("t", batch(10))
+    ears = Ears(world)
+    partition = world.partition(follower)
+    key = partition.key
+
+    def lose() -> None:
+        broker = world.broker(follower)
+        broker._drop(partition, broker.clock.mono_ms())
+        again = broker._host(key, broker.clock.mono_ms())
+        again.is_fresh = True
+        broker._follow(again, broker.image.partition(key.topic, key.partition), touched := {})
+        for fetcher in touched.values():
+            fetcher.go()
+
+    world.call(follower, lose)
+    await world.later(2)
+    told = ears.of("catching-up", follower)
+
+    assert [each.phase for each in told] == ["begin", "end"]
+    assert {"leader": leader, "log_start": 0, "log_end": 200, "leader_end": 200}.items() <= told[-1].evidence.items()
+
+
+@observed
+async def test_proposal_without_an_answer_is_told_with_its_age(world: World) -> None:
+    """A leader that wants to shrink the ISR and cannot reach the controller."""
+    follower, leader = two_others(world)
+    controller = controller_of(world)
+    await world.topic(replicas=(leader, follower))
+    client = await world.client(leader)
+    await client.produce("t", batch())
+    ears = Ears(world)
+    channel = world.broker(leader).controller
+    send, channel._send_proposals = channel._send_proposals, lambda: None  # type: ignore[method-assign]
+    world.network.cut(f"broker-{follower}", f"broker-{leader}")
+    await client.produce("t", batch(), acks=1)
+    await world.later(6)
+    told = ears.of("proposal-pending", leader)
+    channel._send_proposals = send  # type: ignore[method-assign]
+    world.network.heal(f"broker-{follower}", f"broker-{leader}")
+    world.call(leader, send)
+    await world.later(2)
+
+    assert {"change": "shrink", "isr": [leader, follower], "proposed": [leader]}.items() <= told[0].evidence.items()
+    assert (told[0].topic, told[0].partition, told[0].subject) == ("t", 0, controller)
+    assert ears.last("proposal-pending", leader).phase == "end"
+
+
+@observed
+async def test_held_watermark_is_journalled_with_its_holder(world: World) -> None:
+    """Begin and end of a stall, with the rule and the replica that it waits for."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    client = await world.client(leader)
+    await client.produce("t", batch())
+    ears = Ears(world)
+    world.cluster.pause(world.host(follower))
+    await client.produce("t", batch(), acks=1)
+    await world.later(4)
+    world.cluster.resume(world.host(follower))
+    await world.later(2)
+    marks = [event for event in ears.noted[leader] if isinstance(event, Watermark)]
+
+    assert [each.phase for each in marks] == ["held", "resumed"]
+    assert (marks[0].rule, marks[0].evidence["holders"]) == ("held:isr-member", str(follower))
+    assert marks[0].ts_ms - marks[0].since_ms == marks[0].lasted_ms
+
+
+@observed
+async def test_status_of_partitions_tells_lags_and_the_time_left(world: World) -> None:
+    """What `syncline isr` shows: no time runs for a follower with everything, and it runs down for one that lags."""
+    from syncline.node.partition_status import peers, show
+
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    client = await world.client(leader)
+    await client.produce("t", batch(5))
+    (even,) = show(world.broker(leader), {"topic": "t"})["partitions"]
+    world.cluster.pause(world.host(follower))
+    await world.later(0.6)
+    await client.produce("t", batch(7), acks=1)
+    await world.later(0.3)
+    (behind,) = show(world.broker(leader), {"topic": "t", "partition": 0})["partitions"]
+    seen = peers(world.broker(leader), {})
+    world.cluster.resume(world.host(follower))
+
+    assert [(each["lag_records"], each["lag_bytes"], each["left_ms"]) for each in even["followers"]] == [(0, 0, None)]
+    (late,) = behind["followers"]
+    assert late["lag_records"] == 7
+    assert late["lag_bytes"] > 70
+    assert 0 < late["left_ms"] < 1_500
+    assert late["lag_ms"] + late["left_ms"] == 1_500
+    assert (behind["isr"], behind["log_end"], behind["high_watermark"]) == ([leader, follower], 12, 5)
+    assert show(world.broker(follower), {"topic": "t"})["partitions"] == []
+    assert [each["broker"] for each in seen["followers"]] == [follower]
+
+
+async def _create(world: World, broker_id: int, name: str) -> None:
+    channel = world.broker(broker_id).controller
+    await world.as_broker(broker_id, channel.create_topic(name, 1, 3, {}))

@@ -1,0 +1,83 @@
+"""A clean stop of the whole cluster: any broker may come back first, and one damaged log costs nothing."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster import LocalCluster, start_cluster
+from tests.process.load import read_all
+
+pytestmark = pytest.mark.process
+
+TOPIC, PARTITIONS, RECORDS = "kept", 6, 600
+PATIENCE_S = 15.0
+
+
+def fill(bootstrap: str, acks: str) -> None:
+    """Create the topic and write to it until the very end."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(10)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, str(number), partition=number % PARTITIONS)
+    assert producer.flush(10) == 0
+
+
+def read(bootstrap: str) -> list[int]:
+    """Return all values, sorted, once every partition is led."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+        if all(each.leader >= 0 for each in partitions):
+            break
+        assert time.monotonic() < deadline_s, f"without a leader: {[p.id for p in partitions if p.leader < 0]}"
+        time.sleep(0.05)
+    found = read_all(bootstrap, TOPIC, PARTITIONS)
+    return sorted(int(value) for partition in found for _, value in partition)
+
+
+def stopped(directory: Path, acks: str = "1") -> float:
+    """Start, fill and stop a cluster; return how long the stop took."""
+    cluster = start_cluster(3, {"journal.enable": "false"}, directory=directory)
+    fill(cluster.bootstrap, acks)
+    began_s = time.monotonic()
+    cluster.stop()
+    return time.monotonic() - began_s
+
+
+@pytest.mark.parametrize("broker_id", [1, 2, 3])
+def test_any_broker_may_have_lost_its_logs(tmp_path: Path, broker_id: int) -> None:
+    """After a clean stop the logs of one broker are damaged or gone: the others have everything, also of acks=1."""
+    took_s = stopped(tmp_path)
+    directory = tmp_path / f"broker-{broker_id}"
+    logs = sorted(each for each in directory.iterdir() if each.name.startswith(f"{TOPIC}-"))
+    assert len(logs) == PARTITIONS
+    for log in logs[::2]:
+        shutil.rmtree(log)
+    for log in logs[1::2]:
+        segment = log / "00000000000000000000.log"
+        segment.write_bytes(b"\xff" * segment.stat().st_size)
+
+    cluster = start_cluster(3, {"journal.enable": "false"}, directory=tmp_path)
+    try:
+        assert read(cluster.bootstrap) == list(range(RECORDS))
+        _await_full_isr(cluster)
+    finally:
+        cluster.stop()
+    assert took_s < 3
+
+
+def _await_full_isr(cluster: LocalCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+        if all(len(each.isrs) == 3 for each in partitions):
+            return
+        assert time.monotonic() < deadline_s, f"in sync: {[(p.id, p.isrs) for p in partitions]}"
+        time.sleep(0.05)
