@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from syncline.local.faults import ALL_KINDS, Faults
-from tests.cli.terminal import as_json, call, refusal, refused, succeed
+from tests.cli.terminal import as_json, call, refusal, refused, run, succeed
 from tests.cluster import LocalCluster
 
 pytestmark = pytest.mark.process
@@ -94,6 +94,13 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add kill --broker 4", "there is no broker 4 in "),
         ("add kill --broker 1 --for 3s", "kill has no use for --for."),
         ("add kill --broker 1 --api fetch", "kill has no use for --api."),
+        ("add kill --broker 1 --topic t", "kill has no use for --topic."),
+        ("add pause --broker 1 --partition t:1", "pause has no use for --topic, --partition."),
+        ("add pause --broker 1 --id mine", "pause has no use for --id."),
+        ("add pause --broker 1 --for 9999h", "a fault lasts for at most 2147483 s, not"),
+        ("add link-cut --from 1 --to 2 --topic t", "link-cut has no use for --topic."),
+        ("add disk-fail --id pause-1", "'pause-1' is the id of a pause of that broker"),
+        ("add api-error --error 3 --client x", "api-error needs --api."),
         ("clear f-none", "there is no fault 'f-none': `syncline fault list` shows those that are."),
     ],
 )
@@ -114,6 +121,14 @@ def test_fault_needs_a_running_cluster(tmp_path: Path, command: str) -> None:
 def test_fault_refusal_is_one_line_and_exit_code_1(at: tuple[str, str]) -> None:
     """As a process: no traceback, one sentence."""
     assert "there is no fault 'fire'" in refused("fault", "add", "fire", *at)
+
+
+def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) -> None:
+    """A topic may come later; a slip of the finger is seen all the same."""
+    shown = run("fault", "add", "disk-fail", "--partition", "nowhere:3", *at)
+    assert shown.returncode == 0
+    assert "disk-fail at broker 1, 2, 3" in shown.stdout
+    assert "the fault has begun, but there is no partition 3 of 'nowhere'." in shown.stderr
 
 
 def test_fault_help_names_every_kind() -> None:

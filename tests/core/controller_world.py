@@ -69,6 +69,7 @@ class World:
         self.image = start
         self.settings = settings
         self.now_ms = 0
+        self.is_starting = False
         self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
         for record in start.brokers.values():
             self.sessions.begin(record.broker_id, record.broker_epoch, self.now_ms)
@@ -105,6 +106,7 @@ class World:
                 version=self.image.version + 1,
                 now_ms=self.now_ms,
                 failed=failed,
+                is_starting=self.is_starting,
             )
         )
 

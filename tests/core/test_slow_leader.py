@@ -737,6 +737,44 @@ def test_prompt_fetch_is_dated_by_its_service_too() -> None:
     assert s.caught_up() == 2000
 
 
+@pytest.mark.parametrize("scenario", ["d02", "d10", "d16", "d23"])
+def test_worked_example_with_the_feature_on_from_its_beginning(scenario: str) -> None:
+    """The prompt fetch of 1 000 is dated 1 000, by its service, and not 500; the ticks say the same with either."""
+    s = SlowLeader()
+    s.partition = S0(
+        replicas=(LEADER, SLOW, PROMPT),
+        leader=LEADER,
+        log_end=950,
+        high_watermark=950,
+        min_isr=2,
+        slow_reads=PROTECTS,
+        now=-60_000,
+    ).partition
+    s.f(SLOW, 950, 500)
+    s.append(1002, 900)
+    s.f(SLOW, 950, 1000)
+    s.append(1100, 1500)
+    s.f(PROMPT, 1100, 1500)
+    assert s.state(SLOW) == (950, 1002, 1000, 1000)
+    entry = s.arrive()
+    s.tick(5000)
+
+    if scenario == "d10":
+        s.fetches.drop_older(SLOW, 10 * SLOW + 1)
+    s.tick(10_000)
+    assert s.is_in()
+    if scenario == "d23":
+        s.note(s.partition.configure(replace(s.partition.settings, slow_reads=None), 12_000), 12_000)
+    out = s.ticks_until_evicted(15_000, 25_000)
+    if scenario == "d02":
+        s.serve(entry, 27_000)
+    elif scenario == "d16":
+        s.fetches.read_ended(entry)
+    out = out or s.ticks_until_evicted(30_000, 50_000)
+
+    assert out == {"d02": 40_000, "d10": 15_000, "d16": 30_000, "d23": 15_000}[scenario]
+
+
 def test_pending_entries_are_counted() -> None:
     """PendingFollowerFetches counts entries that somebody waits for."""
     s = SlowLeader()

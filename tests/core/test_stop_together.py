@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from syncline.core.broker_lifecycle import stop_together
+from syncline.core.standing import rest_ends
 from syncline.model.configs import BrokerConfig
 from syncline.model.metadata import Recovery, directory_id
 from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image, partition
@@ -16,7 +17,7 @@ ORDERS = list(itertools.permutations((1, 2, 3)))
 def stopped(settings: BrokerConfig = ELR, **changes: object) -> World:
     """Return a world in which brokers 1, 2, 3 have stopped together; t-0 is S0's, changed."""
     world = World(image(partition(**changes)), settings)
-    world.take(stop_together(world.image, world.settings))
+    world.take(stop_together(world.image))
     return world
 
 
@@ -56,7 +57,7 @@ def test_whoever_is_back_first_leads_and_the_others_join_by_fetching(
 def test_members_that_are_not_back_stay_eligible_below_the_minimum() -> None:
     """Min ISR 2: the first one cannot commit alone, so the two others still have everything."""
     world = World(image(configs={"min.insync.replicas": "2"}))
-    world.take(stop_together(world.image, world.settings))
+    world.take(stop_together(world.image))
 
     back(world, 2)
 
@@ -132,7 +133,7 @@ def test_brokers_that_were_away_are_not_asked() -> None:
     """3 was fenced before: the two that serve stop together."""
     world = World(image(partition(isr=(1, 2)), active=(1, 2), fenced=(3,)))
 
-    decision = stop_together(world.image, ELR)
+    decision = stop_together(world.image)
     world.take(decision)
 
     assert len(decision.changes) == 3
@@ -141,4 +142,58 @@ def test_brokers_that_were_away_are_not_asked() -> None:
 
 def test_stopping_twice_changes_nothing() -> None:
     """Everything is at rest already."""
-    assert stop_together(stopped().image, ELR).changes == ()
+    assert stop_together(stopped().image).changes == ()
+
+
+@BOTH
+def test_last_leader_is_waited_for_while_the_cluster_starts(settings: BrokerConfig) -> None:
+    """1 and 3 are back before 2, which led: it leads again, and both are in sync from the first moment."""
+    world = stopped(settings, leader=2)
+    world.is_starting = True
+
+    back(world, 1)
+    back(world, 3)
+    waiting = world.t0
+    back(world, 2)
+
+    assert (waiting.leader, waiting.isr) == (-1, (1, 2, 3))
+    assert (world.t0.leader, world.t0.isr, world.t0.elr, world.t0.last_known_elr) == (2, (1, 2, 3), (), ())
+
+
+@BOTH
+def test_another_member_leads_when_the_last_leader_does_not_come_back(settings: BrokerConfig) -> None:
+    """2 stays away: when the time is over the first member that is there leads."""
+    world = stopped(settings, leader=2)
+    world.is_starting = True
+    back(world, 3)
+    back(world, 1)
+
+    world.image = world.image.apply(rest_ends(world.image, settings), world.image.version + 1)
+
+    assert (world.t0.leader, world.t0.isr) == (1, (1, 3))
+
+
+@BOTH
+def test_another_member_leads_at_once_when_the_last_leader_lost_data(settings: BrokerConfig) -> None:
+    """2 comes back without proof, or without its log: 1, which waited for it, leads."""
+    without_proof, without_log = stopped(settings, leader=2), stopped(settings, leader=2)
+    for world in (without_proof, without_log):
+        world.is_starting = True
+        back(world, 1)
+
+    back(without_proof, 2, clean=False)
+    back(without_log, 2, failed=(directory_id(TOPIC_ID, 0).hex,))
+
+    assert without_proof.t0.leader == without_log.t0.leader == 1
+    assert 2 not in (*without_proof.t0.isr, *without_log.t0.isr)
+
+
+def test_partitions_that_are_not_at_rest_wait_for_nobody() -> None:
+    """One that has been without a leader since an accident is led as soon as it can be."""
+    world = World(image(partition(leader=-1, isr=(), elr=(1,), last_known_elr=(2,)), active=(3,), fenced=(1, 2)))
+    world.is_starting = True
+
+    world.register(1, "again", clean=True)
+    world.heartbeat(1)
+
+    assert world.t0.leader == 1

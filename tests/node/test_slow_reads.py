@@ -311,6 +311,19 @@ def test_cap_below_the_lag_window_is_refused_at_the_start() -> None:
 
 
 @pytest.mark.brokers(3, **PROTECTS)
+async def test_relinquishing_is_switched_on_while_followers_wait(world: World) -> None:
+    """The watchdog begins with what waits already: those that wait will not ask again."""
+    await slow_leader(world)
+    await world.later(2)
+    assert world.broker(1).slow_reads.pending_count == 2
+    began_s = world.loop.time()
+    await alter(world, "leader.relinquish.enable", "true")
+    await world.until(lambda: world.partition(1).record.leader != 1)
+
+    assert world.loop.time() - began_s < 1
+
+
+@pytest.mark.brokers(3, **PROTECTS)
 async def test_protection_is_told_to_have_ended_with_the_leadership(world: World) -> None:
     """Whoever reads the journal is not left with a protection that goes on for ever."""
     await slow_leader(world)

@@ -81,3 +81,25 @@ def _await_full_isr(cluster: LocalCluster) -> None:
             return
         assert time.monotonic() < deadline_s, f"in sync: {[(p.id, p.isrs) for p in partitions]}"
         time.sleep(0.05)
+
+
+def test_leaders_and_in_sync_sets_are_where_they_were(tmp_path: Path) -> None:
+    """A stop and a start move no leadership, and every replica is in sync from the first moment."""
+    cluster = start_cluster(3, {"journal.enable": "false"}, directory=tmp_path)
+    fill(cluster.bootstrap, "all")
+    before = _leaders(cluster)
+    cluster.stop()
+
+    cluster = start_cluster(3, {"journal.enable": "false"}, directory=tmp_path)
+    try:
+        assert read(cluster.bootstrap) == list(range(RECORDS))
+        assert _leaders(cluster) == before
+        assert len(set(before)) == 3
+    finally:
+        cluster.stop()
+
+
+def _leaders(cluster: LocalCluster) -> list[int]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+    return [partitions[index].leader for index in range(PARTITIONS)]

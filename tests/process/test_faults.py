@@ -1,6 +1,9 @@
 """`syncline fault` on three real brokers: each kind of fault shows from outside, its counters say so, and it ends."""
 
+import contextlib
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from syncline.local.control import ControlError, controls
 from syncline.local.faults import Faults, NoSuchFault
-from syncline.local.layout import LocalClusterError
+from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.model.errors import ErrorCode
 from tests.cluster import LocalCluster, start_cluster
 from tests.process import disks, processes
@@ -433,5 +436,43 @@ def test_broker_of_its_own_takes_no_faults(tmp_path: Path) -> None:
     try:
         with pytest.raises(ControlError, match=r"broker 1 takes no faults\. Start it with --config fault\.injection"):
             Faults(tmp_path).add("disk-fail", topic="t")
+    finally:
+        cluster.stop()
+
+
+def processes_about(directory: Path) -> list[int]:
+    """Return the processes whose command line names a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (
+                str(directory).encode() in (entry / "cmdline").read_bytes()
+                and "Z" not in (entry / "stat").read_text().rpartition(")")[2].split(maxsplit=1)[0]
+            ):
+                found.append(int(entry.name))
+    return found
+
+
+def test_stop_leaves_no_pause_behind(tmp_path: Path) -> None:
+    """Neither the paused process, nor who was to wake it up, nor the file that says so."""
+    cluster = start_cluster(1, directory=tmp_path)
+    try:
+        Faults(tmp_path).pause(1, for_s=600)
+    finally:
+        cluster.stop()
+
+    until(lambda: not processes_about(tmp_path))
+    assert not list(tmp_path.glob("paused-*"))
+
+
+def test_paused_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+    """It is woken up by that, and stops by itself; the directory is free for the next cluster."""
+    cluster = start_cluster(1, directory=tmp_path)
+    try:
+        Faults(tmp_path).pause(1)
+        running = Layout(tmp_path).running()
+        assert running is not None
+        os.kill(running.supervisor_pid, signal.SIGKILL)
+        until(lambda: state_of(running.broker_pids[1]) == "dead")
     finally:
         cluster.stop()

@@ -47,7 +47,7 @@ def _search(model: Model, states_max: int | None, report: Report | None) -> Outc
     parents: dict[int, int] = {hash(first): 0}
     frontier = [first]
     depth = transitions = 0
-    next_report = REPORT_EVERY_STATES
+    next_report = min(REPORT_EVERY_STATES, states_max or REPORT_EVERY_STATES)
     while frontier:
         found: list[State] = []
         for state in frontier:
@@ -66,6 +66,8 @@ def _search(model: Model, states_max: int | None, report: Report | None) -> Outc
                     found.append(after)
             if len(parents) >= next_report:
                 next_report = len(parents) + REPORT_EVERY_STATES
+                if states_max is not None:
+                    next_report = min(next_report, states_max)
                 if report is not None:
                     report(len(parents), transitions, depth + 1)
                 if states_max is not None and len(parents) >= states_max:

@@ -6,6 +6,7 @@ import time
 from typing import Annotated, Any
 
 import typer
+from click.core import ParameterSource
 
 from syncline.check.bounds import REPLICAS_MAX, Bounds, Property, Rules, Truncation
 from syncline.check.model import Model
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
+    context: typer.Context,
     replicas: Annotated[int, typer.Option("--replicas", help=f"Replicas, 2 to {REPLICAS_MAX}.")] = 2,
     records: Annotated[int, typer.Option("--records", help="Records that producers write.")] = 2,
     epochs: Annotated[int, typer.Option("--epochs", help="Leader epochs: one more than changes of leader.")] = 2,
@@ -62,6 +64,7 @@ def check(
     Ends with 1 when something is violated, with --table when a check does not end as documented.
     """
     if table:
+        _refuse_others(context)
         _run_table(TABLE + LARGE_TABLE if large else TABLE, as_json=as_json)
         return
     if large:
@@ -96,6 +99,19 @@ def check(
         print(_verdict(outcome, took_s))
     if outcome.violated is not None:
         raise typer.Exit(1)
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Say which options make no difference to the documented checks."""
+    useless = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name is not None
+        and parameter.name not in {"table", "large", "as_json"}
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if useless:
+        raise LocalClusterError(f"--table has bounds and rules of its own, and no use for {', '.join(useless)}.")
 
 
 def _run_table(rows: tuple[Row, ...], *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, print_table
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, print_table
 from syncline.local.faults import ALL_KINDS, NODES, Fault, Faults
 from syncline.local.layout import LocalClusterError
 from syncline.node.faults.rules import DIRECTIONS, ERRNOS, LISTENERS, TRIGGERS
@@ -94,7 +94,7 @@ def add(
         for_s=_seconds(duration, "--for"),
         fault_id=fault_id,
     )
-    _warn_if_unrecorded(fault)
+    _warn(fault)
     if as_json:
         print(json.dumps(fault.as_json()))
         return
@@ -153,7 +153,7 @@ def clear(
         return
     _say_who_is_silent(faults)
     for fault in cleared:
-        print(f"{fault.id}: {fault.kind} cleared, it struck {fault.as_json()['hits']} times")
+        print(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
     if not cleared:
         print("no faults")
 
@@ -178,7 +178,9 @@ def _seconds(text: str | None, option: str) -> float | None:
     return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
-def _warn_if_unrecorded(fault: Fault) -> None:
+def _warn(fault: Fault) -> None:
+    if fault.remark:
+        print(f"syncline: the fault has begun, but {fault.remark}", file=sys.stderr)
     if not fault.is_recorded:
         print("syncline: no other broker could write this into the journal", file=sys.stderr)
 

@@ -131,10 +131,12 @@ def heartbeat(
     version: int,
     now_ms: int,
     failed: Collection[str] = (),
+    is_starting: bool = False,
 ) -> Decision[HeartbeatAnswer]:
     """Return what a heartbeat leads to; `version` is that of the batch, should there be one.
 
-    `failed` are the directory ids of the replicas that the broker cannot serve.
+    `failed` are the directory ids of the replicas that the broker cannot serve. While the cluster `is_starting`,
+    partitions at rest wait for their last leader.
     """
     record = image.brokers.get(broker_id)
     if record is None:
@@ -161,7 +163,7 @@ def heartbeat(
     )
     changes: tuple[Change, ...] = lost
     if after is not before:
-        changes += _move(image, record, after, settings)
+        changes += _move(image, record, after, settings, is_starting=is_starting)
     if after is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_version is None:
         session.shutdown_version = version if changes else image.version
     answer = HeartbeatAnswer(
@@ -186,21 +188,20 @@ def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, rea
     return Decision(_move(image, record, BrokerState.FENCED, settings), None, reason)
 
 
-def stop_together(image: MetadataImage, settings: BrokerConfig) -> Decision[bool]:
+def stop_together(image: MetadataImage) -> Decision[bool]:
     """Return the changes when all brokers that serve stop at the same time, each of them after its last append.
 
     Every one is fenced and nobody leads; the in-sync sets stay. So any member may lead first when the cluster
     starts again, and not only who happened to stop last. Whoever lost data until then says so by registering
     without proof of a clean stop, and leaves the sets.
     """
-    eligible = settings.eligible_leader_replicas_enable
     changes: list[Change] = [
         BrokerChanged(record._replace(fenced=True, shutting_down=False))
         for record in image.brokers.values()
         if not record.fenced
     ]
     for topic in image.topics.values():
-        led = tuple(at_rest(each, eligible_replicas=eligible) for each in topic.partitions if each.has_leader)
+        led = tuple(at_rest(each) for each in topic.partitions if each.has_leader)
         if led:
             changes.append(PartitionsChanged(topic.topic_id, led))
     return Decision(tuple(changes), True, "all brokers stop together")
@@ -281,11 +282,19 @@ def _next_broker_state(
     return BrokerState.CONTROLLED_SHUTDOWN
 
 
-def _move(image: MetadataImage, record: BrokerRecord, state: BrokerState, settings: BrokerConfig) -> tuple[Change, ...]:
+def _move(
+    image: MetadataImage,
+    record: BrokerRecord,
+    state: BrokerState,
+    settings: BrokerConfig,
+    *,
+    is_starting: bool = False,
+) -> tuple[Change, ...]:
     broker_id = record.broker_id
     if state is BrokerState.UNFENCED:
         moved = record._replace(fenced=False, shutting_down=False)
-        return (BrokerChanged(moved), *partitions_with(image, broker_id, settings))
+        elections = partitions_with(image, broker_id, settings, waits_for_last_leader=is_starting)
+        return (BrokerChanged(moved), *elections)
     if state is BrokerState.CONTROLLED_SHUTDOWN:
         moved = record._replace(shutting_down=True)
     else:

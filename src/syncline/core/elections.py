@@ -79,16 +79,17 @@ def next_state(
     return draft.finish()
 
 
-def at_rest(record: PartitionRecord, *, eligible_replicas: bool = True) -> PartitionRecord:
+def at_rest(record: PartitionRecord) -> PartitionRecord:
     """Return the state when all brokers stop together: nobody leads, and the ISR stays what it is.
 
     Without a leader nothing is committed, so whoever was in the ISR goes on holding everything that is.
+    The last leader is remembered, as it may lead again first.
     """
     if record.leader == NONE:
         return record
     return record._replace(
         leader=NO_BROKER,
-        last_known_elr=(record.leader,) if eligible_replicas else (),
+        last_known_elr=(record.leader,),
         leader_epoch=LeaderEpoch(record.leader_epoch + 1),
         partition_epoch=PartitionEpoch(record.partition_epoch + 1),
     )

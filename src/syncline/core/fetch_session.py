@@ -48,14 +48,18 @@ class FetchSpec(NamedTuple):
 
 
 class SessionClock:
-    """When a session fetched, and when the latest of its slow fetches was answered: shared by its entries."""
+    """When a session fetched, and what became of its slow fetches: shared by its entries.
 
-    __slots__ = ("last_fetch_ms", "previous_fetch_ms", "served_ms")
+    `served_ms`: when the latest was answered or lost. `lost`: the first that was lost since one was answered.
+    """
+
+    __slots__ = ("last_fetch_ms", "lost", "previous_fetch_ms", "served_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.last_fetch_ms = now_ms
         self.previous_fetch_ms = now_ms
         self.served_ms = NEVER_MS
+        self.lost: PendingRequest | None = None
 
     def touch(self, now_ms: int) -> None:
         """Note one more fetch."""
@@ -122,8 +126,13 @@ class SessionPartition:
 
     @property
     def served_ms(self) -> int:
-        """When the latest slow fetch of the session was answered."""
+        """When the latest slow fetch of the session was answered, or lost."""
         return self._clock.served_ms
+
+    @property
+    def lost(self) -> "PendingRequest | None":
+        """The first slow fetch of the session that was lost since one was answered."""
+        return self._clock.lost
 
     @property
     def in_flight(self) -> "PendingRequest | None":
@@ -151,9 +160,9 @@ class SessionPartition:
 
     def leave(self) -> None:
         """End the membership; the clock stops for this partition, since the session goes on without it."""
-        served_ms = self._clock.served_ms
-        self._clock = SessionClock(self._clock.last_fetch_ms)
-        self._clock.served_ms = served_ms
+        clock = self._clock
+        self._clock = SessionClock(clock.last_fetch_ms)
+        self._clock.served_ms, self._clock.lost = clock.served_ms, clock.lost
         self.session = None
 
 
@@ -218,6 +227,14 @@ class FetchSession:
     def served(self, now_ms: int) -> None:
         """Note that a slow fetch was answered: until now the reader could not ask for anything again."""
         self.clock.served_ms = now_ms
+        self.clock.lost = None
+
+    def gave_up(self, request: "PendingRequest", now_ms: int | None) -> None:
+        """Note that the reader waited for a slow fetch until now (None: too long to count), and then no more."""
+        if now_ms is not None:
+            self.clock.served_ms = now_ms
+        if self.clock.lost is None:
+            self.clock.lost = request
 
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Drop partitions that the reader no longer wants."""

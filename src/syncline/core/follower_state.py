@@ -47,6 +47,10 @@ class FetchStamp(Protocol):
     def served_ms(self) -> int:
         """The time at which the latest of those was answered, `NEVER_MS` if there was none."""
 
+    @property
+    def lost(self) -> "PendingRequest | None":
+        """The first of those that its reader gave up since one was answered."""
+
 
 class FollowerState:
     """One follower in the leader's eyes; born empty, as for a replica newly assigned.
@@ -157,9 +161,10 @@ class FollowerState:
 
     def view(self) -> FollowerView:
         """Return this state as evidence for a decision about to be taken."""
-        stamp_ms = NEVER_MS if self.stamp is None else self.stamp.last_fetch_ms
-        last_fetch_ms = max(self.last_fetch_ms, stamp_ms)
-        last_caught_up_ms = max(self.last_caught_up_ms, stamp_ms)
+        last_fetch_ms, last_caught_up_ms = self.last_fetch_ms, self.last_caught_up_ms
+        if self.stamp is not None:
+            last_fetch_ms = max(last_fetch_ms, self.stamp.last_fetch_ms)
+            last_caught_up_ms = max(last_caught_up_ms, self.stamp.last_fetch_ms, self.stamp.served_ms)
         return FollowerView(
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,

@@ -314,12 +314,8 @@ class LeaderPartition:
         follower = self._by_id.get(replica_id)
         if follower is None or follower.asker is not asker or pending_fetches.covering(follower) is not request:
             return
-        if not is_lost:
+        if not is_lost or self._may_spare(follower, now_ms):
             self.settings.lag.note_answered(follower, now_ms)
-            return
-        if self._may_spare(follower, now_ms):
-            self.settings.lag.note_answered(follower, now_ms)
-        pending_fetches.keep_waiting(follower, request)
 
     def relinquish(self, entry: PendingEntry, now_ms: int) -> Effects:
         """Give the partition to another member if serving `entry` takes too long, and if that may help."""

@@ -52,7 +52,10 @@ class Cover(Protocol):
     in_flight: "PendingRequest | None"
 
     def served(self, now_ms: int) -> None:
-        """Note that everything the session has was waited for until now."""
+        """Note that everything the session has was waited for until now, and answered."""
+
+    def gave_up(self, request: "PendingRequest", now_ms: int | None) -> None:
+        """Note that the request was lost; `now_ms` is None if it had been waited for beyond the cap."""
 
 
 class PendingRequest:
@@ -213,18 +216,6 @@ def register(
 ) -> PendingEntry:
     """Remember that `follower` asked for one partition (R1); the caller has checked that it may."""
     entry = PendingEntry(request, leader, follower, offset, qualifies=qualifies)
-    waits = _waits_of(follower, request)
-    if qualifies and waits.since_ms is None:
-        # It may have waited before, over a connection that broke and in a request that did not look here.
-        earlier = covering(follower)
-        is_same = earlier is not None and earlier.broker_epoch == request.broker_epoch
-        waits.since_ms = earlier.arrival_ms if earlier is not None and is_same else request.arrival_ms
-    waits.entries.append(entry)
-    request.entries.append(entry)
-    return entry
-
-
-def _waits_of(follower: FollowerState, request: PendingRequest) -> FollowerWaits:
     waits = follower.waits
     if waits is not None and waits.broker_epoch < request.broker_epoch:
         # Another process of the follower: what the one before it waited for is nobody's concern (R6).
@@ -232,13 +223,14 @@ def _waits_of(follower: FollowerState, request: PendingRequest) -> FollowerWaits
         waits = None
     if waits is None:
         waits = follower.waits = FollowerWaits(request.broker_epoch)
-    return waits
-
-
-def keep_waiting(follower: FollowerState, request: PendingRequest) -> None:
-    """Remember that a lost request had covered the follower without looking: its cap goes on (R5)."""
-    waits = _waits_of(follower, request)
-    waits.since_ms = request.arrival_ms if waits.since_ms is None else min(waits.since_ms, request.arrival_ms)
+    if qualifies and waits.since_ms is None:
+        # It may have waited before, over a connection that broke and in a request that did not look here.
+        earlier = covering(follower) or _lost_before(follower)
+        is_same = earlier is not None and earlier.broker_epoch == request.broker_epoch
+        waits.since_ms = earlier.arrival_ms if earlier is not None and is_same else request.arrival_ms
+    waits.entries.append(entry)
+    request.entries.append(entry)
+    return entry
 
 
 def is_overtaken(entry: PendingEntry, follower: FollowerState) -> bool:
@@ -254,12 +246,19 @@ def remove(entry: PendingEntry) -> None:
     waits = entry.follower.waits
     if waits is not None and entry in waits.entries:
         waits.entries.remove(entry)
-        if entry.request.lost_ms is None and not any(each.qualifies for each in waits.entries):
-            # It failed, and the follower hears of that: it waits no more.
-            waits.since_ms = None
         if waits.is_over:
             entry.follower.waits = None
     entry.is_void = True
+
+
+def _failed(entry: PendingEntry) -> None:
+    """End the wait of a follower that hears of a failure: that is an answer, too, though it proves nothing."""
+    follower, waits = entry.follower, entry.follower.waits
+    follower.asker = None
+    if waits is not None:
+        others = [each for each in waits.entries if each.qualifies and each is not entry]
+        waiting = [each.request for each in others if each.request.is_live or each.request.seq > entry.request.seq]
+        waits.since_ms = min((each.arrival_ms for each in waiting), default=None)
 
 
 def forget(follower: FollowerState) -> None:
@@ -275,6 +274,13 @@ def covering(follower: FollowerState) -> PendingRequest | None:
     """Return the request that covers an idle partition without having looked at it, if one is being served."""
     asker = follower.asker
     request = None if asker is None else asker.in_flight
+    return None if request is None or asker in request.looked else request
+
+
+def _lost_before(follower: FollowerState) -> PendingRequest | None:
+    """Return the request that covered an idle partition without having looked at it, and was lost."""
+    asker = follower.asker
+    request = None if asker is None else asker.lost
     return None if request is None or asker in request.looked else request
 
 
@@ -359,8 +365,8 @@ class PendingFetches:
     def lost(self, request: PendingRequest, now_ms: int, cap_ms: int | None = None) -> None:
         """Note that nobody waits for the answer any more; reads that still run are of use when they end (R5)."""
         is_owed = request.seq in self.requests
-        if request.cover is not None and is_owed and is_within(cap_ms, request.arrival_ms, now_ms):
-            request.cover.served(now_ms)
+        if request.cover is not None and is_owed:
+            request.cover.gave_up(request, now_ms if is_within(cap_ms, request.arrival_ms, now_ms) else None)
         for entry in request.entries:
             if not entry.is_void:
                 entry.leader.fetch_lost(entry, now_ms)
@@ -373,8 +379,10 @@ class PendingFetches:
 
     def read_ended(self, entry: PendingEntry) -> None:
         """Let go of an entry that failed (R4), or whose read has ended with nobody to answer (R5)."""
-        remove(entry)
         request = entry.request
+        if request.lost_ms is None and not entry.is_void:
+            _failed(entry)
+        remove(entry)
         if entry in request.entries:
             request.entries.remove(entry)
         if not request.entries and request.lost_ms is not None:

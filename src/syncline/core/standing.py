@@ -76,21 +76,55 @@ def partitions_without(
     return tuple(_changed(image, settings, step))
 
 
-def partitions_with(image: MetadataImage, gained: BrokerId, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Return the elections that become possible when `gained` is active again."""
+def partitions_with(
+    image: MetadataImage, gained: BrokerId, settings: BrokerConfig, *, waits_for_last_leader: bool = False
+) -> tuple[PartitionsChanged, ...]:
+    """Return the elections that become possible when `gained` is active again.
+
+    `waits_for_last_leader`: the cluster is just starting, so partitions that are at rest are left to the member
+    that led them last, and leaderships are where they were.
+    """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if record.has_leader or gained not in record.replicas:
             return record
+        if waits_for_last_leader and is_at_rest(record) and record.last_known_elr[0] != gained:
+            return record
         acceptable = acceptable_in(image, topic.topic_id, record.partition, gained=gained)
         # Those that are not back yet would hold the new leader's watermark.
         present = tuple(broker for broker in record.isr if acceptable(broker))
+        resumes = is_at_rest(record) and record.last_known_elr[0] in present
+        return next_state(
+            record,
+            acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
+            min_isr=rules.min_isr,
+            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
+            isr=present or None,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def is_at_rest(record: PartitionRecord) -> bool:
+    """Return whether all brokers stopped together, and the one that led then still is in the ISR."""
+    last = record.last_known_elr
+    return not record.has_leader and len(last) == 1 and last[0] in record.isr
+
+
+def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
+    """Return elections for partitions at rest whose last leader has not come back in time."""
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        acceptable = acceptable_in(image, topic.topic_id, record.partition)
+        present = tuple(broker for broker in record.isr if acceptable(broker))
+        if not is_at_rest(record) or not present:
+            return record
         return next_state(
             record,
             acceptable=acceptable,
             min_isr=rules.min_isr,
-            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
-            isr=present or None,
+            isr=present,
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
 

@@ -46,6 +46,9 @@ STOP_TIMEOUT_S = 30.0
 # What a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
 
+# Linux's <sys/prctl.h>.
+PR_SET_PDEATHSIG = 1
+
 # glibc's <malloc.h>. A fetch answer's part is about a megabyte; what is kept of freed memory stays far from what a
 # broker may use (the trim threshold counts at the top of the heap only).
 M_TRIM_THRESHOLD = -1
@@ -133,6 +136,7 @@ class BrokerProcess:
         loop.add_signal_handler(STOP_WITH_ALL, self._all_stop, stopping)
         if self._supervisor_alive_fd is not None:
             loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
+            _go_on_without_parent()
         disk = RealDisk(loop.call_soon_threadsafe)
         coordination = SqliteCoordination(str(self._cluster_directory), loop.call_soon_threadsafe)
         node = Node(
@@ -208,6 +212,15 @@ def _process_figures() -> "ProcessFigures":
     from syncline.local.process_figures import process_figures
 
     return process_figures()
+
+
+def _go_on_without_parent() -> None:
+    """Have the kernel wake this process when its supervisor ends: one that is paused could not see that it has.
+
+    Linux only; elsewhere somebody has to send it SIGCONT.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def _allow_many_files() -> None:

@@ -13,6 +13,7 @@ Pausing and killing is done with signals, so a pause is known by its file in the
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from syncline.node.faults.rules import (
     API_KINDS,
     DELAYED_KINDS,
     DISK_KINDS,
+    DURATION_MS_MAX,
     KINDS,
     LINK_CUT_ONE_WAY,
     LINK_KINDS,
@@ -46,7 +48,7 @@ SIGNAL_TIMEOUT_S: Final = 5.0
 # Whoever only lists does not wait long for a broker that stands still.
 LOOK_TIMEOUT_S: Final = 2.0
 # How soon whoever waits for the end of a pause sees that it has been ended.
-LOOK_AGAIN_S: Final = 0.5
+LOOK_AGAIN_S: Final = 0.2
 NODES: Final = "a broker's number, controller, leader, followers or all"
 
 
@@ -61,6 +63,8 @@ class Fault:
     _faults: "Faults" = field(repr=False)
     # Whether its begin went into the journal.
     is_recorded: bool = True
+    # What somebody who has mistyped something wants to know.
+    remark: str = ""
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -185,6 +189,10 @@ class Faults:
             raise LocalClusterError(f"there is no fault {kind!r}. Known: {', '.join(ALL_KINDS)}.")
         if for_s is not None and for_s <= 0:
             raise LocalClusterError(f"a fault lasts for more than 0 s, not {for_s:g}.")
+        if for_s is not None and not for_s <= DURATION_MS_MAX / 1_000:
+            raise LocalClusterError(f"a fault lasts for at most {DURATION_MS_MAX // 1_000} s, not {for_s:g}.")
+        if fault_id is not None and _PAUSE_ID.fullmatch(fault_id):
+            raise LocalClusterError(f"{fault_id!r} is the id of a pause of that broker, use another one.")
         if topic is None and partition is not None:
             raise LocalClusterError("a partition is selected together with its topic.")
         self._check_options(
@@ -204,6 +212,7 @@ class Faults:
                 "error": error,
                 "trigger": trigger,
                 "for_s": for_s,
+                "fault_id": fault_id,
             },
         )
         brokers = self._controls()
@@ -235,7 +244,13 @@ class Faults:
             takers = list(dict.fromkeys(broker for link in reversed(links) for broker in link))
         else:
             takers = self._resolve(_nodes("all" if broker is None else broker), brokers, place)
-        return self._begin({name: value for name, value in fields.items() if value is not None}, takers, brokers)
+        fault = self._begin({name: value for name, value in fields.items() if value is not None}, takers, brokers)
+        if kind not in LINK_KINDS and topic is not None:
+            try:
+                self._ask_somebody(brokers, "broker.partition", topic=topic, partition=partition or 0)
+            except ControlError as refusal:
+                fault.remark = str(refusal)
+        return fault
 
     def pause(self, broker: Node, *, for_s: float | None = None) -> Fault:
         """Stop a broker's process (SIGSTOP); it goes on after `for_s`, or when the fault is cleared."""
@@ -465,7 +480,7 @@ class Faults:
             return tuple(brokers)
         if name == "controller":
             return (self._controller(brokers),)
-        if name in {"leader", "followers", "follower"}:
+        if name in _OF_A_PARTITION:
             topic, partition = place
             if topic is None or partition is None:
                 raise LocalClusterError(f"{name!r} is of a partition: name it with --partition TOPIC:NUMBER.")
@@ -502,8 +517,13 @@ class Faults:
     def _check_options(self, kind: str, given: dict[str, Any]) -> None:
         """Say which option a kind of fault lacks, or has no use for."""
         usable = {"topic", "partition"}
+        nodes = {str(node) for name in ("broker", "source", "target") for node in _nodes(given[name])}
+        if kind in (*LINK_KINDS, PAUSE, KILL) and not nodes & _OF_A_PARTITION:
+            usable = set()
         if kind != KILL:
             usable |= {"for_s"}
+        if kind not in (PAUSE, KILL):
+            usable |= {"fault_id"}
         if kind in LINK_KINDS:
             usable |= {"source", "target"}
         else:
@@ -523,7 +543,7 @@ class Faults:
         for name, is_needed in (
             ("delay_s", kind in DELAYED_KINDS),
             ("error", kind == API_ERROR),
-            ("api", kind in API_KINDS and given["client_id"] is None and given["topic"] is None),
+            ("api", kind == API_ERROR or (kind in API_KINDS and given["client_id"] is None and given["topic"] is None)),
             ("broker", kind in (PAUSE, KILL)),
         ):
             if is_needed and not given[name]:
@@ -570,7 +590,11 @@ _WORDS: Final = {
     "error": "--error",
     "trigger": "--trigger",
     "for_s": "--for",
+    "fault_id": "--id",
 }
+# Brokers that are named by what they are for a partition.
+_OF_A_PARTITION: Final = frozenset({"leader", "follower", "followers"})
+_PAUSE_ID: Final = re.compile(rf"{PAUSE}-\d+")
 
 
 def _pause_id(broker_id: int) -> str:
@@ -591,4 +615,6 @@ def _list(value: str | Sequence[str] | None) -> list[str] | None:
 
 if __name__ == "__main__":
     where, broker, its_token, seconds = sys.argv[1:]
-    Faults(where).resume_when_due(int(broker), its_token, float(seconds))
+    # Without a cluster nobody is paused any more.
+    with contextlib.suppress(LocalClusterError):
+        Faults(where).resume_when_due(int(broker), its_token, float(seconds))

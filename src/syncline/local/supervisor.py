@@ -34,6 +34,8 @@ from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, p
 log = logging.getLogger("syncline.local")
 
 STOP_TIMEOUT_S = 10.0
+# What `syncline fault` remembers of paused brokers.
+PAUSE_FILES = "paused-*.json"
 RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran this long before it died is started again without delay.
@@ -140,6 +142,9 @@ class Supervisor:
             self._stop_children()
             with contextlib.suppress(OSError):
                 self._layout.state_file.unlink()
+                # Nobody is paused any more.
+                for file in self._layout.directory.glob(PAUSE_FILES):
+                    file.unlink()
             signal.set_wakeup_fd(-1)
         # Who stopped it before it was up did not get a cluster.
         return 0 if self._announced else 128 + self._stop_signal

@@ -266,3 +266,92 @@ async def test_lines_are_given_back_when_the_link_is_whole(world: World) -> None
                 assert peer.transport.get_protocol() is peer
             for connection in world.broker(broker_id).dispatcher.connections:
                 assert connection.transport is None or connection.transport.get_protocol() is connection
+
+
+@faulty
+async def test_connection_whose_end_died_behind_a_cut_still_takes_what_is_written(world: World) -> None:
+    """Its owner cannot know; what it writes is lost, and it learns of it when the link is whole."""
+    await world.topic()
+    record = world.broker(1).image.brokers[2]  # type: ignore[index]
+    peer = await world.as_broker(
+        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+    )
+    await cut(world, BOTH)
+    world.kill(2)
+    await world.later(0.5)
+    answers: list[object] = []
+
+    for _ in range(3):
+        world.call(1, lambda: peer.send(ApiKey.LIST_GROUPS, 0, (b"",), lambda frame, _: answers.append(frame)))
+        await world.later(0.1)
+    assert (peer.is_open, answers) == (True, [])
+
+    heal(world, 1)
+    await world.later(0.1)
+    assert (peer.is_open, answers) == (False, [None] * 3)
+
+
+@faulty
+async def test_owner_may_close_a_connection_whose_end_died_behind_a_cut(world: World) -> None:
+    """Whoever gives up waiting closes it, and all is forgotten while the cut goes on."""
+    await world.topic()
+    record = world.broker(1).image.brokers[2]  # type: ignore[index]
+    peer = await world.as_broker(
+        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+    )
+    await cut(world, BOTH)
+    world.kill(2)
+    await world.later(0.5)
+    answers: list[object] = []
+    world.call(1, lambda: peer.send(ApiKey.LIST_GROUPS, 0, (b"",), lambda frame, _: answers.append(frame)))
+
+    world.call(1, peer.close)
+    await world.later(0.1)
+
+    assert (peer.is_open, answers) == (False, [None])
+    assert peer not in [each for each, _ in world.broker(1).links.connections()]
+    heal(world, 1)
+
+
+@faulty
+async def test_connections_that_were_never_heard_are_forgotten_when_they_end(world: World) -> None:
+    """A broker that forgot the cut tries again and again; its attempts do not pile up at the other end."""
+    await cut(world, ((1, 2),), "link-cut-one-way")
+    heal(world, 1)
+    record = world.broker(1).image.brokers[2]  # type: ignore[index]
+    before = len(world.broker(2).dispatcher.connections)
+    for _ in range(5):
+        peer = await world.as_broker(
+            1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        )
+        world.call(1, lambda: peer.send(ApiKey.LIST_GROUPS, 0, (b"",), lambda _frame, _position: None))  # noqa: B023
+        await world.later(0.1)
+        world.call(1, peer.close)
+        await world.later(0.1)
+
+    # Those that broker 1 keeps for itself may have come meanwhile.
+    assert len([each for each in world.broker(2).dispatcher.connections if each.client_id == "broker-1-test"]) == 0
+    assert len(world.broker(2).dispatcher.connections) <= before + 2
+    heal(world, 2)
+
+
+@faulty
+async def test_delay_is_felt_on_connections_that_survived_a_cut(world: World) -> None:
+    """Two faults of one link: the cut hides the delay, and its end brings it back."""
+    await world.topic()
+    record = world.broker(1).image.brokers[2]  # type: ignore[index]
+    peer = await world.as_broker(
+        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+    )
+    call = {"id": "late", "kind": "link-delay", "links": [[2, 1]], "delay_ms": 300}
+    await world.as_broker(1, verbs.add(world.broker(1), call))
+    await cut(world, BOTH)
+    for broker_id in (1, 2):
+        world.call(broker_id, verbs.clear, world.broker(broker_id), {"id": "cut"})
+    began_s = world.loop.time()
+
+    await world.as_broker(1, peer.request_raw(ApiKey.LIST_GROUPS, 0, (b"",)))
+
+    assert 0.3 <= world.loop.time() - began_s < 0.4
+    heal(world, 1)
+    peer.close()

@@ -79,6 +79,12 @@ async def test_head_is_answered_with_the_head_alone(world: World) -> None:
         pytest.param(b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400, "no number", id="minus"),
         pytest.param(b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 413, "no body", id="body"),
         pytest.param(
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 6_000 + b"\r\n\r\n",
+            413,
+            "no body",
+            id="body-of-any-size",
+        ),
+        pytest.param(
             b"GET /metrics HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             413,
             "no body",
@@ -204,6 +210,19 @@ async def test_silent_client_is_let_go(world: World) -> None:
     assert not client.is_over
 
     await world.later(1.5)
+
+    assert client.is_lost
+    assert client.received == b""
+
+
+async def test_empty_lines_buy_no_time(world: World) -> None:
+    """They may stand before a request, and are none."""
+    await serve(world)
+    client = await HttpClient.connect()
+    for _ in range(int(endpoint.REQUEST_S * 2) + 2):
+        if not client.is_over:
+            client.send(b"\r\n")
+        await world.later(0.5)
 
     assert client.is_lost
     assert client.received == b""

@@ -4,7 +4,7 @@ import pytest
 
 from syncline import __version__
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.metrics.scrape import ProcessFigures, Scraper
 from syncline.records.batch import BatchHeader
 from syncline.storage.reading import Slice
@@ -69,6 +69,22 @@ async def test_partitions_say_what_their_leader_knows(world: World) -> None:
     assert leader.all_of("syncline_follower_lag_records") == {("t", "0", "2"): 0, ("t", "0", "3"): 0}
     assert leader.all_of("syncline_follower_lag_seconds") == {("t", "0", "2"): 0, ("t", "0", "3"): 0}
     assert follower.all_of("kafka_server_fetcherlagmetrics_consumerlag") == {("ReplicaFetcherThread-0-1", "t", "0"): 0}
+
+
+@three
+async def test_replica_that_is_being_added_is_not_missed(world: World) -> None:
+    """Under-replicated is measured by the replicas that were there before; that there is a reassignment is counted."""
+    await world.topic(replicas=(1, 2, 3), min_insync_replicas=1)
+    await world.until(lambda: len(world.partition().isr or ()) == 3)
+    partition = world.partition()
+    assert partition.record is not None
+    partition.record = partition.record._replace(adding=(BrokerId(3),))
+    samples = await scrape(world)
+
+    assert samples.of("kafka_cluster_partition_replicascount", **T0) == 2
+    assert samples.of("kafka_cluster_partition_underreplicated", **T0) == 0
+    assert samples[f"{MANAGER}_underreplicatedpartitions"] == 0
+    assert samples[f"{MANAGER}_reassigningpartitions"] == 1
 
 
 @quick
@@ -260,7 +276,7 @@ async def test_requests_that_wait_are_counted_while_they_wait(world: World) -> N
     assert purgatory(waiting, "Produce") == (1, 1)
     assert purgatory(waiting, "Fetch")[0] >= 1
     assert purgatory(over, "Produce") == (0, 0)
-    assert purgatory(over, "DeleteRecords") == purgatory(over, "ElectLeaders") == (0, 0)
+    assert purgatory(over, "DeleteRecords") == purgatory(over, "ElectLeader") == (0, 0)
     assert over["kafka_server_delayedproducemetrics_expires_total"] == 1
     assert over.of("kafka_server_delayedproducemetrics_expires_total", **T0) == 1
     assert over.of("kafka_server_delayedfetchmetrics_expires_total", fetchertype="consumer") == 1

@@ -57,6 +57,7 @@ def handle(broker: "Broker", request: "Request") -> None:
             version=version,
             now_ms=active.clock.mono_ms(),
             failed=[each.hex for each in getattr(asked, "offline_log_dirs", ()) if each is not None],
+            is_starting=active.is_starting,
         )
 
     active.decide(decide, answered)

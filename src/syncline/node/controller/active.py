@@ -28,7 +28,7 @@ from syncline.core.broker_sessions import BrokerSessions
 from syncline.core.cluster import Decision
 from syncline.core.decision_events import events_of
 from syncline.core.demotions import Demotions
-from syncline.core.standing import preferred_elections, unclean_elections
+from syncline.core.standing import is_at_rest, preferred_elections, rest_ends, unclean_elections
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Election, Event
@@ -63,6 +63,8 @@ HISTORY_BATCHES_MAX: Final = 1_000
 COMPACT_AFTER_BATCHES: Final = 2_000
 # How long a new controller holds registrations back until it knows which brokers are gone.
 FIRST_LOOK_S: Final = 0.1
+# How long partitions of a cluster that stopped as a whole wait for the broker that led them.
+START_S: Final = 1.0
 # How long brokers of a cluster that stops wait for each other before each leaves by itself.
 STOP_TOGETHER_S: Final = 2.0
 
@@ -147,6 +149,11 @@ class ActiveController:
     def is_active(self) -> bool:
         """Whether this is still the controller, as far as it knows."""
         return self._is_active
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the cluster has just begun to start after all of it was stopped."""
+        return self._starting_until_ms is not None
 
     @property
     def image(self) -> MetadataImage:
@@ -263,7 +270,7 @@ class ActiveController:
         def answered(is_done: bool | None) -> None:
             self._answer_stops(ErrorCode.NONE if is_done else ErrorCode.NOT_CONTROLLER)
 
-        self.decide(lambda image, _: stop_together(image, self.config), answered)
+        self.decide(lambda image, _: stop_together(image), answered)
 
     def _answer_stops(self, error: ErrorCode) -> None:
         if self._stop_timer is not None:
@@ -306,6 +313,9 @@ class ActiveController:
         self._inaugurate()
         if silent is not None and silent != self._broker_id:
             self._fence(silent, "silent while it held the controller lease")
+        records = (record for topic in self._committed.topics.values() for record in topic.partitions)
+        is_resting = any(is_at_rest(record) for record in records)
+        self._starting_until_ms = now_ms + int(START_S * 1_000) if is_resting else None
         self._renewed_ms = self._balanced_ms = self._unclean_ms = self._ticked_ms = now_ms
         self._tick_s = max(0.01, min(0.5, self.config.broker_session_timeout_ms / 18_000))
         self._timer = self._loop.call_later(self._tick_s, self._tick)
@@ -506,6 +516,12 @@ class ActiveController:
                 self.depose()
                 return
         self._redo_what_was_lost()
+        if self._starting_until_ms is not None and now_ms >= self._starting_until_ms:
+            self._starting_until_ms = None
+            self.decide(
+                lambda image, _: Decision(rest_ends(image, self.config), None, "its last leader did not come back"),
+                _ignore,
+            )
         if self._ready_to_stop:
             self._stop_if_all_are_ready()
         unfenced = [broker for broker, record in self._tentative.brokers.items() if not record.fenced]

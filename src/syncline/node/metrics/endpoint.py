@@ -210,12 +210,13 @@ class HttpConnection(asyncio.Protocol):
             if self._lingered_bytes > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if not self._received and not self._is_answering:
+        if not self._received:
             # Some send an empty line after a request. It is none, and buys no time.
             data = data.lstrip(b"\r\n")
             if not data:
                 return
-            self._wait(REQUEST_S, self._too_slow)
+            if not self._is_answering:
+                self._wait(REQUEST_S, self._too_slow)
         self._received += data
         if self._is_answering or not self._is_writable:
             if len(self._received) > REQUEST_BYTES_MAX and self._transport is not None:

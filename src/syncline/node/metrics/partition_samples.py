@@ -27,6 +27,7 @@ class PartitionSamples:
         self.under_replicated = 0
         self.under_min_isr = 0
         self.at_min_isr = 0
+        self.reassigning = 0
         self.offline = 0
         self.producers = 0
         self.failed = 0
@@ -60,7 +61,11 @@ class PartitionSamples:
         self.offline += log.is_offline
         self.producers += len(log.producers.entries)
         if leader is not None:
-            isr, replicas, minimum = len(leader.isr), len(leader.replicas), leader.effective_min_isr
+            record, minimum = partition.record, leader.effective_min_isr
+            assert record is not None, "who leads was told so"
+            # Replicas that are just being added are not missed.
+            isr, replicas = len(leader.isr), len(leader.replicas) - len(record.adding)
+            self.reassigning += bool(record.adding or record.removing)
             is_under, is_under_min, is_at_min = int(isr < replicas), int(isr < minimum), int(isr == minimum)
             self.leaders += 1
             self.under_replicated += is_under

@@ -109,7 +109,7 @@ class Scraper:
         page.add(table.PRODUCER_ID_COUNT, samples.producers)
         page.add(table.PENDING_FOLLOWER_FETCHES, broker.slow_reads.pending_count)
         page.add(table.PENDING_PROTECTED_REPLICAS, samples.protected)
-        page.add(table.REASSIGNING_PARTITIONS, 0)
+        page.add(table.REASSIGNING_PARTITIONS, samples.reassigning)
         page.add(table.LATE_TRANSACTIONS, 0)
         page.add(table.MAX_LAG, samples.max_lag, FETCHER_CLIENT)
         page.add(table.FAILED_PARTITIONS, samples.failed, FETCHER_CLIENT)
@@ -192,7 +192,7 @@ class Scraper:
             ("Produce", produce_entries, produces),
             ("Fetch", fetch_entries, fetches),
             ("DeleteRecords", deletes, deletes),
-            ("ElectLeaders", 0, 0),
+            ("ElectLeader", 0, 0),
         )
         for kind, entries, operations in waiting:
             page.add(table.PURGATORY_SIZE, entries, kind)

@@ -1,0 +1,41 @@
+"""Calls of the control API: what is one, and what becomes of everything else."""
+
+import json
+
+import pytest
+
+from syncline.node.control import ControlRefused, encode_answer, parse_call, perform
+from tests.node.world import World
+
+
+def test_call_is_a_verb_with_fields() -> None:
+    """The rest of the object are the verb's fields."""
+    assert parse_call(b'{"verb": "a.b", "n": 1, "t": "\xc3\xa9"}') == ("a.b", {"n": 1, "t": "\u00e9"})
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        pytest.param(b"", "cannot be read", id="empty"),
+        pytest.param(b"\xff\xfe", "cannot be read", id="no-text"),
+        pytest.param(b"[" * 200_000, "cannot be read", id="deep"),
+        pytest.param(b'{"verb":' * 100_000, "cannot be read", id="deep-objects"),
+        pytest.param(b'{"verb": "x", "n": ' + b"9" * 5_000 + b"}", "cannot be read", id="long-number"),
+        pytest.param(b'{"verb": "\\ud800"}', "cannot be read", id="half-a-letter"),
+        pytest.param(b"[1, 2]", 'with a "verb"', id="list"),
+        pytest.param(b"{}", 'with a "verb"', id="no-verb"),
+        pytest.param(b'{"verb": 3}', 'with a "verb"', id="number"),
+    ],
+)
+def test_what_is_no_call_is_refused(body: bytes, sentence: str) -> None:
+    """Nothing that can be sent raises anything else, or ends up where it cannot be written down."""
+    with pytest.raises(ControlRefused, match=sentence):
+        parse_call(body)
+
+
+async def test_unknown_verb_is_answered_with_those_that_are(world: World) -> None:
+    """Names of the module's own are no verbs."""
+    for verb in ("x.y", "__class__", "describe"):
+        answer = await perform(world.broker(), verb, {})
+        assert "Known: broker.describe, " in answer["error"]
+        json.loads(encode_answer(answer))
