@@ -73,6 +73,31 @@ def test_silence_keeps_a_partition_in_the_index_under_the_historic_modes(policy:
     assert s.isr == [1]
 
 
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_follower_that_may_join_keeps_its_partition_in_the_index(is_fenced: bool) -> None:
+    """It has everything and was refused: the tick proposes it again. One that is fenced waits for metadata instead."""
+    index = TickIndex()
+    s = S0(isr=(1, 2), log_end=10, high_watermark=10, ticks=index, confirms=False)
+    s.f(2, 10, 200)
+    s.f(3, 10, 210)
+    s.answer(s.sent[-1], 220, error=ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if is_fenced:
+        s.brokers.replace(standings(1, 2, 3, fenced=[3]))
+        s.note(s.partition.brokers_changed(230), 230)
+    (taken,) = index.take()
+    s.tick(300)
+    if not is_fenced:
+        # The queue may refuse at once, before the tick gives the partition back.
+        s.answer(s.sent[-1], 300, error=ErrorCode.OPERATION_NOT_ATTEMPTED)
+    index.give_back(taken)
+
+    assert len(index) == (0 if is_fenced else 1)
+    if is_fenced:
+        s.brokers.replace(standings(1, 2, 3))
+        s.note(s.partition.brokers_changed(400), 400)
+        assert s.requested[-1] == [1, 2, 3]
+
+
 def test_partition_whose_leadership_is_over_leaves_the_index() -> None:
     """Nobody ticks the past."""
     index = TickIndex()

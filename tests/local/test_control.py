@@ -5,6 +5,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,7 +55,10 @@ def test_call_sends_the_verb_with_its_fields_and_returns_the_answer() -> None:
         assert control.call("room.what", color="red") == {"n": 3}
     header = parse_request_header(asked[0])
     assert (header.key, header.version, header.client_id) == (ApiKey.CONTROL, 0, "control")
-    assert json.loads(asked[0][header.body_position :]) == {"verb": "room.what", "color": "red"}
+    fields = json.loads(asked[0][header.body_position :])
+    # Until when somebody waits for the answer.
+    assert 0 < fields.pop("until_ms") - time.time() * 1_000 <= 2_000
+    assert fields == {"verb": "room.what", "color": "red"}
 
 
 def test_refusal_is_raised_with_the_brokers_sentence() -> None:

@@ -359,6 +359,20 @@ def test_pause_ends_by_itself_and_is_in_the_journal(cluster: LocalCluster, fault
     assert 1_000 <= ended - began <= 3_000
 
 
+def test_call_that_was_given_up_is_not_carried_out_later(cluster: LocalCluster, faults: Faults) -> None:
+    """A paused broker finds it in its socket when it goes on; by then whoever asked was told that it failed."""
+    call = {"id": "late", "kind": "api-disconnect", "apis": ["FETCH"], "client_id": "nobody"}
+    control = controls(cluster.directory)[2]
+    with faults.pause(2):
+        with pytest.raises(ControlError, match=r"does not answer within 0\.2 s"):
+            control.call("faults.add", timeout_s=0.2, **call)
+        with pytest.raises(LocalClusterError, match=r"broker 2 is paused\. `syncline fault clear pause-2`"):
+            faults.add("api-disconnect", api="FETCH", client_id="nobody")
+        assert [each.id for each in faults.all()] == ["pause-2"]
+
+    assert control.call("faults.list") == {"faults": []}
+
+
 def test_pause_lasts_until_it_is_cleared(cluster: LocalCluster, faults: Faults) -> None:
     """`clear` with its id, or of everything, lets the process go on."""
     for fault_id in ("pause-1", None):

@@ -48,7 +48,7 @@ def check(
         typer.Option("--property", metavar="ID", help=f"Check only this of {', '.join(Property)}; repeatable."),
     ] = None,
     states_max: Annotated[
-        int, typer.Option("--states-max", help="Give up after so many states (200 bytes each).")
+        int, typer.Option("--states-max", help="Give up after so many states (200 to 500 bytes each).")
     ] = STATES_MAX,
     table: Annotated[
         bool, typer.Option("--table", help="Run the documented checks instead (under ten seconds).")

@@ -185,8 +185,13 @@ class LeaderPartition:
             or not self.settings.lag.forgives_silence
         ):
             return False
-        # Whoever else has everything was proposed by the latest tick, or may not join as metadata stands.
-        return all(follower.log_end == self.log_end for follower in self._followers if follower.counts)
+        # Members have everything; somebody else who has everything is to be proposed again, unless it may not join.
+        return all(
+            follower.counts or not self._brokers.is_eligible(follower.broker_id, follower.broker_epoch)
+            if follower.log_end == self.log_end
+            else not follower.counts
+            for follower in self._followers
+        )
 
     @property
     def spared(self) -> tuple[BrokerId, ...]:

@@ -10,6 +10,7 @@ are, `syncline.node.control` says; an answer that is a refusal is raised as `Con
 import json
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,15 +42,17 @@ class Control:
 
     def call(self, verb: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
         """Return the answer's fields without `error`; raises `ControlError` with the broker's sentence, or our own."""
-        body = json.dumps({"verb": verb, **fields}).encode()
+        patience_s = timeout_s or self._timeout_s
+        until_ms = time.time_ns() // 1_000_000 + round(patience_s * 1_000)
+        body = json.dumps({"verb": verb, "until_ms": until_ms, **fields}).encode()
         parts = frame_request(ApiKey.CONTROL, _VERSION, 0, "control", [body])
         try:
-            with socket.create_connection((self.host, self.port), timeout_s or self._timeout_s) as line:
+            with socket.create_connection((self.host, self.port), patience_s) as line:
                 line.sendall(b"".join(parts))
                 frame = _receive(line, struct.unpack(">i", _receive(line, 4))[0])
         except TimeoutError:
             raise ControlError(
-                f"{self._who} does not answer within {timeout_s or self._timeout_s:g} s. It may be paused, or its disk "
+                f"{self._who} does not answer within {patience_s:g} s. It may be paused, or its disk "
                 "stuck: `syncline status` shows its process."
             ) from None
         except OSError as error:

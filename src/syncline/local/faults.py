@@ -261,6 +261,12 @@ class Faults:
         return self.add(KILL, broker=broker)
 
     def _begin(self, fields: dict[str, Any], takers: Sequence[int], brokers: dict[int, Control]) -> Fault:
+        paused = self._pauses()
+        for broker_id in takers:
+            if broker_id in paused:
+                raise LocalClusterError(
+                    f"broker {broker_id} is paused. `syncline fault clear {_pause_id(broker_id)}` lets it go on."
+                )
         rows: dict[int, dict[str, Any]] = {}
         is_link = fields["kind"] in LINK_KINDS
         try:

@@ -4,8 +4,11 @@ CONTROL (private key 20002, version 0, internal listener only) is for tools on t
 inject, views to show. Both directions are one JSON object in UTF-8, from the end of the header to the end of the
 frame:
 
-    request   {"verb": "room.what", ...fields of the verb}
+    request   {"verb": "room.what", "until_ms": ..., ...fields of the verb}
     answer    {"error": null, ...} or {"error": "a sentence that says what is wrong and what to do"}
+
+`until_ms` is when whoever asks stops waiting, by the wall clock of the machine that both are on. A broker that stood
+still finds the request afterwards, and must not do what was reported as failed; without it there is no such time.
 
 A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It says no
 by raising `ControlRefused`. A module that serves verbs is imported when the first of them is asked for.
@@ -60,6 +63,10 @@ def parse_call(body: bytes) -> tuple[str, Answer]:
 
 async def perform(broker: "Broker", verb: str, fields: Fields) -> Answer:
     """Return the answer to a call, which may be a refusal; never raises for what was asked."""
+    fields = dict(fields)
+    until_ms = fields.pop("until_ms", None)
+    if isinstance(until_ms, int) and broker.clock.wall_ms() > until_ms:
+        return {"error": f"broker {broker.broker_id} got to {verb} when nobody waited for it any more."}
     try:
         answer = _function_of(verb)(broker, fields)
         if inspect.isawaitable(answer):

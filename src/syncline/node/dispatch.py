@@ -39,14 +39,18 @@ class Dispatcher:
     def dispatch(self, request: "Request") -> None:
         """Handle one request; whatever goes wrong stays with its connection."""
         handler = self._handlers.get(request.key)
-        if handler is None or not (
-            request.key == ApiKey.API_VERSIONS or is_served(request.key, request.version, request.listener)
-        ):
+        version = request.version
+        if not is_served(request.key, version, request.listener):
+            # ApiVersions is answered, and counted, as version 0: clients may ask with any number.
+            version = 0
+            if request.key != ApiKey.API_VERSIONS:
+                handler = None
+        if handler is None:
             request.connection.close(
                 f"API key {request.key} version {request.version} is not served on the {request.listener} listener"
             )
             return
-        counted = request_kind(request.key, request.version, request.listener)
+        counted = request_kind(request.key, version, request.listener)
         self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
             handler(self._broker, request)

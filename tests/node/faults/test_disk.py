@@ -271,6 +271,18 @@ def test_failing_disk_raises_os_errors_of_the_kind_asked_for(scene: Scene, name:
     assert bytes(file.read(0, 8)) == b"12345678"
 
 
+def test_failing_disk_fails_each_read_through_one_handle(scene: Scene) -> None:
+    """Whoever tries again meets the fault again."""
+    file = scene.file()
+    rule = scene.rule("disk-fail", directions=["read"])
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="injected fault f1"):
+            file.read(0, 4)
+
+    assert rule.trigger.hits == 3
+
+
 def test_failing_disk_fails_only_what_is_selected(scene: Scene) -> None:
     """Another partition, another direction, and the broker's own files are fine."""
     file, other = scene.file(), scene.file("orders-4")

@@ -268,3 +268,21 @@ async def test_control_is_served_between_brokers_only_and_spared_by_faults(world
     client.send(ApiKey.CONTROL, 0, b'{"verb":"faults.list"}')
     async with asyncio.timeout(5):
         await client.lost()
+
+
+@faulty
+async def test_answers_that_are_held_back_are_sent_when_the_fault_is_cleared(world: World) -> None:
+    """However late they were to be, and also when the rule was spent before; nothing is held after that."""
+    await world.topic()
+    client, other = await world.client(), await world.client()
+    await add(world, "api-throttle", apis=["PRODUCE"], delay_ms=600_000, trigger="times=2")
+    first, second = client.send_produce("t", batch()), other.send_produce("t", batch())
+    await world.later(5)
+    assert hits(world) == {"f1": 2}
+    began_s = world.loop.time()
+
+    clear(world)
+
+    assert (await client.produced(first)).error_code == (await other.produced(second)).error_code == 0
+    assert world.loop.time() - began_s < 0.1
+    assert (await client.produce("t", batch())).error_code == 0

@@ -8,6 +8,7 @@ from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.metrics.scrape import ProcessFigures, Scraper
 from syncline.records.batch import BatchHeader
 from syncline.storage.reading import Slice
+from syncline.wire.api import ApiKey
 from tests.node.metrics.scraping import Samples, scrape
 from tests.node.wire_client import at, batch
 from tests.node.world import World
@@ -358,6 +359,16 @@ async def test_sessions_requests_and_connections_are_counted(world: World) -> No
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchsessions"] == 1
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchpartitionscached"] == 1
     assert samples.of("syncline_connections", listener="client") == len(world.connections())
+
+
+async def test_api_versions_of_any_version_are_counted_as_version_0(world: World) -> None:
+    """Whoever asks with a version that nobody knows is answered, and breaks no page."""
+    client = await world.client()
+    for version in (32_767, 300, 255, 5, -1, -32_768):
+        await client.body(client.send(ApiKey.API_VERSIONS, version, b""))
+    requests = (await scrape(world)).all_of("kafka_network_requestmetrics_requests_total")
+
+    assert {kind: count for kind, count in requests.items() if kind[0] == "ApiVersions"} == {("ApiVersions", "0"): 6}
 
 
 async def test_lag_of_consumers_is_a_histogram_of_bytes_and_of_record_time(world: World) -> None:

@@ -257,9 +257,11 @@ class FaultyFile:
 
     def _read(self, position: int, size: int) -> Buffer:
         if self._has_waited is None or not self._has_waited.is_active:
-            rule = self._has_waited = self._disk.strike(self._rules, self._partition, READ)
+            rule = self._disk.strike(self._rules, self._partition, READ)
             if rule is not None:
                 self._disk.wait(rule, self.path)
+            # What failed has not waited: the next read may fail, too.
+            self._has_waited = rule
         return self._inner.read(position, size)
 
     def _read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:

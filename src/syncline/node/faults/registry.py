@@ -94,6 +94,7 @@ class Faults:
         self._timers.clear()
         self._rules.clear()
         self._apply()
+        self._requests.close()
         if self._disk is not None:
             self._disk.close()
 
@@ -111,8 +112,10 @@ class Faults:
         if was_active:
             self._note(rule, "end", f"{rule.note()}: {why}, {rule.trigger.hits} hits")
             self._apply()
-        if self._disk is not None and rule.is_lifted:
-            self._disk.lift(rule)
+        if rule.is_lifted:
+            self._requests.lift(rule)
+            if self._disk is not None:
+                self._disk.lift(rule)
 
     def _apply(self) -> None:
         """Have every place go by the rules that are active now."""

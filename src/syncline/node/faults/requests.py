@@ -17,6 +17,7 @@ forget the cluster.
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from syncline.node.broker import Broker
 
 _Named = list[tuple[str, int | None]]
+_Held = dict[Callable[[], None], asyncio.TimerHandle]
 # Names of fields, in requests, that hold a topic, or a partition of the topic around it.
 _TOPIC_FIELDS = ("topic", "name", "topic_name")
 _PARTITION_FIELDS = ("partition", "partition_index", "index", "partition_id")
@@ -45,12 +47,29 @@ class RequestFaults:
         self._dispatch = dispatch
         self._rules: tuple[Rule, ...] = ()
         self._classes: dict[Rule, type[Request]] = {}
+        # Answers that are held back, by rule: each with its timer.
+        self._held: dict[Rule, _Held] = {}
         self.on_struck: Callable[[Rule], None] | None = None
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
         """Go by these rules from now on."""
         self._rules = tuple(rules)
         self._classes = {rule: self._classes.get(rule) or self._class_of(rule) for rule in rules}
+
+    def lift(self, rule: Rule) -> None:
+        """Send what this rule holds back."""
+        held = self._held.pop(rule, {})
+        for answer, timer in list(held.items()):
+            timer.cancel()
+            answer()
+        held.clear()
+
+    def close(self) -> None:
+        """Drop what is held: the broker is stopping, and its connections are closed."""
+        for held in self._held.values():
+            for timer in held.values():
+                timer.cancel()
+        self._held.clear()
 
     def dispatch(self, request: Request) -> None:
         """Handle a request, unless a rule has other plans."""
@@ -146,7 +165,7 @@ class RequestFaults:
         if rule.kind == API_DROP_REPLY:
             return _without_reply(rule)
         if rule.kind == API_THROTTLE:
-            return _late(rule, self._broker.loop)
+            return _late(rule, self._broker.loop, self._held.setdefault(rule, {}))
         return _with_topic_errors(rule) if rule.kind == API_ERROR else Request
 
 
@@ -164,7 +183,7 @@ def _without_reply(rule: Rule) -> type[Request]:
     return RequestWithoutReply
 
 
-def _late(rule: Rule, loop: asyncio.AbstractEventLoop) -> type[Request]:
+def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Request]:
     class LateRequest(Request):
         """A request whose answer is held back."""
 
@@ -173,7 +192,13 @@ def _late(rule: Rule, loop: asyncio.AbstractEventLoop) -> type[Request]:
         def reply_parts(self, parts: Sequence[Buffer]) -> None:
             """Answer later."""
             self.on_lost = None
-            loop.call_later(rule.delay_ms / 1_000, super().reply_parts, parts)
+            answer = partial(super().reply_parts, parts)
+
+            def go_on() -> None:
+                held.pop(answer, None)
+                answer()
+
+            held[answer] = loop.call_later(rule.delay_ms / 1_000, go_on)
 
     return LateRequest
 
