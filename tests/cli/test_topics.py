@@ -158,3 +158,22 @@ def test_elections_are_refused_in_a_sentence(any_topic: str, at: tuple[str, str]
     assert done.returncode == 1
     assert f"{any_topic}-99: " in done.stdout
     assert "UNKNOWN_TOPIC_OR_PART" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "vast", "--partitions", "2147483648"),
+        ("create", "vast", "--replication-factor", "32768"),
+        ("alter", "vast", "--partitions", "99999999999"),
+        ("elect-leaders", "--topic", "vast", "--partition", "99999999999"),
+        ("elect-leaders", "--topic", "vast", "--partition", "-1"),
+    ],
+)
+def test_numbers_that_the_protocol_cannot_hold_are_refused(arguments: tuple[str, ...], at: tuple[str, str]) -> None:
+    """The message names the option and what it takes, and nobody is asked."""
+    done = run("topics", *arguments, *at)
+
+    assert done.returncode == 2
+    assert "Invalid value for" in done.stderr
+    assert "range" in done.stderr

@@ -12,9 +12,17 @@ def test_why_says_that_nothing_happened(any_topic: str, at: tuple[str, str]) -> 
     told = succeed("why", f"{any_topic}:0", *at)
 
     assert f"Nothing happened to {any_topic}-0" in told
+    assert "since it was created at" in told
     fields = as_json("why", f"{any_topic}:1", "--since", "90s", *at)
     assert (fields["topic"], fields["partition"], fields["cause"], fields["findings"]) == (any_topic, 1, None, [])
-    assert fields["until_ms"] - fields["since_ms"] >= 90_000
+    assert fields["created_ms"] <= fields["until_ms"]
+
+
+def test_why_looks_back_to_the_beginning_of_the_journal_at_most(any_topic: str, at: tuple[str, str]) -> None:
+    """Of what was before nothing is known, however far back is asked for."""
+    ages = [as_json("why", f"{any_topic}:1", "--since", since, *at)["since_ms"] for since in ("9" * 30 + "d", "5000d")]
+
+    assert ages[0] == ages[1] > 1_600_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -24,6 +32,9 @@ def test_why_says_that_nothing_happened(any_topic: str, at: tuple[str, str]) -> 
         (("no-such-topic:0",), "there is no topic 'no-such-topic'"),
         (("{topic}:7",), "has partitions 0 to 1, not 7"),
         (("{topic}:0", "--since", "yesterday"), "--since takes a span"),
+        (("{topic}:0", "--since", "0"), "--since takes a span"),
+        (("{topic}:0", "--since", "0001-01-01"), "--since takes a span"),
+        (("{topic}:0", "--since", "2099-01-01"), "--since 2099-01-01 lies ahead"),
         (("{topic}:0", "--replica", "9"), "broker 9 holds no replica of"),
     ],
     ids=lambda value: str(value[-1])[:12],

@@ -6,8 +6,10 @@ import pytest
 
 from syncline.core.diagnosis import Cause, Diagnosis, Effect
 from syncline.core.diagnosis_words import tell
+from syncline.model.events import Truncation
 
 from .witnesses import (
+    NOON,
     diagnosed,
     elected,
     fault,
@@ -169,6 +171,14 @@ def test_followers_disk_was_slow_when_its_writes_held_its_loop_up() -> None:
     )
 
     assert main_of(diagnosis) == (Cause.FOLLOWER_DISK, 2)
+
+
+def test_followers_disk_was_slow_when_its_log_waited_to_be_cut() -> None:
+    """Its loop went on, and yet it could not fetch: nothing is asked before the log has been cut."""
+    diagnosis = diagnosed(slow_disk(2, 1_000, 17_000, "cut"), left(2, 12_000, 1_000))
+
+    assert main_of(diagnosis) == (Cause.FOLLOWER_DISK, 2)
+    assert "a cut of flights-3 took" in words(diagnosis)
 
 
 def test_leaders_disk_is_not_blamed_for_reads_of_clients() -> None:
@@ -405,3 +415,167 @@ def test_window_leaves_out_what_was_before() -> None:
     diagnosis = diagnosed(stall(2, 1_000, 14_000), left(2, 12_000, 900), joined(2, 15_000), since=14_500)
 
     assert [each.effect for each in diagnosis.findings] == [Effect.JOINED]
+
+
+def test_reads_of_two_followers_that_began_together_are_both_told() -> None:
+    """Each replica that left while the leader's disk was slow has the disk for its cause."""
+    diagnosis = diagnosed(
+        slow_disk(1, 2_000, 27_000, "read", replica=2),
+        slow_disk(1, 2_000, 20_000, "read", replica=3),
+        left(2, 15_000, 500, asked=2_000, reading=2_000),
+        left(3, 15_000, 500, asked=2_000, reading=2_000),
+    )
+
+    assert [(each.replica, each.cause) for each in diagnosis.findings] == [
+        (2, Cause.LEADER_DISK),
+        (3, Cause.LEADER_DISK),
+    ]
+    assert "for replica 2's fetch took 25 s" in words(diagnosis)
+    assert "for replica 3's fetch took 18 s" in words(diagnosis)
+
+
+def test_leaders_disk_is_named_by_the_decision_itself_when_nothing_else_is_told_yet() -> None:
+    """The decision says that a read was under way: that is known, although no observation has come through."""
+    diagnosis = diagnosed(left(2, 15_000, 500, asked=2_000, reading=2_000))
+
+    assert main_of(diagnosis) == (Cause.LEADER_DISK, 1)
+    assert "unknown" not in words(diagnosis)
+    assert "a read of flights-3 for replica 2's fetch took 13 s and was not over" in words(diagnosis)
+
+
+def test_fetch_that_came_after_the_decision_is_told_as_such() -> None:
+    """The controller was slow to agree, and the replica was back meanwhile: no time is negative."""
+    change = left(2, 15_000, 500, asked=14_900)
+    late = dataclasses.replace(change, evidence={**change.evidence, "now_ms": 900_000 + 13_000})
+    told = words(diagnosed(late))
+
+    assert "the leader proposed it at 13; it last had everything at 0.5, 12.5 s before" in told
+    assert "It asked again at 14.9, when this was decided" in told
+    assert "-" not in told.replace("flights-3", "").replace("KIP-501", "")
+
+
+def test_leader_after_none_is_told_with_what_it_may_have_cost() -> None:
+    """A partition that was offline and has a leader again, an unclean one even."""
+    unclean = dataclasses.replace(elected(-1, 3, 9_000, "unclean election"), clean=False)
+    diagnosis = diagnosed(unclean)
+    told = words(diagnosis)
+
+    assert "Broker 3 became leader of flights-3 at 9 after it had none, epoch 5" in told
+    assert "The election was unclean: records may have been lost." in told
+    assert "unknown" not in told
+    assert diagnosis.main is None
+
+
+def test_isr_of_an_unclean_election_is_told_in_words() -> None:
+    """Who was in it is out, and who was elected is in."""
+    change = dataclasses.replace(
+        left(1, 9_000, 0, rule="fencing", reason=SILENT), before=(1,), after=(2,), rule="election", change="expand"
+    )
+    told = words(diagnosed(change))
+
+    assert f"Replica 1 left the ISR of flights-3 at 9: 2 was elected although not in it ({SILENT})." in told
+    assert "Replica 2 joined the ISR of flights-3 at 9: it was elected, although it was not known" in told
+
+
+def test_partitions_beginning_is_no_change_of_its_leader() -> None:
+    """A topic that was just made has a beginning and no history."""
+    diagnosis = diagnosed(elected(-1, 1, 9_000, "created"))
+
+    assert (diagnosis.findings, diagnosis.created_ms) == ([], NOON + 9_000)
+    assert words(diagnosis).startswith("Nothing happened to flights-3 since it was created at 9:")
+
+
+def test_wanted_election_needs_no_cause() -> None:
+    """The preferred leader leads again: nothing was wrong."""
+    diagnosis = diagnosed(elected(2, 1, 9_000, "preferred leader"))
+
+    assert diagnosis.main is None
+    assert "unknown" not in words(diagnosis)
+
+
+def test_broker_that_stops_at_once_was_stopped_in_good_order() -> None:
+    """One that leads nothing may go with its first word: it is fenced for that, and not for a fault."""
+    reason = "unfenced to shutdown-now by its heartbeat"
+    diagnosis = diagnosed(
+        state(2, 5_000, "fenced", reason),
+        left(2, 5_000, 0, rule="fencing", reason=reason),
+        state(2, 5_300, "registered"),
+        joined(2, 5_400),
+    )
+
+    assert main_of(diagnosis) == (Cause.STOPPED, 2)
+    assert "left the ISR of flights-3 at 5: it announced its stop to controller 3." in words(diagnosis)
+
+
+def test_both_causes_are_named_when_there_are_two() -> None:
+    """One follower was paused while the line to the other was cut; the watermark waited for both."""
+    diagnosis = diagnosed(
+        stall(3, 1_000, 14_000),
+        misses_follower(1, 2, 1_000, 14_000),
+        misses_leader(2, 1, 1_000, 14_000),
+        dataclasses.replace(held(2, 1_000, 7_000), evidence={"holders": "2,3"}),
+        left(2, 12_000, 900),
+        left(3, 12_000, 900),
+    )
+
+    assert {each.replica: each.cause for each in diagnosis.findings if each.effect is Effect.LEFT} == {
+        2: Cause.CUT_BOTH_WAYS,
+        3: Cause.FOLLOWER_PAUSED,
+    }
+    (main,) = words(diagnosis).splitlines()[-1:]
+    assert "the follower's process stood still (broker 3)" in main
+    assert "the network between two brokers was cut in both directions" in main
+    (stood,) = [line for line in words(diagnosis).splitlines() if "high watermark" in line]
+    assert "process stood still (broker 3)" in stood
+    assert "line cut" in stood or "the network" in stood
+
+
+def test_truncation_that_cut_nothing_is_not_told() -> None:
+    """A follower compared its history, and keeps all of it."""
+    cut = Truncation(
+        ts_ms=NOON + 5_000,
+        broker=2,
+        topic="flights",
+        partition=3,
+        leader=1,
+        leader_epoch=5,
+        log_end_before=203,
+        log_end_after=200,
+        rule="epoch-ends-differ",
+        evidence={"answer_epoch": 3, "answer_end_offset": 200},
+    )
+
+    assert "back to 200 at 5" in words(diagnosed(cut))
+    assert "(epoch-ends-differ: there, epoch 3 ends at 200)" in words(diagnosed(cut))
+    assert not diagnosed(dataclasses.replace(cut, log_end_after=203)).findings
+
+
+def test_slow_leader_tells_how_long_it_took() -> None:
+    """With the limit that it broke."""
+    relinquished = dataclasses.replace(
+        left(2, 3_000, 500),
+        change="relinquish",
+        after=(1, 2, 3),
+        rule="relinquish:slow-read",
+        evidence={"follower": 2, "processing_ms": 501, "process_time_max_ms": 500},
+    )
+
+    assert "a fetch of replica 2 had taken 501 ms, more than follower.fetch.process.time.max.ms 500 ms" in words(
+        diagnosed(relinquished)
+    )
+
+
+def test_watermark_below_the_least_isr_has_the_cause_of_those_that_left() -> None:
+    """It waits for nobody in the ISR, but for those that are not in it any more."""
+    stood = dataclasses.replace(
+        held(2, 6_000, 7_000), rule="held:min-isr", evidence={"isr_size": 1, "effective_min_isr": 2}
+    )
+    diagnosis = diagnosed(
+        state(2, 5_000, "fenced", GONE),
+        left(2, 5_000, 0, rule="fencing", reason=GONE),
+        stood,
+    )
+
+    (finding,) = [each for each in diagnosis.findings if each.effect is Effect.HELD]
+    assert finding.cause is Cause.FOLLOWER_DEAD
+    assert "the ISR is smaller than min.insync.replicas: 1 of 2. Cause: the follower's process died" in words(diagnosis)

@@ -223,3 +223,23 @@ def test_d22_balancer_spares_a_leader_that_gave_up_until_its_mark_ends() -> None
         return changes[0].partitions[0].leader if changes else 2
 
     assert [balanced(300_000), balanced(602_749), balanced(900_000)] == [2, 2, 1]
+
+
+def test_eligibility_does_not_outlive_the_time_in_which_it_is_kept_true() -> None:
+    """3 was eligible; with ELR off 1 and 2 commit without it, so it must not be eligible when ELR is on again."""
+    record = partition(isr=(1,), elr=(3,))
+    grown = next_state(record, acceptable={1, 2}.__contains__, min_isr=2, isr=(1, 2), eligible_replicas=False)
+    shrunk = next_state(grown, acceptable={1, 2}.__contains__, min_isr=2, isr=(1,), eligible_replicas=False)
+    later = next_state(shrunk, acceptable={1, 2}.__contains__, min_isr=3, isr=(1,), eligible_replicas=True)
+
+    assert (grown.isr, grown.elr) == ((1, 2), ())
+    assert later.elr == ()
+
+
+def test_eligible_replica_leads_when_eligibility_was_turned_off_meanwhile() -> None:
+    """Nobody is in sync: who was eligible at the last change still has everything."""
+    record = partition(leader=-1, isr=(), elr=(2, 3))
+
+    state = next_state(record, acceptable={3}.__contains__, min_isr=2, eligible_replicas=False)
+
+    assert (state.leader, state.isr, state.elr, state.recovery) == (3, (3,), (), Recovery.RECOVERED)

@@ -139,10 +139,9 @@ def test_expire_forgets_the_silent_but_never_an_open_transaction() -> None:
     assert list(table.entries) == [2, 3]
 
 
-def test_reaches_tells_whether_a_cut_must_undo_something(six_batches: ProducerTable) -> None:
+def test_table_tells_which_record_it_rests_on_last(six_batches: ProducerTable) -> None:
     """The newest record has offset 11."""
-    assert six_batches.reaches(11)
-    assert not six_batches.reaches(12)
+    assert six_batches.rests_on() == 11
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 3)), max_size=40))

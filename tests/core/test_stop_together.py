@@ -197,3 +197,40 @@ def test_partitions_that_are_not_at_rest_wait_for_nobody() -> None:
     world.heartbeat(1)
 
     assert world.t0.leader == 1
+
+
+def test_eligible_replica_leads_when_nobody_of_the_isr_comes_back() -> None:
+    """1 was alone in sync, below the minimum; 2 and 3 have everything that is committed, and need not wait for it."""
+    world = World(image(partition(isr=(1,), elr=(2, 3)), configs={"min.insync.replicas": "2"}))
+    world.take(stop_together(world.image))
+    world.is_starting = True
+
+    back(world, 3)
+    waiting = world.t0
+    world.image = world.image.apply(rest_ends(world.image, ELR), world.image.version + 1)
+    in_time = world.t0
+    back(world, 1)
+
+    assert (waiting.leader, waiting.isr, waiting.elr) == (-1, (1,), (2, 3))
+    assert (in_time.leader, in_time.isr, in_time.elr, in_time.recovery) == (3, (3,), (1, 2), Recovery.RECOVERED)
+    assert world.t0 == in_time
+
+
+def test_eligible_replica_leads_when_it_comes_back_later() -> None:
+    """The start is long over: 2 leads as soon as it is there, and 1 stays eligible."""
+    world = World(image(partition(isr=(1,), elr=(2, 3)), configs={"min.insync.replicas": "2"}))
+    world.take(stop_together(world.image))
+
+    back(world, 2)
+
+    assert (world.t0.leader, world.t0.isr, world.t0.elr) == (2, (2,), (1, 3))
+
+
+def test_nobody_leads_when_only_strangers_to_the_isr_come_back() -> None:
+    """2 was neither in sync nor eligible."""
+    world = World(image(partition(isr=(1,), elr=(3,)), configs={"min.insync.replicas": "2"}))
+    world.take(stop_together(world.image))
+
+    back(world, 2)
+
+    assert (world.t0.leader, world.t0.isr, world.t0.elr) == (-1, (1,), (3,))

@@ -167,6 +167,38 @@ async def test_damaged_log_is_led_by_nobody_and_costs_no_other(world: World) -> 
     world.errors.take()
 
 
+@pytest.mark.brokers(1)
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_damaged_log_goes_with_its_topic(world: World, is_restarted: bool) -> None:
+    """As its message advises, the topic is deleted; a new one of that name is served, at once and after a restart."""
+    client = await world.client()
+    await world.topic("t")
+    await client.produce("t", batch())
+    await world.as_broker(1, world.node().stop())
+    world.kill(1)
+    data = world.host().medium.root.names[LOG_DIRECTORY.strip("/")]
+    log = data.names["t-0"].names["00000000000000000000.log"]
+    log.data[:] = log.durable[:] = bytes(len(log.data))
+
+    await world.start(1)
+    again = await world.client()
+    await world.until(lambda: world.broker().image.brokers[1].failed)
+    await again.ask(ApiKey.DELETE_TOPICS, 3, topic_names=("t",), timeout=5_000)
+    await world.until(lambda: "t" not in world.broker().image.topics)
+    left = list(world.broker().logs.damaged)
+    if is_restarted:
+        world.kill(1)
+        await world.start(1)
+        again = await world.client()
+    await world.topic("t")
+    row = await again.produce("t", batch())
+
+    assert left == []
+    assert row.error_code == ErrorCode.NONE
+    assert world.partition(1).log.log_end == 1
+    world.errors.take()
+
+
 @pytest.mark.brokers(3, auto_leader_rebalance_enable=True, leader_imbalance_check_interval_seconds=2, **LAG)
 async def test_f05_balancer_gives_leadership_back_at_its_next_look(world: World) -> None:
     """2 restarts and is in sync again: without anybody's asking it leads within an interval."""

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.model.events import BrokerState, Event, Fault, FollowerProgress, from_json
 from syncline.model.ids import JOURNAL_TOPIC
-from syncline.node.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX
+from syncline.node.journal import BATCH_BYTES_MAX, ROOM_EVENTS, WAITING_EVENTS_MAX, show
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
@@ -93,7 +93,7 @@ async def test_journal_tells_the_story_of_the_start_when_it_can_be_written(world
 
 @lonely
 async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_written(world: World) -> None:
-    """Samples go first, oldest first; then the oldest decisions."""
+    """Samples go first, oldest first and many at once; then the oldest decisions."""
     journal = world.broker().journal
     journal._waiting.clear()
     for number in range(WAITING_EVENTS_MAX // 2):
@@ -103,9 +103,10 @@ async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_writte
         world.call(1, journal.note, fault(1_000_000 + number))
     first = journal._waiting[0]
 
-    assert len(journal._waiting) == WAITING_EVENTS_MAX
+    samples = [event for event in journal._waiting if isinstance(event, FollowerProgress)]
+    assert len(journal._waiting) == WAITING_EVENTS_MAX - ROOM_EVENTS + 3
     assert first == fault(0)
-    assert sum(isinstance(event, FollowerProgress) for event in journal._waiting) == WAITING_EVENTS_MAX // 2 - 3
+    assert samples == [sample(number) for number in range(ROOM_EVENTS, WAITING_EVENTS_MAX // 2)]
 
     journal._waiting.clear()
     for number in range(WAITING_EVENTS_MAX + 5):
@@ -113,6 +114,24 @@ async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_writte
 
     assert len(journal._waiting) == WAITING_EVENTS_MAX
     assert journal._waiting[0] == fault(5)
+    journal._waiting.clear()
+
+
+@lonely
+async def test_journal_tells_what_waits_to_whoever_asks_on_this_machine(world: World) -> None:
+    """Decisions of all partitions, samples of the one that is asked about; in order, as they will be written."""
+    journal = world.broker().journal
+    journal._waiting.clear()
+    for event in (fault(1), sample(2), fault(3)):
+        world.call(1, journal.note, event)
+    place = (sample(2).topic, sample(2).partition)
+
+    def told(topic: str, partition: int) -> list[str]:
+        texts: list[str] = show(world.broker(), {"topic": topic, "partition": partition})["events"]
+        return texts
+
+    assert [from_json(text.encode()) for text in told(*place)] == [fault(1), sample(2), fault(3)]
+    assert [from_json(text.encode()) for text in told("other", 0)] == [fault(1), fault(3)]
     journal._waiting.clear()
 
 

@@ -236,6 +236,28 @@ async def test_empty_log_of_an_old_partition_is_told_to_be_filled(world: World) 
 
 
 @observed
+async def test_log_that_is_filled_is_spoken_of_no_more_when_its_leader_changes(world: World) -> None:
+    """What began under one leader ends with it, and begins anew with the next; nothing is left open for ever."""
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    partition = world.partition(follower)
+    broker = world.broker(follower)
+    fetcher = broker.fetchers[leader]
+    ears = Ears(world)
+
+    def change() -> None:
+        fetcher._fresh[fetcher._key(partition)] = broker.clock.mono_ms()
+        assert broker.observer.catching_up(partition, broker.clock.mono_ms(), leader, 100)
+        fetcher.remove(partition)
+
+    world.call(follower, change)
+
+    assert [each.phase for each in ears.of("catching-up", follower)] == ["begin", "end"]
+    assert partition.is_fresh
+    assert not broker.observer.episodes.is_open(("catching-up", partition.key))
+
+
+@observed
 async def test_proposal_without_an_answer_is_told_with_its_age(world: World) -> None:
     """A leader that wants to shrink the ISR and cannot reach the controller."""
     follower, leader = two_others(world)

@@ -38,15 +38,18 @@ PATIENCE_S = 60
 
 
 class Errors(logging.Handler):
-    """What brokers logged as an error with a traceback: a fault of ours unless a test expects it."""
+    """What brokers logged as an error with a traceback: a fault of ours unless a test expects it. And warnings."""
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self.found: list[str] = []
+        self.warnings: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message."""
-        if record.exc_info and record.exc_info[1] is not None:
+        if record.levelno == logging.WARNING:
+            self.warnings.append(record.getMessage())
+        elif record.exc_info and record.exc_info[1] is not None:
             self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
     def take(self) -> list[str]:

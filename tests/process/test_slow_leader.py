@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from syncline.local.control import controls
 from syncline.local.faults import Faults
 from tests.cluster import LocalCluster, start_cluster
 from tests.process import processes
@@ -124,3 +125,31 @@ def test_slow_leader_gives_up_before_anybody_notices(tmp_path: Path) -> None:
 
         assert produce(cluster, "all", 3) == 3
         assert len(read_all(cluster.bootstrap, "slow", 1)[0]) >= 16
+
+
+def test_slow_leader_that_gave_up_answers_while_its_log_waits_to_be_cut(tmp_path: Path) -> None:
+    """Where to cut what its successor lacks, only the slow disk knows; nobody else waits for that."""
+    enabled = {"follower_fetch_pending_reads_insync_enable": "true", "leader_relinquish_enable": "true"}
+    with slow_leader(tmp_path, **enabled) as (cluster, leader):
+        control = controls(tmp_path, timeout_s=5)[leader]
+        longest_s, fenced, has_moved_on, began_s = 0.0, False, False, time.monotonic()
+        while time.monotonic() < began_s + 6:
+            asked_s = time.monotonic()
+            answer = control.call("replicas.show", topic="slow")
+            control.call("status.partitions")
+            longest_s = max(longest_s, time.monotonic() - asked_s)
+            (replica,) = answer["replicas"]
+            fenced = fenced or leader not in answer["unfenced"]
+            if replica["phase"] == "truncating" and not has_moved_on:
+                # The successor gets records for offsets at which the old leader has others.
+                has_moved_on = produce(cluster, "1", 1) == 1
+            time.sleep(0.05)
+        assert has_moved_on
+        assert replica["phase"] == "truncating", "the disk has not answered yet"
+        assert longest_s < 1.0
+        assert not fenced
+
+        Faults(tmp_path).clear()
+        await_full_isr(cluster.bootstrap, ["slow"])
+        assert produce(cluster, "all", 1) == 1
+        assert len(read_all(cluster.bootstrap, "slow", 1)[0]) == 12

@@ -220,6 +220,17 @@ class DiskConformance:
 
         disk.lock(f"{home}/.lock").release()
 
+    def test_lock_knows_its_file_again(self, disk: Disk, home: str) -> None:
+        """The same file tells the same, in one word, whoever takes it."""
+        lock = disk.lock(f"{home}/.lock")
+        told = lock.identity()
+        lock.release()
+        again = disk.lock(f"{home}/.lock")
+
+        assert again.identity() == told
+        assert len(told.split()) == 1
+        again.release()
+
     def test_run_later_delivers_the_result_or_the_error(
         self, disk: Disk, root: str, settle: Callable[[], None]
     ) -> None:

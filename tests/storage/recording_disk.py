@@ -287,6 +287,9 @@ class RecordingLock:
         self._locks = locks
         self._path = path
 
+    def identity(self) -> str:
+        return "original"
+
     def release(self) -> None:
         self._locks.discard(self._path)
 

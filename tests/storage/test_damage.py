@@ -333,12 +333,15 @@ def test_recovered_batches_are_the_stored_ones(disk: RecordingDisk, log: Partiti
     [
         ("boot-1", None, 77),
         ("boot-2", None, -1),
-        ("boot-1", b"boot-0 77", -1),
+        ("boot-1", b"boot-0 77 original", -1),
+        ("boot-1", b"boot-1 77 original", 77),
+        ("boot-1", b"boot-1 77 copy", -1),
+        ("boot-1", b"boot-1 77", -1),
         ("boot-1", bytes(9), -1),
         ("boot-1", b"boot-1 ", -1),
         ("boot-1", b"", -1),
     ],
-    ids=["killed", "power-cut", "of-a-former-boot", "zeros", "torn", "empty"],
+    ids=["killed", "power-cut", "of-a-former-boot", "original", "copy", "cut", "zeros", "torn", "empty"],
 )
 def test_killed_broker_presents_its_registration_unless_a_power_cut_lay_between(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, boot: str, content: bytes | None, expected: int

@@ -152,7 +152,7 @@ def test_damaged_checkpoint_refuses_the_directory(disk: RecordingDisk, directory
     directory.abandon()
     disk.replace_file("/data/recovery-point-offset-checkpoint", b"0\n2\ntopic 0 5\n")
 
-    with pytest.raises(CheckpointError, match="2 entries expected, 1 found"):
+    with pytest.raises(CheckpointError, match=r"2 entries expected, 1 found\. Put a good copy of it there"):
         open_directory(disk, LogSettings())
 
 

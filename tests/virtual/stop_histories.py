@@ -37,7 +37,9 @@ class StopHistory(Simulation):
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._rng = stream(seed, "stops")
-        config = {"eligible.leader.replicas.enable": self._rng.choice(("true", "true", "false"))}
+        # Without eligible replicas the last member of an in-sync set is trusted whatever became of its disk.
+        self._may_lose_disks = self._rng.random() < 0.7
+        config = {"eligible.leader.replicas.enable": str(self._may_lose_disks).lower()}
         if self._rng.random() < 0.3:
             config["log.truncation.mode"] = "epoch-request"
         self._cluster = VirtualCluster(seed, ClusterSettings(config=config, is_shuffled=self._rng.random() < 0.5))
@@ -128,8 +130,14 @@ class StopHistory(Simulation):
         """Have one broker miss something now and then, so that in-sync sets are not always whole."""
         if self._rng.random() < 0.5:
             return
-        host = self._rng.choice(list(self._cluster.hosts.values()))
-        if self._rng.random() < 0.5 and host.process is not None:
+        hosts = [host for host in self._cluster.hosts.values() if host.process is not None]
+        if not hosts:
+            return
+        host = self._rng.choice(hosts)
+        if self._rng.random() < 0.3:
+            self._copies[host.broker_id] = copied(host.medium.root)
+            self._note("copy in use", host.broker_id)
+        if self._rng.random() < 0.5:
             self._note("kill", host.broker_id)
             self._cluster.kill(host)
         else:
@@ -173,7 +181,7 @@ class StopHistory(Simulation):
             return
         stopping = process.context.run(self._cluster.loop.create_task, node.stop(with_all=with_all))
         end_ns = self._cluster.loop.now_ns + STOP_S * SECOND
-        while not stopping.done() and process.alive and self._cluster.loop.now_ns < end_ns:
+        while not stopping.done() and process.alive and self._cluster.loop.now_ns < end_ns:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(0.001)
         if host.process is process:
             self._note("stopped" if stopping.done() else "did not stop", host.broker_id)
@@ -198,7 +206,7 @@ class StopHistory(Simulation):
             cluster.pause(host)
             await asyncio.sleep(rng.choice((0.05, 1, 3, 20)))
             cluster.resume(host)
-        elif kind == "power cut" and cluster.may_lose_power():
+        elif kind == "power cut" and self._may_lose_disks and cluster.may_lose_power():
             cluster.kill(host, is_power_cut=True)
         elif kind == "kill the controller" and cluster.store.holder is not None:
             cluster.kill(cluster.hosts[cluster.store.holder.broker_id])
@@ -217,7 +225,7 @@ class StopHistory(Simulation):
         down = [host for host in cluster.hosts.values() if host.process is None]
         if not down:
             return
-        is_spared = not cluster.may_lose_power()
+        is_spared = not self._may_lose_disks or not cluster.may_lose_power()
         if rng.random() < 0.3:
             self._cut_power(down, is_spared=is_spared)
         if rng.random() < 0.5:

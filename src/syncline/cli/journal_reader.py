@@ -1,7 +1,7 @@
 """The journal as a client reads it: the events since a time, in order."""
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncline.cli.target import client_config, guarded, offsets, sentence_of, topic_names
 from syncline.local.layout import LocalClusterError
@@ -10,10 +10,23 @@ from syncline.model.ids import JOURNAL_TOPIC
 
 READ_TIMEOUT_S = 20.0
 BATCH = 1_000
+# How an event's value begins whose key may be skipped unread.
+_SAMPLE = b'"type":"follower_progress"'
+_HEAD_BYTES = 60
 
 
-def read_journal(servers: str, admin: Any, since_ms: int) -> list[Event]:
-    """Return the events of the journal since a Unix time, up to what is there now."""
+class Journal(NamedTuple):
+    """The events that were read; when the journal itself began, if that was later than what was asked for, else 0."""
+
+    events: list[Event]
+    began_ms: int
+
+
+def read_journal(servers: str, admin: Any, since_ms: int, key: str) -> Journal:
+    """Return the events of the journal since a Unix time, up to what is there now.
+
+    Progress samples of other partitions than `key` are left out: there may be a hundred of them to each other event.
+    """
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -28,17 +41,21 @@ def read_journal(servers: str, admin: Any, since_ms: int) -> list[Event]:
         end = offsets(admin, [place], OffsetSpec.latest())[JOURNAL_TOPIC, 0]
         start = guarded(
             "cannot read the journal",
-            lambda: consumer.offsets_for_times([TopicPartition(JOURNAL_TOPIC, 0, since_ms)], timeout=READ_TIMEOUT_S),
+            lambda: consumer.offsets_for_times(
+                [TopicPartition(JOURNAL_TOPIC, 0, max(0, since_ms))], timeout=READ_TIMEOUT_S
+            ),
         )[0].offset
         if start < 0 or start >= end:
-            return []
+            return Journal([], 0)
+        earliest = offsets(admin, [place], OffsetSpec.earliest())[JOURNAL_TOPIC, 0]
         consumer.assign([TopicPartition(JOURNAL_TOPIC, 0, start)])
-        return _read(consumer, end)
+        events = _read(consumer, end, key.encode())
+        return Journal(events, events[0].ts_ms if events and start <= earliest else 0)
     finally:
         consumer.close()
 
 
-def _read(consumer: Any, end: int) -> list[Event]:
+def _read(consumer: Any, end: int, key: bytes) -> list[Event]:
     events: list[Event] = []
     deadline_s = time.monotonic() + READ_TIMEOUT_S
     at = -1
@@ -53,8 +70,11 @@ def _read(consumer: Any, end: int) -> list[Event]:
                     raise LocalClusterError(f"cannot read the journal: {sentence_of(error)}")
                 continue
             at = message.offset()
+            value = message.value() or b""
+            if _SAMPLE in value[:_HEAD_BYTES] and message.key() != key:
+                continue
             try:
-                events.append(from_json(message.value() or b""))
+                events.append(from_json(value))
             except EventDecodeError:
                 # Somebody else's record.
                 continue

@@ -28,6 +28,10 @@ from syncline.local.layout import LocalClusterError
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")
 
+# What the protocol's numbers can hold.
+INT16_MAX = 32_767
+INT32_MAX = 2_147_483_647
+
 NameArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
 
 
@@ -41,9 +45,14 @@ class ElectionKind(StrEnum):
 @app.command()
 def create(
     name: NameArgument,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many (-1: the broker's default).")] = -1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="How many (-1: the broker's default).", max=INT32_MAX)
+    ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Replicas of each partition (-1: the broker's default).")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", help="Replicas of each partition (-1: the broker's default).", max=INT16_MAX
+        ),
     ] = -1,
     config: Annotated[
         list[str] | None,
@@ -158,7 +167,7 @@ def delete(
 def alter(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.")
+        int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.", max=INT32_MAX)
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a configuration; repeatable.")
@@ -197,7 +206,8 @@ def elect_leaders(
     ] = ElectionKind.PREFERRED,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic (default: all topics).")] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition of it; repeatable.")
+        list[int] | None,
+        typer.Option("--partition", "-p", help="Only this partition of it; repeatable.", min=0, max=INT32_MAX),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,

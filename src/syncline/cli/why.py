@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.isr import ask
+from syncline.cli.isr import ASK_S, ask
 from syncline.cli.journal_reader import read_journal
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
@@ -27,10 +27,12 @@ from syncline.cli.target import (
 from syncline.core.diagnosis import Diagnosis, Finding, diagnose
 from syncline.core.diagnosis_words import evidence_against, evidence_for, tell, title_of
 from syncline.local.layout import LocalClusterError
-from syncline.model.events import to_json
+from syncline.model.events import Event, from_json, to_json
 
 # Causes begin before their effects; and whoever stood still tells it later.
 MARGIN_MS = 60_000
+# Nobody reads more than so many; the newest are shown.
+PARAGRAPHS_MAX = 60
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -68,40 +70,62 @@ def why(
             f"topic {topic!r} has partitions 0 to {len(described.partitions) - 1}, not {partition}."
         )
     now = described.partitions[partition]
+    if since_ms > now_ms:
+        raise LocalClusterError(f"--since {since} lies ahead, and nothing has happened there yet.")
     if replica is not None and replica not in now.replicas:
         raise LocalClusterError(
             f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
             f"{', '.join(map(str, now.replicas))}."
         )
+    # In this order: what is written in between is there twice, and counts once.
+    present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
+    journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
     diagnosis = diagnose(
-        read_journal(servers, admin, since_ms - MARGIN_MS),
+        [*journal.events, *unwritten],
         topic,
         partition,
-        since_ms=since_ms,
+        # Of what was before the journal's first event nothing is known.
+        since_ms=max(since_ms, journal.began_ms),
         until_ms=time.time_ns() // 1_000_000,
         replica=replica,
         leader=now.leader,
         replicas=now.replicas,
     )
-    present = None if bootstrap is not None else _present(data, topic, partition)
     if as_json:
         print(json.dumps({**as_fields(diagnosis), "present": present}, default=str))
         return
     print(f"{topic}-{partition}: leader {now.leader}, ISR {now.isrs}, replicas {now.replicas}")
     for line in _lags(present):
         print(line)
-    for paragraph in tell(diagnosis, show):
+    show_time = show if now_ms - diagnosis.since_ms < _UNIT_MS["d"] else show_with_date
+    paragraphs = tell(diagnosis, show_time)
+    left_out = len(paragraphs) - PARAGRAPHS_MAX
+    if left_out > 0:
+        print(f"\n{counted(left_out, 'earlier finding')} left out: a shorter --since, or --json, shows what is meant.")
+    for paragraph in paragraphs[max(0, left_out) :]:
         print(f"\n{paragraph}")
 
 
-def _present(data: Path, topic: str, partition: int) -> dict[str, Any] | None:
-    """Return what the leader itself says of its followers now; None when no leader can be asked."""
+def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:
+    """Return what the leader itself says of its followers now, and what brokers have not journalled yet.
+
+    While a journal's replica is in trouble its events come late: that is just when somebody asks.
+    """
     from syncline.local.control import ControlError, controls
 
+    present: dict[str, Any] | None = None
+    events: list[Event] = []
     with contextlib.suppress(ControlError):
-        rows = ask(controls(data), topic, partition)["partitions"]
-        return rows[0] if rows else None
-    return None
+        brokers = controls(data)
+        found = ask(brokers, topic, partition)
+        # Of two that call themselves leader, the newer one.
+        present = found["partitions"][0] if found["partitions"] else None
+        for broker_id, control in brokers.items():
+            if broker_id not in found["silent"]:
+                with contextlib.suppress(ControlError):
+                    told = control.call("journal.unwritten", timeout_s=ASK_S, topic=topic, partition=partition)
+                    events += [from_json(event.encode()) for event in told["events"]]
+    return present, events
 
 
 def _lags(present: dict[str, Any] | None) -> list[str]:
@@ -127,10 +151,10 @@ def parse_since(text: str, now_ms: int) -> int:
     """Return the Unix time that a look-back or an ISO time means."""
     match = _SINCE.fullmatch(text)
     if match is not None:
-        return now_ms - int(float(match[1]) * _UNIT_MS[match[2]])
+        return now_ms - int(min(float(match[1]) * _UNIT_MS[match[2]], now_ms))
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1_000)
-    except ValueError:
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1_000))
+    except (ValueError, OverflowError, OSError):
         raise LocalClusterError(
             f"--since takes a span such as 90s, 10m, 2h or 1d, or a time such as 2026-01-31T12:00:00, not {text!r}."
         ) from None
@@ -139,6 +163,11 @@ def parse_since(text: str, now_ms: int) -> int:
 def show(unix_ms: int) -> str:
     """Return a Unix time as the time of the day here."""
     return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%H:%M:%S.%f")[:-4]
+
+
+def show_with_date(unix_ms: int) -> str:
+    """Return a Unix time as date and time here."""
+    return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-4]
 
 
 def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -150,6 +179,7 @@ def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
         "since_ms": diagnosis.since_ms,
         "until_ms": diagnosis.until_ms,
         "leader": diagnosis.leader,
+        "created_ms": diagnosis.created_ms,
         "cause": None if main is None else main.cause.value,
         "main": None if main is None else _finding(main),
         "findings": [_finding(each) for each in diagnosis.findings],

@@ -131,7 +131,7 @@ class History:
         self.watermarks: list[Watermark] = []
         self.progress: list[FollowerProgress] = []
         self.states: list[BrokerState] = []
-        seen: dict[tuple[int, str, int, str, int, int], Seen] = {}
+        seen: dict[_Name, Seen] = {}
         unique: dict[bytes, Event] = {}
         for event in events:
             if not isinstance(event, Fault | UnknownEvent):
@@ -220,8 +220,16 @@ def conditions_of(history: History) -> list[Condition]:
     return sorted(found, key=lambda each: each.begin_ms)
 
 
-def _merge(seen: dict[tuple[int, str, int, str, int, int], Seen], event: Observation) -> None:
-    name = (event.broker, event.kind, event.subject, event.topic, event.partition, event.since_ms)
+# Work of the disk during which the broker goes on: a follower waits for a read, a log for its cut.
+BESIDE_THE_LOOP: Final = frozenset({"read", "cut"})
+
+# Reports with one name are of one thing; reads of two followers may have begun in the same moment.
+_Name = tuple[int, str, int, str, int, int, object, object]
+
+
+def _merge(seen: dict[_Name, Seen], event: Observation) -> None:
+    of_what = (event.evidence.get("op"), event.evidence.get("for_replica"))
+    name = (event.broker, event.kind, event.subject, event.topic, event.partition, event.since_ms, *of_what)
     beats = event.evidence.get("beats_heard")
     heard = beats if isinstance(beats, int) else 0
     known = seen.get(name)
@@ -242,7 +250,7 @@ def _gone(history: History) -> list[Condition]:
     found: list[Condition] = []
     stopping: set[int] = set()
     for index, state in enumerate(history.states):
-        if state.state == "shutdown":
+        if _is_stopping(state):
             stopping.add(state.subject)
         elif state.state == "fenced" and GONE in state.reason and state.subject not in stopping:
             found.append(_death(history, state.subject, state.ts_ms, index))
@@ -278,9 +286,9 @@ def _line_lost_ms(history: History, broker: int, before_ms: int) -> int | None:
 
 
 def _stopped(history: History) -> list[Condition]:
-    found = []
+    found: list[Condition] = []
     for index, state in enumerate(history.states):
-        if state.state != "shutdown":
+        if not _is_stopping(state):
             continue
         back = [each.ts_ms for each in history.states[index + 1 :] if each.subject == state.subject]
         registered = [
@@ -289,8 +297,20 @@ def _stopped(history: History) -> list[Condition]:
             if each.subject == state.subject and each.state == "registered"
         ]
         end_ms = registered[0] if registered else max([state.ts_ms, *back])
+        if any(each.broker == state.subject and state.ts_ms <= each.end_ms <= end_ms for each in found):
+            # It announced its stop, and was told a moment later that it may go.
+            continue
         found.append(Condition(Kind.STOPPED, state.subject, state.ts_ms, end_ms, is_over=bool(registered)))
     return found
+
+
+def _is_stopping(state: BrokerState) -> bool:
+    return state.state == "shutdown" or (state.state == "fenced" and is_stop(state.reason))
+
+
+def is_stop(reason: str) -> bool:
+    """Return whether the controller's reason is that a broker announced its stop."""
+    return "shutdown" in reason or "stop together" in reason
 
 
 def _disks(history: History) -> list[Condition]:
@@ -302,7 +322,7 @@ def _disks(history: History) -> list[Condition]:
         if operation == "sync" or (operation == "read" and replica < 0):
             # No follower waits for these: a sync runs beside everything else.
             continue
-        total_ms = max(_int(event.evidence, "total_ms"), event.lasted_ms if operation == "read" else 0)
+        total_ms = max(_int(event.evidence, "total_ms"), event.lasted_ms if operation in BESIDE_THE_LOOP else 0)
         mine = found.setdefault(event.broker, [])
         if not mine or each.begin_ms > mine[-1].end_ms + JOIN_MS:
             mine.append(Condition(Kind.DISK, event.broker, each.begin_ms, each.end_ms, numbers={"total_ms": 0}))
@@ -313,7 +333,7 @@ def _disks(history: History) -> list[Condition]:
         longest_ms = max(_int(event.evidence, "longest_ms"), condition.operations.get(name, 0))
         condition.operations[name] = longest_ms
         condition.numbers["total_ms"] = _int(condition.numbers, "total_ms") + total_ms
-        if operation != "read":
+        if operation not in BESIDE_THE_LOOP:
             condition.blocked_ms += total_ms
     return [each for mine in found.values() for each in mine if _int(each.numbers, "total_ms") >= SLOW_DISK_MS]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from syncline.core.conditions import CLOCKS_MS, GONE, Condition, History, Kind, Seen, conditions_of
+from syncline.core.conditions import CLOCKS_MS, GONE, SLOW_DISK_MS, Condition, History, Kind, Seen, conditions_of
 from syncline.model.events import Election, Event, IsrChange, Json, Truncation, Watermark
 
 # How long before an effect its cause may have begun, when nothing tells.
@@ -107,6 +107,13 @@ class Finding:
     also: tuple[Condition, ...] = ()
 
     @property
+    def needs_no_cause(self) -> bool:
+        """Whether the rule alone explains it: an answer to something else, or what somebody asked for."""
+        if self.effect is Effect.ELECTED and isinstance(self.event, Election):
+            return self.event.leader_before < 0 or _is_wanted(self.event)
+        return self.effect in NO_TROUBLE
+
+    @property
     def broker(self) -> int:
         """Whom the cause befell; of a cut line, the replica that suffered."""
         return self.replica if self.condition is None else self.condition.broker
@@ -124,6 +131,8 @@ class Diagnosis:
     findings: list[Finding]
     main: Finding | None
     conditions: list[Condition]
+    # When the partition was made, if that was within the window.
+    created_ms: int | None = None
 
 
 def diagnose(
@@ -161,6 +170,7 @@ def diagnose(
         findings,
         main,
         [each for each in found.conditions if each.touches(since_ms, until_ms)],
+        next((each.ts_ms for each in history.elections if _is_new(each) and since_ms <= each.ts_ms <= until_ms), None),
     )
 
 
@@ -169,7 +179,7 @@ def _main(findings: Sequence[Finding]) -> Finding | None:
     weights: dict[tuple[str, int], int] = {}
     first: dict[tuple[str, int], Finding] = {}
     for each in findings:
-        if each.effect in NO_TROUBLE and each.cause is Cause.UNKNOWN:
+        if each.needs_no_cause and each.cause is Cause.UNKNOWN:
             continue
         key = (each.cause.value, id(each.condition))
         weight = _WEIGHTS.get(each.effect, 0)
@@ -208,7 +218,7 @@ class _Diagnostician:
             if since_ms <= change.ts_ms <= until_ms:
                 found += self._of_isr_change(change)
         for election in self.history.elections:
-            if since_ms <= election.ts_ms <= until_ms and election.leader_before >= 0:
+            if since_ms <= election.ts_ms <= until_ms and not _is_new(election):
                 found.append(self._of_election(election))
         for mark in self.history.watermarks:
             if mark.phase == "held" and since_ms <= mark.ts_ms <= until_ms:
@@ -216,7 +226,7 @@ class _Diagnostician:
         found += [
             Finding(Effect.TRUNCATED, each.ts_ms, Cause.UNKNOWN, each.broker, each.leader, event=each)
             for each in self.history.truncations
-            if since_ms <= each.ts_ms <= until_ms
+            if since_ms <= each.ts_ms <= until_ms and each.log_end_after < each.log_end_before
         ]
         for seen in self.history.of_kind("protection"):
             is_mine = (seen.last.topic, seen.last.partition) == (self.history.topic, self.history.partition)
@@ -284,6 +294,9 @@ class _Diagnostician:
         cause, condition = self._why_missing(
             replica, leader, begin_ms, change.ts_ms, is_fenced=change.rule == "fencing"
         )
+        if condition is None:
+            condition = self._read_that_waits(change, replica, numbers)
+            cause = Cause.UNKNOWN if condition is None else Cause.LEADER_DISK
         return Finding(
             Effect.LEFT,
             change.ts_ms,
@@ -296,6 +309,15 @@ class _Diagnostician:
             self._beside(condition, begin_ms, change.ts_ms),
         )
 
+    def _read_that_waits(self, change: IsrChange, replica: int, numbers: Mapping[str, Json]) -> Condition | None:
+        """Return the leader's slow disk, as it stands in the decision itself, if it was slow for long enough."""
+        since_ms, decided_ms = numbers.get("reading_since_ms"), numbers.get("decided_ms")
+        if not isinstance(since_ms, int) or not isinstance(decided_ms, int) or decided_ms - since_ms < SLOW_DISK_MS:
+            return None
+        took_ms = decided_ms - since_ms
+        operations = {("read", self.history.key, replica): took_ms}
+        return Condition(Kind.DISK, change.broker, since_ms, decided_ms, is_over=False, operations=operations)
+
     def _of_election(self, election: Election) -> Finding:
         before = election.leader_before
         begin_ms = _fencing_began_ms(election.ts_ms, election.reason)
@@ -303,7 +325,7 @@ class _Diagnostician:
         if "relinquish" in election.reason or self._was_relinquished(before, election.ts_ms):
             condition = self._slow_reads(before, election.ts_ms)
             cause = Cause.UNKNOWN if condition is None else Cause.LEADER_DISK
-        elif not any(word in election.reason for word in ("prefer", "created", "asked")):
+        elif before >= 0 and not _is_wanted(election):
             cause, condition = self._why_missing(before, before, begin_ms, election.ts_ms, is_fenced=True)
         return Finding(
             Effect.ELECTED,
@@ -355,11 +377,13 @@ class _Diagnostician:
             (each.ts_ms for each in self.history.watermarks if each.phase == "resumed" and each.ts_ms >= mark.ts_ms),
             mark.ts_ms,
         )
-        cause, condition = Cause.UNKNOWN, None
-        for holder in holders:
-            cause, condition = self._why_missing(holder, mark.broker, mark.since_ms - SLACK_MS, end_ms, is_fenced=False)
-            if condition is not None:
-                break
+        told = [
+            self._why_missing(each, mark.broker, mark.since_ms - SLACK_MS, end_ms, is_fenced=False) for each in holders
+        ]
+        if not holders:
+            told = [(each.cause, each.condition) for each in self._absent(mark)]
+        named = [(cause, condition) for cause, condition in told if condition is not None]
+        cause, condition = named[0] if named else (Cause.UNKNOWN, None)
         return Finding(
             Effect.HELD,
             mark.ts_ms,
@@ -369,7 +393,21 @@ class _Diagnostician:
             condition,
             mark,
             {"until_ms": end_ms, "holders": list(holders)},
+            # Each of those that it waited for may have had a trouble of its own.
+            tuple({id(other): other for _, other in named if other is not condition}.values()),
         )
+
+    def _absent(self, mark: Watermark) -> list[Finding]:
+        """Return why each replica had left that the ISR lacked when it was too small."""
+        last: dict[int, IsrChange] = {}
+        for change in self.history.isr_changes:
+            if change.ts_ms <= mark.ts_ms and change.outcome == "committed":
+                last.update(dict.fromkeys(sorted(set(change.before) ^ set(change.after)), change))
+        return [
+            self._of_leaving(change, replica, mark.broker)
+            for replica, change in sorted(last.items())
+            if replica in change.before
+        ]
 
     def _without_effect(self, condition: Condition) -> Finding | None:
         """Return a condition that concerns this partition although nothing came of it."""
@@ -441,7 +479,8 @@ class _Diagnostician:
                     fits = mine or leads
                 case Kind.DISK:
                     reads_for = any(who == replica for op, _, who in each.operations if op == "read")
-                    fits = (mine and each.blocked_ms > 0) or (leads and (each.blocked_ms > 0 or reads_for))
+                    cuts = any(op == "cut" and key == self.history.key for op, key, _ in each.operations)
+                    fits = (mine and (each.blocked_ms > 0 or cuts)) or (leads and (each.blocked_ms > 0 or reads_for))
                 case Kind.CUT | Kind.SILENT:
                     ends = {each.broker, each.other}
                     # Between replicas it is the deeper cause, even if one of them is the controller as well.
@@ -509,6 +548,16 @@ class _Diagnostician:
             and each.broker in self._replicas
             and (each.other < 0 or each.other in self._replicas or each.kind is Kind.UNREACHABLE)
         )
+
+
+def _is_new(election: Election) -> bool:
+    """Return whether this was the partition's beginning."""
+    return election.leader_before < 0 and election.reason == "created"
+
+
+def _is_wanted(election: Election) -> bool:
+    """Return whether somebody asked for it, or the balancer did: nothing was wrong."""
+    return any(word in election.reason for word in ("prefer", "created", "asked"))
 
 
 def _fencing_began_ms(at_ms: int, reason: str) -> int:

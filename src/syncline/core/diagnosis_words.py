@@ -7,11 +7,14 @@ turns Unix milliseconds into the time of day of whoever reads.
 from collections.abc import Callable
 from typing import Final
 
-from syncline.core.conditions import Condition, Kind
-from syncline.core.diagnosis import NO_TROUBLE, Cause, Diagnosis, Effect, Finding
+from syncline.core.conditions import Condition, Kind, is_stop
+from syncline.core.diagnosis import Cause, Diagnosis, Effect, Finding
 from syncline.model.events import Election, IsrChange, Truncation, Watermark
 
 Show = Callable[[int], str]
+
+# A controller that takes longer to agree to a proposal is told of.
+SLOW_ANSWER_MS: Final = 500
 
 TITLES: Final[dict[Cause, str]] = {
     Cause.FOLLOWER_DEAD: "the follower's process died",
@@ -47,16 +50,24 @@ def tell(diagnosis: Diagnosis, show: Show) -> list[str]:
     """Return the diagnosis as paragraphs."""
     where = f"{diagnosis.topic}-{diagnosis.partition}"
     if not diagnosis.findings:
+        since = f"between {show(diagnosis.since_ms)} and {show(diagnosis.until_ms)}"
+        if diagnosis.created_ms is not None:
+            since = f"since it was created at {show(diagnosis.created_ms)}"
         return [
             (
-                f"Nothing happened to {where} between {show(diagnosis.since_ms)} and {show(diagnosis.until_ms)}: its "
-                "ISR and its leader did not change, and no broker noticed anything unusual about its replicas."
+                f"Nothing happened to {where} {since}: its ISR and its leader did not change, and no broker noticed "
+                "anything unusual about its replicas."
             )
         ]
     told = [_paragraph(each, where, show) for each in diagnosis.findings]
     main = diagnosis.main
     if main is not None and main.cause is not Cause.UNKNOWN:
-        told.append(f"Main cause: {title_of(main)}.")
+        named = title_of(main)
+        others = dict.fromkeys(
+            title_of(each) for each in diagnosis.findings if each.condition is not None and not each.needs_no_cause
+        )
+        besides = [title for title in others if title != named]
+        told.append(f"Main cause: {named}." + (f" Besides: {'; '.join(besides)}." if besides else ""))
     elif main is not None:
         told.append("The main cause is unknown: no broker told of anything that would explain it.")
     return told
@@ -64,7 +75,7 @@ def tell(diagnosis: Diagnosis, show: Show) -> list[str]:
 
 def _paragraph(finding: Finding, where: str, show: Show) -> str:
     sentences = [*_effect(finding, where, show)]
-    if finding.effect in NO_TROUBLE and finding.condition is None:
+    if finding.needs_no_cause and finding.condition is None:
         return " ".join(sentences)
     if finding.condition is None:
         sentences.append("The cause is unknown: no broker told of anything that would explain it.")
@@ -90,14 +101,16 @@ def _effect(finding: Finding, where: str, show: Show) -> list[str]:
             return [
                 (
                     f"The controller refused leader {event.broker}'s change of the ISR of {where} from "
-                    f"{list(event.before)} to {list(event.after)} at {at}: {error}."
+                    f"{list(event.before)} to {list(event.after)} at {at}: {error}; it was proposed at leader epoch "
+                    f"{_count(event.evidence.get('leader_epoch'))}, partition epoch "
+                    f"{_count(event.evidence.get('partition_epoch'))}."
                 )
             ]
         case Effect.RELINQUISHED if isinstance(event, IsrChange):
             return [
                 (
-                    f"Leader {event.broker} gave {where} away at {at}, because it served its followers too slowly "
-                    f"({event.rule}, {event.outcome})."
+                    f"Leader {event.broker} gave {where} away at {at}, because it served its followers too slowly"
+                    f"{_served(event)} ({event.rule}, {event.outcome})."
                 )
             ]
         case Effect.TRUNCATED if isinstance(event, Truncation):
@@ -105,7 +118,7 @@ def _effect(finding: Finding, where: str, show: Show) -> list[str]:
                 (
                     f"Replica {event.broker} cut its log of {where} from offset {event.log_end_before:,} back to "
                     f"{event.log_end_after:,} at {at}, because leader {event.leader} has another history from there on "
-                    f"({event.rule})."
+                    f"({event.rule}{_ends(event)})."
                 )
             ]
         case Effect.SPARED:
@@ -128,6 +141,11 @@ def _effect(finding: Finding, where: str, show: Show) -> list[str]:
 def _left(finding: Finding, event: IsrChange, where: str, show: Show) -> list[str]:
     numbers, replica = finding.numbers, finding.replica
     head = f"Replica {replica} left the ISR of {where} at {show(finding.ts_ms)}"
+    if event.rule == "election":
+        chosen = ", ".join(map(str, event.after))
+        return [f"{head}: {chosen} was elected although not in it ({event.evidence.get('reason', 'no reason given')})."]
+    if event.rule == "fencing" and finding.cause is Cause.STOPPED:
+        return [f"{head}: it announced its stop to controller {event.broker}."]
     if event.rule == "fencing":
         return [f"{head}: controller {event.broker} fenced it ({event.evidence.get('reason', 'no reason given')})."]
     caught_up, decided = numbers.get("caught_up_ms"), numbers.get("decided_ms")
@@ -139,8 +157,8 @@ def _left(finding: Finding, event: IsrChange, where: str, show: Show) -> list[st
         sentences.append(f"{head}: it was {behind:,} records behind, more than replica.lag.max.messages {most:,}.")
     elif isinstance(caught_up, int) and isinstance(decided, int) and isinstance(window, int):
         sentences.append(
-            f"{head}: it last had everything at {show(caught_up)}, {_span(decided - caught_up)} before, more than "
-            f"replica.lag.time.max.ms {_span(window)}."
+            f"{head}: {_when_decided(finding, decided, show)}it last had everything at {show(caught_up)}, "
+            f"{_span(decided - caught_up)} before, more than replica.lag.time.max.ms {_span(window)}."
         )
     elif isinstance(window, int):
         sentences.append(
@@ -152,6 +170,11 @@ def _left(finding: Finding, event: IsrChange, where: str, show: Show) -> list[st
     return sentences
 
 
+def _when_decided(finding: Finding, decided: int, show: Show) -> str:
+    """Return when the leader decided it, if the controller was slow to agree."""
+    return f"the leader proposed it at {show(decided)}; " if finding.ts_ms - decided >= SLOW_ANSWER_MS else ""
+
+
 def _asked(finding: Finding, event: IsrChange, show: Show) -> list[str]:
     """Return whether a replica that left had asked for what it lacked."""
     numbers = finding.numbers
@@ -159,7 +182,9 @@ def _asked(finding: Finding, event: IsrChange, show: Show) -> list[str]:
     reading = numbers.get("reading_since_ms")
     if not isinstance(decided, int):
         return []
-    if isinstance(asked, int) and isinstance(reading, int):
+    if isinstance(asked, int) and asked > decided:
+        return [f"It asked again at {show(asked)}, when this was decided and the controller had not agreed yet."]
+    if isinstance(asked, int) and isinstance(reading, int) and reading <= decided:
         sentences = [
             f"It did ask: its fetch of {show(asked)} had waited {_span(decided - reading)} for this leader's disk."
         ]
@@ -178,18 +203,20 @@ def _elected(event: Election, where: str, at: str) -> list[str]:
         head = f"{where} was left without a leader at {at} (before: broker {event.leader_before})"
     else:
         head = (
-            f"Broker {event.leader_after} became leader of {where} at {at} in place of broker {event.leader_before}, "
-            f"epoch {event.leader_epoch}"
+            f"Broker {event.leader_after} became leader of {where} at {at} "
+            + (f"in place of broker {event.leader_before}" if event.leader_before >= 0 else "after it had none")
+            + f", epoch {event.leader_epoch}"
         )
     unclean = "" if event.clean else " The election was unclean: records may have been lost."
-    return [f"{head}: {event.reason}.{unclean}"]
+    reason = "the broker announced its stop" if is_stop(event.reason) else event.reason
+    return [f"{head}. The controller's reason: {reason}.{unclean}"]
 
 
 def _held(finding: Finding, event: Watermark, where: str, show: Show) -> list[str]:
     until = finding.numbers.get("until_ms")
     waiting = event.log_end - event.high_watermark
     who = {
-        "held:min-isr": "the ISR is smaller than min.insync.replicas",
+        "held:min-isr": f"the ISR is smaller than min.insync.replicas{_sizes(event)}",
         "held:isr-member": f"it waited for {_replicas(finding)} in the ISR",
         "held:near-isr": f"it waited for {_replicas(finding)} about to join the ISR",
     }.get(event.rule, event.rule)
@@ -208,9 +235,37 @@ def _replicas(finding: Finding) -> str:
     return f"replica{'' if len(numbers) == 1 else 's'} {_listed(numbers) if numbers else 'unknown'}"
 
 
+def _served(event: IsrChange) -> str:
+    took, most = event.evidence.get("processing_ms"), event.evidence.get("process_time_max_ms")
+    if not isinstance(took, int) or not isinstance(most, int):
+        return ""
+    whose = f" of replica {event.evidence['follower']}" if "follower" in event.evidence else ""
+    return f": a fetch{whose} had taken {_span(took)}, more than follower.fetch.process.time.max.ms {_span(most)}"
+
+
+def _ends(event: Truncation) -> str:
+    epoch, end = event.evidence.get("answer_epoch"), event.evidence.get("answer_end_offset")
+    if not isinstance(epoch, int) or not isinstance(end, int):
+        return ""
+    return f": there, epoch {epoch} ends at {end:,}"
+
+
+def _sizes(event: Watermark) -> str:
+    size, least = event.evidence.get("isr_size"), event.evidence.get("effective_min_isr")
+    return f": {size} of {least}" if _are_ints(size, least) else ""
+
+
+def _are_ints(*values: object) -> bool:
+    return all(isinstance(each, int) for each in values)
+
+
 def _rule(event: IsrChange) -> str:
     if event.rule == "reached-the-watermark":
-        return "it had everything that is committed"
+        log_end, mark = event.evidence.get("log_end"), event.evidence.get("high_watermark")
+        numbers = f" (log end {log_end:,}, high watermark {mark:,})" if _are_ints(log_end, mark) else ""
+        return f"it had everything that is committed{numbers}"
+    if event.rule == "election":
+        return "it was elected, although it was not known to have everything that is committed"
     return event.rule
 
 
@@ -239,7 +294,7 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
                 )
             ]
         case Kind.STALL:
-            return [f"{who} says itself that its loop did not run from {begin} to {end} ({lasted}), disk apart."]
+            return [f"{who} says itself that its loop did not run from {begin} to {end} ({lasted}), not for its disk."]
         case Kind.DISK:
             return [_disk(condition, show) + f"{on}."]
         case Kind.CUT:
@@ -330,6 +385,8 @@ def _directions(condition: Condition) -> str:
 
 def evidence_against(finding: Finding, show: Show) -> list[str]:
     """Return what speaks against other causes."""
+    if finding.effect is Effect.HELD:
+        return [f"At that time also: {_short(each, show)}." for each in finding.also]
     if finding.effect not in {Effect.LEFT, Effect.ELECTED, Effect.NOTHING}:
         return []
     chosen = finding.condition

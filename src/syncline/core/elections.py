@@ -73,8 +73,11 @@ def next_state(
     if eligible_replicas:
         draft.renew_eligible(min_isr, lost_data)
     draft.elect(kind)
-    if not draft.isr and not eligible_replicas:
-        draft.isr = record.isr
+    if not eligible_replicas:
+        draft.isr = draft.isr or record.isr
+        if draft.isr:
+            # Of a time when they were enabled: nobody keeps them true now, and they could be enabled again.
+            draft.elr = ()
     draft.remember_last_leader(eligible_replicas=eligible_replicas)
     return draft.finish()
 

@@ -26,6 +26,7 @@ from syncline.records.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
 SEQUENCE_MAX: Final = 2**31 - 1
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class ProducedBatch(NamedTuple):
@@ -178,11 +179,17 @@ class ProducerTable:
             del self.entries[producer_id]
         return len(expired)
 
-    def reaches(self, offset: int) -> bool:
-        """Return whether anything here rests on records at or above `offset`, so that cutting there must undo it."""
-        return any(
-            state.last_offset >= offset or state.transaction_start >= offset or not state.batches
-            for state in self.entries.values()
+    def rests_on(self) -> int:
+        """Return the newest offset that anything here rests on: cutting at or below it must undo something.
+
+        -1 when there is nothing to undo; 2^63 - 1 when a producer's batches are not known.
+        """
+        return max(
+            (
+                max(state.last_offset, state.transaction_start) if state.batches else OFFSET_MAX
+                for state in self.entries.values()
+            ),
+            default=NONE,
         )
 
     def clear(self) -> None:

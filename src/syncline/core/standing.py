@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from uuid import UUID
 
 from syncline.core.cluster import TopicRules, topic_rules
-from syncline.core.elections import Acceptable, ElectionKind, next_state
+from syncline.core.elections import Acceptable, ElectionKind, Replicas, next_state
 from syncline.model.configs import BrokerConfig
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic, directory_id
@@ -91,19 +91,28 @@ def partitions_with(
         if waits_for_last_leader and is_at_rest(record) and record.last_known_elr[0] != gained:
             return record
         acceptable = acceptable_in(image, topic.topic_id, record.partition, gained=gained)
-        # Those that are not back yet would hold the new leader's watermark.
-        present = tuple(broker for broker in record.isr if acceptable(broker))
-        resumes = is_at_rest(record) and record.last_known_elr[0] in present
+        present = _present(record, acceptable)
+        resumes = is_at_rest(record) and record.last_known_elr[0] in (present or ())
         return next_state(
             record,
             acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
             min_isr=rules.min_isr,
             kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
-            isr=present or None,
+            isr=present,
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
 
     return tuple(_changed(image, settings, step))
+
+
+def _present(record: PartitionRecord, acceptable: Acceptable) -> Replicas | None:
+    """Return the ISR with which a partition may be led again, None while nobody is there who may.
+
+    Those that are not back yet would hold the new leader's watermark. With nobody of the ISR there, one of the eligible
+    replicas leads: they have everything that is committed as well, and the rest of the ISR becomes eligible like them.
+    """
+    present = tuple(broker for broker in record.isr if acceptable(broker))
+    return present if present or any(map(acceptable, record.elr)) else None
 
 
 def is_at_rest(record: PartitionRecord) -> bool:
@@ -117,8 +126,8 @@ def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsC
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         acceptable = acceptable_in(image, topic.topic_id, record.partition)
-        present = tuple(broker for broker in record.isr if acceptable(broker))
-        if not is_at_rest(record) or not present:
+        present = _present(record, acceptable)
+        if not is_at_rest(record) or present is None:
             return record
         return next_state(
             record,

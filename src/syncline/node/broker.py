@@ -57,6 +57,7 @@ from syncline.node.log_settings import log_settings
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.observer import Observer
 from syncline.node.partition import Partition
+from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.request import Buffer
 from syncline.node.slow_reads import SlowReads
@@ -157,6 +158,7 @@ class Broker:
         self.faults: Faults | None = None
         self.journal = Journal(self)
         self.observer = Observer(self)
+        self.cuts = Cuts(self)
         self.metadata_cache: dict[tuple[str, int], tuple[Topic, object, MetadataTopic]] = {}
         self.controller: Channel
         self._groups: GroupCoordinator | None = None
@@ -459,8 +461,14 @@ class Broker:
             self.groups.resigned(key.partition)
 
     def _give_up_damaged(self, key: TopicPartition, record: PartitionRecord, now_ms: int) -> bool:
-        """Replace a damaged log by an empty one if a leader elsewhere has the records; return whether that was done."""
+        """Replace a damaged log by an empty one if a leader elsewhere has the records; return whether that was done.
+
+        So it is done with one whose topic was deleted while this broker was away, and created again.
+        """
         reason = self.logs.damaged[key]
+        if self.logs.topic_of_damaged(key) not in (None, self.image.topics[key.topic].topic_id):
+            self._discard_damaged(key, now_ms)
+            return True
         if not record.has_leader or record.leader == self.broker_id or self.broker_id in record.isr:
             log.error("%s is not served, its log is damaged and nobody else may have the records: %s", key, reason)
             return False
@@ -523,6 +531,8 @@ class Broker:
             partition = self.partitions.get(TopicPartition(topic.name, record.partition))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._drop(partition, now_ms)
+        for key in [each for each in self.logs.damaged if each.topic == topic.name]:
+            self._discard_damaged(key, now_ms)
         if self._groups is not None:
             self._groups.topics_deleted((topic.name,))
         for version in range(13):
@@ -558,10 +568,18 @@ class Broker:
             if key not in self.partitions:
                 log.warning("%s is not assigned to this broker any more; its log is deleted", key)
                 self.logs.delete(key, now_ms)
-        for key in list(self.logs.missing):
+        for key in list(self.logs.damaged):
             record = self.image.partition(key.topic, key.partition)
             if record is None or self.broker_id not in record.replicas:
-                self.logs.discard_damaged(key, now_ms)
+                self._discard_damaged(key, now_ms)
+
+    def _discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
+        """Delete a damaged log that nobody will ask for again."""
+        log.warning("%s is not assigned to this broker any more; its damaged log is deleted", key)
+        try:
+            self.logs.discard_damaged(key, now_ms)
+        except (StorageError, OSError) as error:
+            log.error("%s: its damaged log cannot be deleted: %s", key, error)
 
     # The ISR.
 
@@ -698,7 +716,16 @@ class Broker:
 
     def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence) -> None:
         """Journal a truncation that a leader's history asked for."""
-        log.info("%s: truncated %s -> %s (%s)", partition.key, log_end_before, partition.log.log_end, evidence.rule)
+        log_end = partition.log.log_end
+        mark = dict(evidence.numbers).get("high_watermark")
+        if isinstance(mark, int) and log_end < mark:
+            log.warning(
+                "%s: truncated %s -> %s, below its high watermark %s (%s): what was committed there is not in the log"
+                " of leader %s. An unclean election, or log.truncation.mode high-watermark, can do that",
+                *(partition.key, log_end_before, log_end, mark, evidence.rule, leader_id),
+            )
+        else:
+            log.info("%s: truncated %s -> %s (%s)", partition.key, log_end_before, log_end, evidence.rule)
         self.journal.note(
             events.Truncation(
                 ts_ms=self.clock.wall_ms(),

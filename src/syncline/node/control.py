@@ -38,6 +38,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "faults.list": ("faults.verbs", "show"),
     "faults.clear": ("faults.verbs", "clear"),
     "faults.record": ("faults.verbs", "record"),
+    "journal.unwritten": ("journal", "show"),
     "replicas.show": ("replica_view", "show"),
     "replication.views": ("partition_status", "peers"),
     "status.partitions": ("partition_status", "show"),

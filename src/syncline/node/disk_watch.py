@@ -89,13 +89,13 @@ class DiskWatch:
             self._told.discard(number)
             self._episodes.end(("read", number), lambda: _numbers(read.op, 1, took_ms, took_ms, read.replica))
 
-    def wrote(self, key: TopicPartition, took_ms: int) -> None:
-        """Note a slow write, during which the loop stood still."""
+    def wrote(self, key: TopicPartition, took_ms: int, op: str = "write") -> None:
+        """Note a slow write or truncation, during which the loop stood still."""
         if took_ms >= SLOW_MS:
-            self._add("write", key, took_ms, NONE)
+            self._add(op, key, took_ms, NONE)
         self._held_ms += took_ms
         if self._held_by is None or took_ms >= SLOW_MS:
-            self._held_by = ("write", key)
+            self._held_by = (op, key)
 
     def read_of(self, key: TopicPartition, replica: int) -> int | None:
         """Return since when a follower's read of a partition is under way, None when there is none."""

@@ -563,7 +563,7 @@ class FetchOperation:
     def _answer(self) -> None:
         self.is_answered = True
         if self._fetch.replica_id >= 0:
-            self._broker.observer.followers.answered(self._fetch.replica_id)
+            self._broker.observer.followers.answered(self._fetch.replica_id, self._request.connection)
         self._leave_purgatory()
         context = self._context
         if self._pending is not None:

@@ -75,10 +75,10 @@ class FollowerWatch:
         line.asked_ms = now_ms
         line.is_owed = True
 
-    def answered(self, replica: int) -> None:
-        """Note the answer to it."""
+    def answered(self, replica: int, connection: "Connection") -> None:
+        """Note the answer to it; one on a connection that the follower has left is none."""
         line = self._lines.get(replica)
-        if line is not None:
+        if line is not None and line.connection is connection:
             line.answered_ms = self._broker.clock.mono_ms()
             line.is_owed = False
 

@@ -6,7 +6,9 @@ and does not know yet that it was deposed would lose what it alone has, and that
 is just what people ask about later. Nothing that is reported waits for it.
 While the journal topic cannot be written, events wait, up to a bound; beyond it
 the oldest samples go first, then the oldest decisions. An event whose answer
-was lost is written again: readers may see it twice.
+was lost is written again: readers may see it twice. Whoever is on this machine
+may ask for what waits (`journal.unwritten`): in the middle of a trouble that is
+what matters.
 
 Times in ms. The record's timestamp is the event's own.
 """
@@ -15,7 +17,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event, FollowerProgress, journal_key, to_json
@@ -35,6 +38,10 @@ log = logging.getLogger("syncline.node")
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 500
 WAITING_EVENTS_MAX: Final = 20_000
+# So many samples go at once when there are too many events: to look for them takes long.
+ROOM_EVENTS: Final = 1_000
+# The newest of those that wait, for whoever asks.
+SHOWN_EVENTS_MAX: Final = 5_000
 # One batch stays far below `max.message.bytes`; a cluster that loses a broker has thousands of events at once.
 BATCH_BYTES_MAX: Final = 256 << 10
 # A leader waits for its followers; one that stands still must not keep the events from its successor for long.
@@ -54,8 +61,12 @@ class Journal:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: deque[Event] = deque()
+        # Those of the batch on its way; they count as unwritten until its answer is there.
+        self._in_flight: list[Event] = []
+        self._has_samples = False
         self._timer: asyncio.TimerHandle | None = None
-        self._is_writing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._peer: PeerConnection | None = None
         self._peer_leader = -1
         self._is_closed = False
@@ -66,8 +77,14 @@ class Journal:
             return
         if len(self._waiting) >= WAITING_EVENTS_MAX:
             self._make_room()
+        self._has_samples = self._has_samples or isinstance(event, FollowerProgress)
         self._waiting.append(event)
         self._arm(FLUSH_MS)
+
+    @property
+    def unwritten(self) -> list[Event]:
+        """The events that the topic does not hold yet, as far as known."""
+        return [*self._in_flight, *self._waiting]
 
     def close(self) -> None:
         """Stop writing; what waits is dropped."""
@@ -80,38 +97,51 @@ class Journal:
 
     async def flush(self) -> None:
         """Write what waits now, as far as possible in a moment: the broker is stopping."""
-        if self._waiting and not self._is_writing:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
+                await self._idle.wait()
+                left = WAITING_EVENTS_MAX + 1
+                while 0 < len(self._waiting) < left:
+                    left = len(self._waiting)
                     await self._write()
 
     def _make_room(self) -> None:
-        for index, event in enumerate(self._waiting):
-            if isinstance(event, FollowerProgress):
-                del self._waiting[index]
-                return
-        self._waiting.popleft()
+        if self._has_samples:
+            kept, left = deque[Event](), ROOM_EVENTS
+            for event in self._waiting:
+                if left and isinstance(event, FollowerProgress):
+                    left -= 1
+                else:
+                    kept.append(event)
+            self._waiting, self._has_samples = kept, left == 0
+        if len(self._waiting) >= WAITING_EVENTS_MAX:
+            self._waiting.popleft()
 
     def _arm(self, delay_ms: int) -> None:
-        if self._timer is None and not self._is_writing and not self._is_closed:
+        if self._timer is None and self._idle.is_set() and not self._is_closed:
             self._timer = self._broker.loop.call_later(delay_ms / 1000, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
-        if not self._is_writing:
+        if self._idle.is_set():
             self._broker.spawn(self._write())
 
     async def _write(self) -> None:
-        self._is_writing = True
+        if not self._idle.is_set():
+            return
+        self._idle.clear()
         events: list[Event] = []
         is_done = False
         try:
             batch = self._take_batch(events)
+            self._in_flight = events
             is_done = not events or await self._write_batch(batch)
         finally:
-            self._is_writing = False
+            self._idle.set()
+            self._in_flight = []
             if not is_done:
                 self._waiting.extendleft(reversed(events))
+                self._has_samples = True
             if self._waiting:
                 self._arm(FLUSH_MS if is_done else RETRY_MS)
 
@@ -205,3 +235,17 @@ class Journal:
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()
+
+
+def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the events that this broker has not written yet, as JSON texts: the verb `journal.unwritten`.
+
+    Samples are left out, but for those of `topic` and `partition`.
+    """
+    place = (fields.get("topic"), fields.get("partition"))
+    events = [
+        event
+        for event in broker.journal.unwritten
+        if not isinstance(event, FollowerProgress) or (event.topic, event.partition) == place
+    ]
+    return {"broker": broker.broker_id, "events": [to_json(event).decode() for event in events[-SHOWN_EVENTS_MAX:]]}

@@ -91,6 +91,10 @@ class Observer:
             return False
         return True
 
+    def catching_up_ended(self, key: TopicPartition) -> None:
+        """Note that an empty log is not filled any more, by this leader at least."""
+        self.episodes.end(("catching-up", key))
+
     # Looking.
 
     def _arm(self, delay_ms: int) -> None:

@@ -186,6 +186,7 @@ class Partition:
                 owner=self,
             )
             self.leader = leader
+            self.is_fresh = False
             self._broker.probe("lead", self.key, record.leader_epoch, self.log.log_end)
         else:
             self.perform(

@@ -77,9 +77,12 @@ class HeaderReader:
         self._start, self._data = position, data
 
 
-def walk(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches from `start` on; may wait for the disk. Raises NotABatch."""
-    reader = HeaderReader(file, end, resident_only=False)
+def walk(file: File, start: int, end: int, *, resident_only: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches from `start` on; may wait for the disk unless `resident_only`.
+
+    Raises NotABatch, NotResident.
+    """
+    reader = HeaderReader(file, end, resident_only=resident_only)
     position = start
     while position < end:
         header = reader.header_at(position)

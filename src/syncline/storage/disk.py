@@ -81,6 +81,9 @@ class File(Protocol):
 class Lock(Protocol):
     """A lock file that dies with its process."""
 
+    def identity(self) -> str:
+        """Return, in one word, which file this is: it stays the same while the file does, and no copy of it has it."""
+
     def release(self) -> None:
         """Let others in."""
 

@@ -72,6 +72,12 @@ class OffsetIndex:
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
         del self._offsets[keep:], self._positions[keep:]
 
+    def copy(self) -> "OffsetIndex":
+        """Return an independent index with the same entries."""
+        other = OffsetIndex(self._base_offset)
+        other._offsets, other._positions = self._offsets[:], self._positions[:]
+        return other
+
     def drop_last(self) -> None:
         """Forget the newest entry."""
         self._offsets.pop()
@@ -140,6 +146,12 @@ class TimeIndex:
         """Forget entries at or above `offset`."""
         keep = bisect_right(self._offsets, offset - self._base_offset - 1)
         del self._timestamps[keep:], self._offsets[keep:]
+
+    def copy(self) -> "TimeIndex":
+        """Return an independent index with the same entries."""
+        other = TimeIndex(self._base_offset)
+        other._timestamps, other._offsets = self._timestamps[:], self._offsets[:]
+        return other
 
     def encode(self) -> bytes:
         """Return the contents of the `.timeindex` file."""

@@ -20,15 +20,18 @@ Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple, NoReturn
 from uuid import UUID
 
+from syncline.core.producer_state import ProducerTable
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import incoming, producer_snapshot, times
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
+from syncline.storage.cutting import CutPlan, CutSearch, Shape, Stretch
 from syncline.storage.disk import BrokenFileError, Disk
 from syncline.storage.errors import (
     DiskFullError,
@@ -115,6 +118,8 @@ class PartitionLog:
         )
         self._failure: OSError | None = None
         self._is_closed = False
+        # So that a plan of a cut can tell that there was another one meanwhile.
+        self._cut_count = 0
         self._written_since_recycle = 0
         # (path, when it may be removed) of files that retention has renamed.
         self._graveyard: deque[tuple[str, int]] = deque()
@@ -435,26 +440,108 @@ class PartitionLog:
     def truncate_to(self, offset: Offset) -> Offset:
         """Drop everything from `offset` on, and the whole batch that contains it; return the new log end.
 
-        Waits for the disk: it is rare, and nothing may be appended before it is safe.
+        Waits for the disk. Who may not does the same in parts: `plan_cut`, then `cut`.
         """
-        self._check_usable()
-        if offset >= self.log_end:
-            self._flusher.note_epochs(self.epochs.truncate_from_end(self.log_end))
-            return self.log_end
-        if offset < self._segments.first.base_offset:
-            self.restart_at(offset)
-            return self.log_end
-        try:
-            self._truncate(offset)
-        except (OSError, NotABatch) as error:
-            self._fail(error if isinstance(error, OSError) else OSError(str(error)), "truncate")
+        plan = self.plan_cut(offset)
+        if isinstance(plan, CutSearch):
+            try:
+                plan = plan.run()
+            except (OSError, NotABatch) as error:
+                self._fail(error if isinstance(error, OSError) else OSError(str(error)), "truncate")
+        self.cut(plan)
         return self.log_end
 
-    def _truncate(self, offset: Offset) -> None:
-        self._flusher.forget_pending()
+    def plan_cut(self, offset: Offset) -> CutPlan | CutSearch:
+        """Return how to cut at `offset`; if that cannot be told from memory, what a worker needs to find out.
+
+        The log is not touched, and may be used on.
+        """
+        self._check_usable()
+        if offset >= self.log_end or offset < self._segments.first.base_offset:
+            return CutPlan(offset, self._shape())
         segment = self._segments.of(offset)
-        segment.need_indexes()
-        position, end_offset = self._cut_place(segment, offset)
+        try:
+            search = self._cut_search(offset, segment)
+        except OSError as error:
+            self._refuse(error, "truncate")
+        if segment.index is not None:
+            try:
+                return replace(search, segment=segment.copy(segment.file)).run_resident()
+            except (NotResident, NotABatch, OSError):
+                # What is wrong with the log or the disk, the worker will meet again and report.
+                pass
+        return search
+
+    def _cut_search(self, offset: Offset, segment: Segment) -> CutSearch:
+        rests_on = self.producers.rests_on()
+        snapshots: list[Offset] = []
+        older: list[Stretch] = []
+        if rests_on >= segment.base_offset:
+            snapshots = producer_snapshot.offsets(self._disk, self.directory)
+            older = [
+                Stretch(
+                    each.path(),
+                    each.end_offset,
+                    each.size_bytes,
+                    tuple(
+                        (inner, each.index.position_before(inner))
+                        for inner in snapshots
+                        if each.index is not None and each.base_offset < inner < each.end_offset
+                    ),
+                )
+                for each in self._segments
+                if each.base_offset < segment.base_offset
+            ]
+        return CutSearch(
+            self._disk,
+            self.directory,
+            offset,
+            self._shape(),
+            segment.copy(),
+            rests_on,
+            tuple(snapshots),
+            tuple(older),
+        )
+
+    def cut(self, plan: CutPlan) -> bool:
+        """Cut as planned, reading nothing; return whether that was done: a log that has changed needs a new plan.
+
+        Nothing may be appended before what was cut off is surely gone, so this waits for writes and syncs.
+        """
+        self._check_usable()
+        if plan.shape != self._shape():
+            return False
+        if plan.rest is not None:
+            try:
+                self._cut(plan.rest, plan.producers)
+            except OSError as error:
+                self._fail(error, "truncate")
+        elif plan.offset >= self.log_end:
+            self._flusher.note_epochs(self.epochs.truncate_from_end(self.log_end))
+        else:
+            self.restart_at(plan.offset)
+        return True
+
+    def search_failed(self, search: CutSearch, error: Exception) -> None:
+        """Take note that a plan could not be made; return when it may be tried again.
+
+        Raises LogOfflineError when the disk, or what is on it, is to blame.
+        """
+        self._check_usable()
+        if search.shape != self._shape() or (isinstance(error, OSError) and is_out_of_descriptors(error)):
+            return
+        self._fail(error if isinstance(error, OSError) else OSError(str(error)), "truncate")
+
+    def _shape(self) -> Shape:
+        segments = self._segments
+        return Shape(self._cut_count, self.log_end, segments.first.base_offset, segments.active.base_offset)
+
+    def _cut(self, rest: Segment, producers: ProducerTable | None) -> None:
+        self._cut_count += 1
+        self._flusher.forget_pending()
+        segment = self._segments.of(rest.base_offset)
+        assert segment.base_offset == rest.base_offset, "a plan names a segment of the log"
+        end_offset = rest.end_offset
         # Lowered first: a crash in the middle must not find flushed what is being cut.
         self._lower_recovery_point(end_offset)
         if self._segments.active is not segment:
@@ -462,25 +549,15 @@ class PartitionLog:
                 # Newest first, so that what is left is always a whole log.
                 self._segments.destroy(self._segments.take_last())
             self._disk.sync_directory(self.directory)
-        segment.cut(position, end_offset)
+        segment.cut_to(rest)
         self.log_end = end_offset
         self._flusher.note_epochs(self.epochs.truncate_from_end(end_offset))
         self.log_start = min(self.log_start, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        producer_snapshot.rewind(self._disk, self.directory, list(self._segments), self.producers, end_offset)
-
-    def _cut_place(self, segment: Segment, offset: Offset) -> tuple[int, Offset]:
-        """Return the position of the batch that holds `offset` or follows it, and the log end after cutting there."""
-        assert segment.index is not None, "the segment to cut has its index in memory"
-        if offset >= segment.end_offset:
-            return segment.size_bytes, segment.end_offset
-        reader = HeaderReader(segment.file, segment.size_bytes, resident_only=False)
-        position = segment.index.position_before(offset)
-        header = reader.header_at(position)
-        while header.next_offset <= offset:
-            position += header.size_bytes
-            header = reader.header_at(position)
-        return position, Offset(min(offset, header.base_offset))
+        producer_snapshot.remove_above(self._disk, self.directory, end_offset)
+        if producers is not None:
+            self.producers.clear()
+            self.producers.entries.update(producers.entries)
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         if offset < self.recovery_point:
@@ -488,8 +565,9 @@ class PartitionLog:
             self._on_recovery_point_lowered()
 
     def restart_at(self, offset: Offset) -> None:
-        """Drop the whole log; it is empty and goes on at `offset` (truncate fully and start at)."""
+        """Drop the whole log; it is empty and goes on at `offset` (truncate fully and start at). Reads nothing."""
         self._check_usable()
+        self._cut_count += 1
         self._flusher.forget_pending()
         try:
             self._need_directory()

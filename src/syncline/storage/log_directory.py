@@ -28,6 +28,7 @@ from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerTable
 from syncline.model.ids import Offset, TopicPartition
 from syncline.storage.checkpoints import (
+    CheckpointError,
     CheckpointFile,
     decode_clean_mark,
     decode_offsets,
@@ -55,6 +56,10 @@ LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 METADATA_FILE: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_CHARACTERS_MAX: Final = 255
+# What to do about a checkpoint that cannot be read.
+CHECKPOINT_ADVICE: Final = (
+    "Put a good copy of it there; or move the broker's directory away, and what other replicas have is fetched again."
+)
 
 
 class LogDirectory:
@@ -126,7 +131,10 @@ class LogDirectory:
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
         self._take_clean_mark()
         for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
-            checkpoint.load()
+            try:
+                checkpoint.load()
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}. {CHECKPOINT_ADVICE}") from None
         boot_id = self._disk.boot_id()
         may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
         if self.previous_broker_epoch == -1 and not may_lack_writes:
@@ -171,8 +179,11 @@ class LogDirectory:
             self._disk.sync_directory(self.path)
 
     def note_broker_epoch(self, broker_epoch: int) -> None:
-        """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless."""
-        text = f"{self._disk.boot_id()} {broker_epoch}"
+        """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless.
+
+        So does copying it: what was a directory's copy, made while it was in use, lacks what was written since.
+        """
+        text = f"{self._disk.boot_id()} {broker_epoch} {self._lock.identity()}"
         self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", text.encode(), sync=False)
 
     def forget_registration(self) -> None:
@@ -186,8 +197,10 @@ class LogDirectory:
         One of a former boot says nothing: what was written after it may be lost, even if this broker never
         registered again. The file is not synced, so after a power cut it may hold anything.
         """
-        boot, _, epoch = self._read_text(EPOCH_FILE).partition(" ")
-        return int(epoch) if boot == boot_id and epoch.isdigit() else -1
+        boot, _, rest = self._read_text(EPOCH_FILE).partition(" ")
+        epoch, _, identity = rest.partition(" ")
+        is_ours = boot == boot_id and identity == self._lock.identity()
+        return int(epoch) if is_ours and epoch.isdigit() else -1
 
     def _read_text(self, name: str) -> str:
         try:
@@ -278,13 +291,19 @@ class LogDirectory:
         if self._disk.exists(log.directory):
             self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
 
+    def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
+        """Return which topic a damaged log is of, None if nothing tells."""
+        try:
+            return decode_partition_metadata(self._disk.read_file(f"{self.path}/{key}/{METADATA_FILE}"))
+        except OSError:
+            return None
+
     def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
-        """Give a damaged log up, since its records are elsewhere; a new one may be created in its place."""
+        """Give a damaged log up: its records are elsewhere, or its topic is gone. A new one may take its place."""
+        if key not in self.missing:
+            self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
+        self.missing.pop(key, None)
         del self.damaged[key]
-        if key in self.missing:
-            del self.missing[key]
-            return
-        self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
 
     def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
         number = 0

@@ -23,8 +23,8 @@ from syncline.core.producer_state import SEQUENCE_MAX, ProducedBatch, ProducerSt
 from syncline.model.ids import NONE, Offset
 from syncline.records.checksum import crc32c
 from syncline.storage.batch_walk import walk
-from syncline.storage.disk import Disk
-from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from syncline.storage.disk import Disk, File
+from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment
 
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
@@ -103,9 +103,16 @@ def replay(segments: Sequence[Segment], table: ProducerTable, offset: int, skipp
         if segment.end_offset <= offset or not segment.size_bytes or segment.base_offset in skipped:
             continue
         start = segment.index.position_before(offset) if segment.index is not None else 0
-        for _, header in walk(segment.file, start, segment.size_bytes):
-            if header.base_offset >= offset:
-                table.record(header)
+        replay_file(segment.file, start, segment.size_bytes, table, offset)
+
+
+def replay_file(
+    file: File, start: int, end: int, table: ProducerTable, offset: int, *, resident_only: bool = False
+) -> None:
+    """Record in `table` the batches of a file that lie at or above `offset`; `start` and `end` are positions."""
+    for _, header in walk(file, start, end, resident_only=resident_only):
+        if header.base_offset >= offset:
+            table.record(header)
 
 
 def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
@@ -125,16 +132,6 @@ def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
     return newest
 
 
-def rewind(disk: Disk, directory: str, segments: Sequence[Segment], table: ProducerTable, log_end: Offset) -> None:
-    """Bring producer state to what the log says after it was cut at `log_end` (S16); may wait for the disk."""
-    newest = remove_above(disk, directory, log_end)
-    if not table.reaches(log_end):
-        return
-    table.clear()
-    if newest is not None:
-        loaded = decode(disk.read_file(f"{directory}/{file_name(newest, SNAPSHOT_SUFFIX)}"))
-        if loaded is None:
-            newest = None
-        else:
-            table.entries.update(loaded.entries)
-    replay(segments, table, newest or Offset(0), frozenset())
+def offsets(disk: Disk, directory: str) -> list[Offset]:
+    """Return the offsets of all snapshots, rising."""
+    return [Offset(int(name[:20])) for name in disk.list(directory) if name.endswith(SNAPSHOT_SUFFIX)]

@@ -162,6 +162,11 @@ class RealLock:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def identity(self) -> str:
+        """Return where the file is, and when it last changed: no tool can set that time."""
+        status = os.fstat(self._descriptor)
+        return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}"
+
     def release(self) -> None:
         """Let others in; releasing twice is fine."""
         if self._descriptor >= 0:

@@ -16,7 +16,7 @@ Invariants: `base_offset <= end_offset`; the indexes describe only batches below
 
 from array import array
 from bisect import bisect_right
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import BatchHeader
@@ -39,6 +39,17 @@ TAIL_BATCHES_MAX: Final = 1024
 def file_name(offset: int, suffix: str) -> str:
     """Return Kafka's name for a file that begins at, or describes the state at, `offset`."""
     return f"{offset:020d}{suffix}"
+
+
+class Figures(NamedTuple):
+    """Numbers of a segment that an append changes."""
+
+    end_offset: Offset
+    size_bytes: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    bytes_since_index: int
 
 
 class Segment:
@@ -259,14 +270,14 @@ class Segment:
                 self.max_timestamp_ms = NONE
             self.resume(end=self.size_bytes)
 
-    def resume(self, *, end: int) -> None:
+    def resume(self, *, end: int, resident_only: bool = False) -> None:
         """Walk from the last index entry to position `end`, taking every batch into account. Raises NotABatch."""
         assert self.index is not None, "resuming needs the index in memory"
         self._bytes_since_index = 0
         self.tail_ends, self.tail_positions = array("q"), array("q")
         last = self.index.last
         position = 0 if last is None else last[1]
-        reader = HeaderReader(self.file, end, resident_only=False)
+        reader = HeaderReader(self.file, end, resident_only=resident_only)
         self.tail_floor = self.end_offset = self.base_offset
         if position:
             # Exclusive end of what lies before the entry: its batch may begin behind a gap, so this is a bound only.
@@ -280,21 +291,79 @@ class Segment:
         self.size_bytes = end
 
     def cut(self, position: int, end_offset: Offset) -> None:
-        """Forget everything from `position` on in memory and on the disk; `end_offset` is the new end."""
-        assert self.index is not None, "a segment is cut with its indexes in memory"
-        assert self.times is not None, "a segment is cut with its indexes in memory"
+        """Forget everything from `position` on, in memory and on the disk; may wait for the disk.
+
+        `end_offset` is the new end.
+        """
+        self._cut_file(position)
+        self.forget_from(position, end_offset)
+
+    def cut_to(self, rest: "Segment") -> None:
+        """Become `rest`, a copy that has already forgotten what is to go; reads nothing."""
+        self._cut_file(rest.size_bytes)
+        self.index, self.times = rest.index, rest.times
+        self._take(rest.figures)
+        self.tail_floor, self.tail_ends, self.tail_positions = rest.tail_floor, rest.tail_ends, rest.tail_positions
+
+    def _cut_file(self, position: int) -> None:
         self.generation += 1
         file = self.file
         file.truncate(position)
         file.sync()
         self.forget_saved_indexes()
+        self.is_synced = False
+
+    def forget_from(self, position: int, end_offset: Offset, *, resident_only: bool = False) -> None:
+        """Forget everything from `position` on in memory; `end_offset` is the new end. Raises NotABatch."""
+        assert self.index is not None, "a segment is cut with its indexes in memory"
+        assert self.times is not None, "a segment is cut with its indexes in memory"
         self.index.cut(position)
         self.times.cut(end_offset)
         last_time = self.times.last
         self.max_timestamp_ms, self._max_timestamp_offset = last_time or (NONE, self.base_offset)
-        self.resume(end=position)
+        self.resume(end=position, resident_only=resident_only)
         self.end_offset = end_offset
-        self.is_synced = False
+
+    def cut_place(self, offset: Offset, *, resident_only: bool = False) -> tuple[int, Offset]:
+        """Return the position of the batch that holds `offset` or follows it, and the end after cutting there."""
+        assert self.index is not None, "a segment is cut with its indexes in memory"
+        if offset >= self.end_offset:
+            return self.size_bytes, self.end_offset
+        reader = HeaderReader(self.file, self.size_bytes, resident_only=resident_only)
+        position = self.index.position_before(offset)
+        header = reader.header_at(position)
+        while header.next_offset <= offset:
+            position += header.size_bytes
+            header = reader.header_at(position)
+        return position, Offset(min(offset, header.base_offset))
+
+    def copy(self, file: File | None = None) -> "Segment":
+        """Return an independent segment that knows the same, without the newest batches' places.
+
+        It reads from `file`, which stays its owner's, or opens one of its own.
+        """
+        other = Segment(self._disk, self._directory, self.base_offset, self._index_interval_bytes)
+        other._file = file
+        other._take(self.figures)
+        other.index = None if self.index is None else self.index.copy()
+        other.times = None if self.times is None else self.times.copy()
+        return other
+
+    @property
+    def figures(self) -> Figures:
+        """What is known of the batches as a whole."""
+        return Figures(
+            self.end_offset,
+            self.size_bytes,
+            self.first_timestamp_ms,
+            self.max_timestamp_ms,
+            self._max_timestamp_offset,
+            self._bytes_since_index,
+        )
+
+    def _take(self, figures: Figures) -> None:
+        self.end_offset, self.size_bytes, self.first_timestamp_ms = figures[:3]
+        self.max_timestamp_ms, self._max_timestamp_offset, self._bytes_since_index = figures[3:]
 
     def forget_saved_indexes(self) -> None:
         """Remove index files that describe more than the segment now holds."""

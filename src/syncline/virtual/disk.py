@@ -45,7 +45,7 @@ class DiskSettings:
 class Inode:
     """A file: what is seen, what is safe, and what lies between."""
 
-    __slots__ = ("data", "durable", "locked_by", "pending")
+    __slots__ = ("data", "durable", "locked_by", "number", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -53,6 +53,8 @@ class Inode:
         # Since the last sync, in order: (position, size) of a write, or (new size, -1) of a truncation.
         self.pending: list[tuple[int, int, bytes]] = []
         self.locked_by: Process | None = None
+        # Given when it is first asked for; 0: not yet.
+        self.number = 0
 
     def append(self, data: bytes) -> None:
         """Write at the end."""
@@ -122,6 +124,7 @@ class Medium:
         self.root = Directory()
         self.room_bytes = ROOM_BYTES
         self.boots = 0
+        self.numbers = 0
         self._pending: list[NameChange] = []
 
     def change(self, *parts: tuple[Directory, str, Node | None]) -> None:
@@ -394,6 +397,9 @@ class SimDisk:
         if holder is not None and holder.alive:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", path)
         inode.locked_by = self.process or WORLD_PROCESS
+        if not inode.number:
+            self.medium.numbers += 1
+            inode.number = self.medium.numbers
         return SimLock(inode)
 
     def run_later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
@@ -414,6 +420,11 @@ class SimLock:
 
     def __init__(self, inode: Inode) -> None:
         self._inode: Inode | None = inode
+        self._number = inode.number
+
+    def identity(self) -> str:
+        """Return the file's number."""
+        return str(self._number)
 
     def release(self) -> None:
         """Let others in."""

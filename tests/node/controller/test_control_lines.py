@@ -296,6 +296,23 @@ async def test_controller_refuses_a_proposal_when_nobody_has_registered_over_its
 
 
 @lone_controller
+async def test_controller_does_not_hear_a_heartbeat_when_its_line_is_older_than_the_registration(world: World) -> None:
+    """One that was delayed must not put a broker back into service that was fenced because all brokers stop."""
+    impostor, old = await joined(world)
+    new = await world.peer(1)
+    await impostor.register(new)
+    channel(world, 1).active._fence(2, "it stops together with all")
+    await world.until(lambda: world.broker(1).image.brokers[2].fenced)
+    late = await impostor.heartbeat(old, impostor.broker_epoch)
+    fenced_after_late = world.broker(1).image.brokers[2].fenced
+    good = await impostor.heartbeat(new, impostor.broker_epoch)
+
+    assert (late, good) == (ErrorCode.NOT_CONTROLLER, ErrorCode.NONE)
+    assert fenced_after_late
+    assert not world.broker(1).image.brokers[2].fenced
+
+
+@lone_controller
 async def test_controller_carries_nothing_out_for_a_client_when_the_line_is_older_than_the_registration(
     world: World,
 ) -> None:

@@ -248,6 +248,20 @@ def test_stuck_read_in_a_worker_ends_when_the_fault_is_cleared(scene: Scene) -> 
     assert len(scene.clock.waits) == 5
 
 
+def test_stuck_read_in_a_worker_ends_when_the_broker_stops(scene: Scene) -> None:
+    """A stop waits for its threads; what they read then is of no use to anybody."""
+    file = scene.file()
+    scene.rule("disk-stuck", directions=["read"])
+    scene.clock.on_wait = scene.disk.close
+    read: list[bytes] = []
+    worker = threading.Thread(target=lambda: read.append(bytes(file.read(0, 4))))
+    worker.start()
+    worker.join(5)
+
+    assert read == [b"1234"]
+    assert len(scene.clock.waits) == 1
+
+
 @pytest.mark.parametrize("name", ["EIO", "ENOSPC"])
 def test_failing_disk_raises_os_errors_of_the_kind_asked_for(scene: Scene, name: str) -> None:
     """Reads, writes and syncs fail, whether they are waited for or called back; nothing is written."""

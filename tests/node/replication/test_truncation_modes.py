@@ -88,7 +88,7 @@ async def lose_the_leader(world: World) -> None:
     ],
 )
 async def test_e08_e09_a_committed_record_is_lost_by_watermark_and_kept_by_epochs(world: World, mode: str) -> None:
-    """History 1.1: m0 was acknowledged to acks=all; cut by watermark it is gone from both logs."""
+    """History 1.1: m0 was acknowledged to acks=all; cut by watermark it is gone from both logs, with warnings."""
     await lose_the_leader(world)
     await world.start(2)
     await world.until(lambda: len(world.broker(1).image.partition("t", 0).isr) == 2)
@@ -99,6 +99,10 @@ async def test_e08_e09_a_committed_record_is_lost_by_watermark_and_kept_by_epoch
     else:
         assert (values(world, 2), values(world, 3)) == (["m0"], ["m0"])
         assert epochs(world, 3) == [(0, 0), (1, 1)]
+    warnings = world.errors.warnings
+    assert any("quick.bounce.enable is on" in each for each in warnings)
+    assert any("log.truncation.mode is high-watermark" in each for each in warnings) == (mode == HIGH_WATERMARK)
+    assert any("below its high watermark 1 " in each for each in warnings) == (mode == HIGH_WATERMARK)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ a log directory of its own here (KIP-858). The answer tells whether it is fenced
 and may stop (KIP-631).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syncline.core.broker_lifecycle import HeartbeatAnswer, heartbeat
 from syncline.core.cluster import Decision
@@ -19,6 +19,7 @@ from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
+    from syncline.node.controller.active import ActiveController
     from syncline.node.request import Request
 
 KEY = ApiKey.BROKER_HEARTBEAT
@@ -40,7 +41,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         }
         request.reply(build(response_type(KEY, request.version), fields))
 
-    if active is None:
+    if active is None or not _is_current(active, asked, request):
         answered(None)
         return
 
@@ -61,3 +62,15 @@ def handle(broker: "Broker", request: "Request") -> None:
         )
 
     active.decide(decide, answered)
+
+
+def _is_current(active: "ActiveController", asked: Any, request: "Request") -> bool:
+    """Return whether this is no late word over a line that the broker has given up.
+
+    It could put a broker back into service that has been fenced because it stops, together with all others. What
+    names another epoch is let through: its answer says that.
+    """
+    broker_id = BrokerId(int(asked.broker_id))
+    known = active.image.brokers.get(broker_id)
+    is_known = known is not None and known.broker_epoch == int(asked.broker_epoch)
+    return not is_known or active.is_heard_over(broker_id, request.connection)

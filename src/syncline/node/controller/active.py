@@ -143,6 +143,7 @@ class ActiveController:
         self._timer: asyncio.TimerHandle | None = None
         self._first_look: asyncio.TimerHandle | None = None
         self._is_active = True
+        _warn_of_bounces(config)
         self._start(lease.silent)
 
     @property
@@ -282,6 +283,8 @@ class ActiveController:
 
     def set_config(self, config: BrokerConfig) -> None:
         """Take over this broker's configuration as the cluster's last resort."""
+        if not self.config.quick_bounce_enable:
+            _warn_of_bounces(config)
         self.config = config
 
     def stop(self) -> None:
@@ -547,6 +550,15 @@ class ActiveController:
             return self.demotions.is_demoted(topic_id, partition, broker_id, image, now_ms)
 
         return Decision(preferred_elections(image, self.config, is_demoted), None, "preferred leader")
+
+
+def _warn_of_bounces(config: BrokerConfig) -> None:
+    if config.quick_bounce_enable:
+        log.warning(
+            "quick.bounce.enable is on: a broker that was restarted counts as in sync whatever it lost, and one that"
+            " died is not fenced before its session ends. Committed records can be lost."
+            " Use it for demonstrations only."
+        )
 
 
 def _tell(pending: _Pending, answer: Any) -> None:

@@ -52,6 +52,7 @@ class FaultyDisk:
         self._loop_thread = threading.get_ident()
         # Workers open files, too.
         self._lock = threading.Lock()
+        self._is_closed = False
         self._rules: tuple[Rule, ...] = ()
         self._files: weakref.WeakSet[FaultyFile] = weakref.WeakSet()
         self._held: dict[object, tuple[Rule, Callable[[], None], asyncio.TimerHandle | None]] = {}
@@ -75,7 +76,8 @@ class FaultyDisk:
             file.set_rules(self._rules)
 
     def close(self) -> None:
-        """Drop what is held: the broker is stopping, and nobody waits for it any more."""
+        """Drop what is held, and let threads go on: the broker is stopping, and nobody waits for it any more."""
+        self._is_closed = True
         for _, _, timer in self._held.values():
             if timer is not None:
                 timer.cancel()
@@ -105,7 +107,9 @@ class FaultyDisk:
         elif until_ms is None and threading.get_ident() == self._loop_thread:
             # Nobody could ever end this one: whoever clears it speaks to this thread.
             return
-        while not rule.is_lifted and (until_ms is None or (left_ms := until_ms - self._clock.mono_ms()) > 0):
+        while not (rule.is_lifted or self._is_closed) and (
+            until_ms is None or (left_ms := until_ms - self._clock.mono_ms()) > 0
+        ):
             self._block(STEP_S if until_ms is None else min(STEP_S, left_ms / 1_000))
 
     def postpone(self, rule: Rule, go_on: Callable[[], None], fail: Callable[[OSError], None], path: str) -> None:

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from syncline.core.evidence import Evidence
 from syncline.core.fetcher import Fetcher, FetchRequestPlan
 from syncline.core.follower import (
     AskLeaderEnd,
@@ -38,6 +39,7 @@ from syncline.node.disk_watch import NOTABLE_MS
 from syncline.node.links import client_id_of
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.replication.cuts import Cut
 from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.wire.api import ApiKey
@@ -92,6 +94,8 @@ class LeaderFetcher:
         self._unanswered_since_ms: int | None = broker.clock.mono_ms()
         # Partitions whose empty log is being filled, and since when.
         self._fresh: dict[Key, int] = {}
+        # Logs that are to be cut as soon as their disks have told how.
+        self._cuts: dict[Key, Cut] = {}
         self._beats_sent = 0
         # Beats of the leader over connections that are no more.
         self._beats_heard = 0
@@ -154,9 +158,13 @@ class LeaderFetcher:
         self._perform(key, partition, effects)
 
     def remove(self, partition: Partition) -> None:
-        """Follow it no more."""
+        """Follow it no more. A cut that is not done yet never will be: the next role decides afresh."""
         key = self._key(partition)
-        self._fresh.pop(key, None)
+        self._cancel_cut(key)
+        if self._fresh.pop(key, None) is not None:
+            # Whoever leads next finds it where this one left it.
+            partition.is_fresh = True
+            self._broker.observer.catching_up_ended(partition.key)
         if self._partitions.pop(key, None) is not None:
             self._fetcher.remove(key)
 
@@ -437,6 +445,8 @@ class LeaderFetcher:
     def close(self) -> None:
         """Stop fetching."""
         self._is_closed = True
+        for key in list(self._cuts):
+            self._cancel_cut(key)
         for timer in (self._wake_timer, self._watchdog):
             if timer is not None:
                 timer.cancel()
@@ -521,8 +531,10 @@ class LeaderFetcher:
     def _perform(self, key: Key, partition: Partition, effects: FollowerEffects) -> None:
         for effect in effects:
             match effect:
-                case TruncateLog() | RestartLog():
-                    self._truncate(partition, effect)
+                case TruncateLog():
+                    self._truncate(key, partition, effect)
+                case RestartLog():
+                    self._restart(partition, effect)
                 case AskLeaderEnd():
                     self._broker.spawn(self._ask_offset(key, partition, LATEST))
                 case AskLeaderStart():
@@ -531,21 +543,50 @@ class LeaderFetcher:
                     log.error("%s is no longer followed: %s", partition.key, effect.reason)
         self._fetcher.restated(key)
 
-    def _truncate(self, partition: Partition, effect: TruncateLog | RestartLog) -> None:
-        follower, partition_log = partition.follower, partition.log
-        assert follower is not None
-        before = partition_log.log_end
+    def _truncate(self, key: Key, partition: Partition, effect: TruncateLog) -> None:
+        """Have the log cut, at once or when the disk has told where; the follower is TRUNCATING meanwhile."""
+        self._cancel_cut(key)
+        before = partition.log.log_end
+        is_late = False
+
+        def done(error: StorageError | None) -> None:
+            self._cuts.pop(key, None)
+            self._truncated(partition, before, effect.evidence, error)
+            if is_late:
+                self._fetcher.restated(key)
+                self.go()
+                self._broker.settle()
+
+        cut = self._broker.cuts.order(partition, effect.offset, done)
+        follower = partition.follower
+        if follower is not None and follower.phase is FollowerPhase.TRUNCATING:
+            self._cuts[key] = cut
+            is_late = True
+
+    def _cancel_cut(self, key: Key) -> None:
+        cut = self._cuts.pop(key, None)
+        if cut is not None:
+            cut.cancel()
+
+    def _restart(self, partition: Partition, effect: RestartLog) -> None:
+        before, error = partition.log.log_end, None
         try:
-            if isinstance(effect, RestartLog):
-                partition_log.restart_at(effect.start_offset)
-            else:
-                partition_log.truncate_to(effect.offset)
-        except StorageError as error:
+            with self._broker.cuts.holding_loop(partition.key):
+                partition.log.restart_at(effect.start_offset)
+        except StorageError as refusal:
+            error = refusal
+        self._truncated(partition, before, effect.evidence, error)
+
+    def _truncated(self, partition: Partition, before: Offset, evidence: Evidence, error: StorageError | None) -> None:
+        """Go on at the end of a log that was cut, or could not be."""
+        follower = partition.follower
+        assert follower is not None
+        if error is not None:
             follower.fail(str(error))
             return
         partition.truncated()
-        self._broker.truncated(partition, self.leader_id, before, effect.evidence)
-        _resume_at_log_end(follower, partition_log)
+        self._broker.truncated(partition, self.leader_id, before, evidence)
+        _resume_at_log_end(follower, partition.log)
 
     async def _ask_offset(self, key: Key, partition: Partition, timestamp: int) -> None:
         """Ask the leader where its log ends or starts, after it refused our offset."""
@@ -556,7 +597,7 @@ class LeaderFetcher:
         code, offset = await self._list_offset(partition, ask, timestamp)
         if self._partitions.get(key) is not partition or partition.follower is not follower:
             return
-        if follower.leader_epoch != ask.leader_epoch:
+        if follower.leader_epoch != ask.leader_epoch or follower.phase is not FollowerPhase.ASKING:
             return
         effects: FollowerEffects
         if code:

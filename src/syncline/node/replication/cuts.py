@@ -1,0 +1,136 @@
+"""Cutting logs without making anybody else wait.
+
+One hard idea: what a cut must know may be on the disk only, and the disk may be
+the reason for the cut: a leader whose disk is slow has given up, and holds
+records that its successor lacks. So a cut that cannot be planned from memory is
+planned by a worker, and performed when the plan is there. Until then the log is
+whole, and whoever ordered the cut may cancel it, to lead with that log for
+instance.
+
+Few are planned at once: workers are needed for those who read, too.
+
+Times in ms of the node's clock.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from syncline.model.ids import NONE, Offset, TopicPartition
+from syncline.node.disk_watch import NOTABLE_MS
+from syncline.node.partition import Partition
+from syncline.storage.cutting import CutPlan, CutSearch
+from syncline.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from syncline.node.broker import Broker
+
+# Half of what a broker has for everything that waits for the disk.
+SEARCHES_MAX: Final = 2
+# After a search that failed for a reason that passes.
+RETRY_S: Final = 1.0
+
+
+class Cut:
+    """One cut that was ordered."""
+
+    __slots__ = ("done", "is_cancelled", "offset", "partition")
+
+    def __init__(self, partition: Partition, offset: Offset, done: Callable[[StorageError | None], None]) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.done = done
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Leave the log as it is, and call nobody. After the cut was made this means nothing."""
+        self.is_cancelled = True
+
+
+class Cuts:
+    """All cuts of one broker that are not done yet."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._search_count = 0
+        self._waiting: deque[Cut] = deque()
+
+    def order(self, partition: Partition, offset: Offset, done: Callable[[StorageError | None], None]) -> Cut:
+        """Have a log cut at `offset`: before this returns, if nothing has to be read for it.
+
+        `done` is called once, with what made the log unusable if something did, unless the cut is cancelled.
+        """
+        cut = Cut(partition, offset, done)
+        self._go_on(cut)
+        return cut
+
+    @contextmanager
+    def holding_loop(self, key: TopicPartition) -> Iterator[None]:
+        """Have the time noted for which the writes and syncs of a cut hold the loop up."""
+        clock = self._broker.clock
+        began_ms = clock.mono_ms()
+        yield
+        took_ms = clock.mono_ms() - began_ms
+        if took_ms >= NOTABLE_MS:
+            self._broker.observer.disk.wrote(key, took_ms, "truncation")
+
+    def _go_on(self, cut: Cut) -> None:
+        if cut.is_cancelled:
+            return
+        log = cut.partition.log
+        try:
+            with self.holding_loop(cut.partition.key):
+                plan = log.plan_cut(cut.offset)
+                if isinstance(plan, CutPlan):
+                    is_cut = log.cut(plan)
+                    assert is_cut, "nothing came between the plan and the cut"
+        except StorageError as error:
+            cut.done(error)
+            return
+        if isinstance(plan, CutPlan):
+            cut.done(None)
+        elif self._search_count < SEARCHES_MAX:
+            self._search(cut, plan)
+        else:
+            # It is planned anew when its turn comes.
+            self._waiting.append(cut)
+
+    def _search(self, cut: Cut, search: CutSearch) -> None:
+        broker = self._broker
+        self._search_count += 1
+        number = broker.observer.disk.read_began(cut.partition.key, NONE, broker.clock.mono_ms(), "cut")
+
+        def found(result: CutPlan | Exception) -> None:
+            broker.observer.disk.read_ended(number)
+            self._search_count -= 1
+            try:
+                self._take(cut, search, result)
+            finally:
+                self._next()
+
+        broker.disk.run_later(search.run, found)
+
+    def _take(self, cut: Cut, search: CutSearch, result: CutPlan | Exception) -> None:
+        """Cut as a worker found out, if that is still wanted and the log still as it was."""
+        if cut.is_cancelled:
+            return
+        log = cut.partition.log
+        try:
+            if isinstance(result, Exception):
+                log.search_failed(search, result)
+                self._broker.loop.call_later(RETRY_S, self._go_on, cut)
+                return
+            with self.holding_loop(cut.partition.key):
+                is_cut = log.cut(result)
+        except StorageError as error:
+            cut.done(error)
+            return
+        if is_cut:
+            cut.done(None)
+        else:
+            self._go_on(cut)
+
+    def _next(self) -> None:
+        while self._waiting and self._search_count < SEARCHES_MAX:
+            self._go_on(self._waiting.popleft())

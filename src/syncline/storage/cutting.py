@@ -1,0 +1,145 @@
+"""Finding out how to cut the end off a log, apart from cutting it.
+
+One hard idea: a cut needs to know things that may be on the disk only: where
+the batch begins at which it cuts, and what the producers had sent by then. A
+disk may take half a minute for that, or never answer, and the event loop must
+not wait for it. So what is needed is found first, by a worker if it is not in
+memory, from plain values and a copy of the segment, and with files of its own;
+the log stays untouched meanwhile and may even grow. The result is a plan, which
+the loop performs without reading anything, if the log is still as it was.
+
+Units: positions are bytes; `end_offset` is exclusive.
+Source: KIP-101; scenario S16 (producers are taken back, too).
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from syncline.core.producer_state import ProducerTable
+from syncline.model.ids import Offset
+from syncline.records.buffers import Buffer
+from syncline.storage import producer_snapshot
+from syncline.storage.batch_walk import NotResident
+from syncline.storage.disk import Disk
+from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
+
+# More than this is read by a worker even if it is in memory: the loop has other things to do.
+AT_ONCE_BYTES: Final = 256 << 10
+
+
+class Shape(NamedTuple):
+    """What of a log must be as it was for a plan to be right."""
+
+    cut_count: int
+    log_end: Offset
+    first_base: Offset
+    active_base: Offset
+
+
+class Stretch(NamedTuple):
+    """A segment below the one that is cut, in which producers may have to be looked up."""
+
+    path: str
+    end_offset: Offset
+    size_bytes: int
+    # Snapshots of states in the middle of it, and positions at or before the batches that follow them.
+    starts: tuple[tuple[Offset, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlan:
+    """All that must be known to cut a log at `offset`."""
+
+    offset: Offset
+    shape: Shape
+    # The segment in which the log will end, as it will be; None when nothing in it needs to be known.
+    rest: Segment | None = None
+    # None: the cut undoes nothing of what producers did.
+    producers: ProducerTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutSearch:
+    """What a worker needs to make a plan. It serves once: its copy of the segment becomes the plan's."""
+
+    disk: Disk
+    directory: str
+    offset: Offset
+    shape: Shape
+    segment: Segment
+    # The newest offset that the producers' state rests on.
+    producers_rest_on: int
+    snapshots: tuple[Offset, ...]
+    older: tuple[Stretch, ...]
+
+    def run(self) -> CutPlan:
+        """Make the plan; may wait for the disk. Raises OSError, and NotABatch if the log is damaged."""
+        try:
+            if self.segment.index is None:
+                self.segment.need_indexes()
+            return self._plan(resident_only=False)
+        finally:
+            self.segment.release()
+
+    def run_resident(self) -> CutPlan:
+        """Make the plan from what is in memory, without delay. Raises NotResident if that does not do."""
+        if self.segment.index is None:
+            raise NotResident
+        return self._plan(resident_only=True)
+
+    def _plan(self, *, resident_only: bool) -> CutPlan:
+        segment = self.segment
+        position, end_offset = segment.cut_place(self.offset, resident_only=resident_only)
+        segment.forget_from(position, end_offset, resident_only=resident_only)
+        producers = None
+        if self.producers_rest_on >= end_offset:
+            producers = self._producers(end_offset, resident_only=resident_only)
+        return CutPlan(self.offset, self.shape, segment, producers)
+
+    def _producers(self, log_end: Offset, *, resident_only: bool) -> ProducerTable:
+        """Return producer state as the log says that ends at `log_end`."""
+        newest = max((offset for offset in self.snapshots if offset <= log_end), default=None)
+        table = None
+        if newest is not None:
+            path = f"{self.directory}/{file_name(newest, SNAPSHOT_SUFFIX)}"
+            table = producer_snapshot.decode(self._read(path, resident_only=resident_only))
+        if newest is None or table is None:
+            newest, table = Offset(0), ProducerTable()
+        for stretch in self.older:
+            if stretch.end_offset <= newest or not stretch.size_bytes:
+                continue
+            start = max((position for offset, position in stretch.starts if offset <= newest), default=0)
+            _check_size(stretch.size_bytes - start, resident_only=resident_only)
+            file = self.disk.open(stretch.path)
+            try:
+                producer_snapshot.replay_file(
+                    file, start, stretch.size_bytes, table, newest, resident_only=resident_only
+                )
+            finally:
+                file.close()
+        rest = self.segment
+        if rest.end_offset > newest and rest.size_bytes:
+            assert rest.index is not None, "the segment that is cut has its index in memory"
+            start = rest.index.position_before(newest)
+            _check_size(rest.size_bytes - start, resident_only=resident_only)
+            producer_snapshot.replay_file(rest.file, start, rest.size_bytes, table, newest, resident_only=resident_only)
+        return table
+
+    def _read(self, path: str, *, resident_only: bool) -> bytes:
+        """Return a whole file."""
+        if not resident_only:
+            return self.disk.read_file(path)
+        file = self.disk.open(path)
+        try:
+            _check_size(file.size_bytes, resident_only=True)
+            data: Buffer | None = file.read_resident(0, file.size_bytes)
+        finally:
+            file.close()
+        if data is None:
+            raise NotResident
+        return bytes(data)
+
+
+def _check_size(size_bytes: int, *, resident_only: bool) -> None:
+    if resident_only and size_bytes > AT_ONCE_BYTES:
+        raise NotResident
