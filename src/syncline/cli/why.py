@@ -94,7 +94,8 @@ def why(
     if as_json:
         print(json.dumps({**as_fields(diagnosis), "present": present}, default=str))
         return
-    print(f"{topic}-{partition}: leader {now.leader}, ISR {now.isrs}, replicas {now.replicas}")
+    leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
+    print(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
     for line in _lags(present):
         print(line)
     show_time = show if now_ms - diagnosis.since_ms < _UNIT_MS["d"] else show_with_date
