@@ -22,7 +22,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -418,8 +418,8 @@ class Channel:
                 try:
                     if await self._stay():
                         pause_s = SEARCH_FIRST_S
-                except PeerLost as error:
-                    log.debug("broker %s lost the controller: %s", self._identity.broker_id, error)
+                except (PeerLost, TimeoutError) as error:
+                    log.debug("broker %s lost the controller: %r", self._identity.broker_id, error)
                 finally:
                     self._disconnect()
             self._wake.clear()
@@ -504,7 +504,7 @@ class Channel:
                 "previous_broker_epoch": identity.previous_broker_epoch,
             },
         )
-        reply = await control.request(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSION, entity)
+        reply = await self._answer_in_time(control.request(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSION, entity))
         error = ErrorCode(int(reply.error_code))
         if error is ErrorCode.NONE:
             self.broker_epoch = BrokerEpoch(int(reply.broker_epoch))
@@ -516,6 +516,15 @@ class Channel:
                 " Use another data directory, or remove this one if its data may go"
             )
         return False
+
+    async def _answer_in_time(self, asking: Awaitable[Any]) -> Any:
+        """Return an answer of the controller; raises TimeoutError after a session's time.
+
+        A connection may be open and carry nothing any more. Without an end to the wait a broker whose registration
+        was lost on such a one would stay out of the cluster.
+        """
+        async with asyncio.timeout(self._config.broker_session_timeout_ms / 1_000):
+            return await asking
 
     def _not_in_time(self, timeout_s: float) -> None:
         if self._is_duplicate:
@@ -548,7 +557,7 @@ class Channel:
         )
         if self.unanswered_since_ms is None:
             self.unanswered_since_ms = self._clock.mono_ms()
-        reply = await control.request(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSION, entity)
+        reply = await self._answer_in_time(control.request(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSION, entity))
         error = ErrorCode(int(reply.error_code))
         if error is not ErrorCode.NONE:
             return False
