@@ -31,6 +31,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest

@@ -11,11 +11,11 @@ import pytest
 from syncline.check import model
 from syncline.check.bounds import Bounds, Rules, Truncation
 from syncline.check.model import Log, Model, State, Step
-from syncline.core import isr, truncation, watermark
-from syncline.core.brokers import BrokerStanding, KnownBrokers
-from syncline.core.follower_state import FollowerState
-from syncline.core.lag_policy import TimeLag
-from syncline.core.leader_epochs import EpochCache, EpochEnd
+from syncline.core.replication import isr, truncation, watermark
+from syncline.core.replication.follower_state import FollowerState
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
+from syncline.core.replication.lag_policy import TimeLag
+from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 
 BOUNDS = Bounds(2, 3, 3, 1)

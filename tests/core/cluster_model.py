@@ -9,9 +9,9 @@ what was ever committed.
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from syncline.core.brokers import BrokerStanding, KnownBrokers
-from syncline.core.follower import FetchAsk
-from syncline.core.partition_effects import Effects, IsrAnswer, ProposeIsr
+from syncline.core.replication.effects import Effects, IsrAnswer, ProposeIsr
+from syncline.core.replication.follower import FetchAsk
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.errors import ErrorCode
 
 from .replicas import FetchAnswer, MemoryLog, Replica

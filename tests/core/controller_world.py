@@ -8,9 +8,9 @@ ISR 1.
 from typing import Any
 from uuid import UUID
 
-from syncline.core.broker_lifecycle import Registration, fence, heartbeat, register
-from syncline.core.broker_sessions import BrokerSessions
-from syncline.core.cluster import Decision
+from syncline.core.cluster.broker_lifecycle import Registration, fence, heartbeat, register
+from syncline.core.cluster.broker_sessions import BrokerSessions
+from syncline.core.cluster.decision import Decision
 from syncline.model.configs import BrokerConfig
 from syncline.model.metadata import (
     BrokerChanged,

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from syncline.core.group_messages import (
+from syncline.core.groups.groups import GroupShard
+from syncline.core.groups.messages import (
     CommitRequest,
     GroupSettings,
     Instant,
@@ -18,8 +19,7 @@ from syncline.core.group_messages import (
     SyncReply,
     SyncRequest,
 )
-from syncline.core.group_records import GroupRecord
-from syncline.core.groups import GroupShard
+from syncline.core.groups.records import GroupRecord
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import Offset
 

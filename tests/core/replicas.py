@@ -5,9 +5,9 @@ A record is (leader epoch, value). Nothing is simulated but the log and the wire
 
 from typing import NamedTuple
 
-from syncline.core import truncation, watermark
-from syncline.core.brokers import KnownBrokers
-from syncline.core.follower import (
+from syncline.core.replication import truncation, watermark
+from syncline.core.replication.effects import Effects
+from syncline.core.replication.follower import (
     AskLeaderEnd,
     AskLeaderStart,
     FetchAsk,
@@ -17,11 +17,11 @@ from syncline.core.follower import (
     RestartLog,
     TruncateLog,
 )
-from syncline.core.lag_policy import TimeLag
-from syncline.core.leader_epochs import EpochCache, EpochEnd
-from syncline.core.partition import LeaderPartition, PartitionSettings
-from syncline.core.partition_effects import Effects
-from syncline.core.truncation import TruncationMode
+from syncline.core.replication.known_brokers import KnownBrokers
+from syncline.core.replication.lag_policy import TimeLag
+from syncline.core.replication.leader import LeaderPartition, PartitionSettings
+from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
+from syncline.core.replication.truncation import TruncationMode
 from syncline.model.errors import ErrorCode
 
 BACKOFF_MS = 1000

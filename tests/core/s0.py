@@ -7,11 +7,7 @@ confirmed at once unless `confirms` is false.
 
 from collections.abc import Sequence
 
-from syncline.core.brokers import BrokerStanding, KnownBrokers
-from syncline.core.follower_state import NEVER_MS
-from syncline.core.lag_policy import LagPolicy, TimeLag
-from syncline.core.partition import LeaderPartition, PartitionSettings
-from syncline.core.partition_effects import (
+from syncline.core.replication.effects import (
     Effect,
     Effects,
     HighWatermarkAdvanced,
@@ -21,8 +17,12 @@ from syncline.core.partition_effects import (
     IsrRefused,
     ProposeIsr,
 )
-from syncline.core.pending_fetches import SlowReadRules
-from syncline.core.tick_index import TickIndex
+from syncline.core.replication.follower_state import NEVER_MS
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
+from syncline.core.replication.lag_policy import LagPolicy, TimeLag
+from syncline.core.replication.leader import LeaderPartition, PartitionSettings
+from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.core.replication.tick_index import TickIndex
 from syncline.model.errors import ErrorCode
 
 LAG_MS = 10_000

@@ -5,9 +5,9 @@ everything. Follower 1002 stands, at 1500, at 950/1002/1000/500: it fetched 950 
 and was last known to have everything at 500. The log ends at 1100 now, the watermark is 950.
 """
 
-from syncline.core.lag_policy import LagPolicy
-from syncline.core.partition_effects import ProtectionChanged, RelinquishSkipped
-from syncline.core.pending_fetches import PendingEntry, PendingFetches, PendingRequest, SlowReadRules
+from syncline.core.replication.effects import ProtectionChanged, RelinquishSkipped
+from syncline.core.replication.lag_policy import LagPolicy
+from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, PendingRequest, SlowReadRules
 
 from .s0 import S0
 

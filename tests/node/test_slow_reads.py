@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.partition_effects import IsrChange
+from syncline.core.replication.effects import IsrChange
 from syncline.model import events as journal
 from syncline.model.config_types import ConfigError
 from syncline.model.configs import BrokerConfig

@@ -8,8 +8,8 @@ each state of the account is a mark in the stream of operations.
 
 from dataclasses import dataclass, replace
 
-from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerState, ProducerTable
+from syncline.core.replication.leader_epochs import EpochCache
 from syncline.records.batch import BatchHeader, crc_matches
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from syncline.core import elections, truncation
-from syncline.core.leader_epochs import EpochEnd
-from syncline.core.partition import LeaderPartition
+from syncline.core.cluster import elections
+from syncline.core.replication import truncation
+from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.virtual.simulation import RunSettings, run_seed
 

@@ -28,7 +28,7 @@ from syncline.cli.target import (
     topic_names,
 )
 from syncline.cli.up import interruptible
-from syncline.core.topic_names import what_is_wrong
+from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 

@@ -24,8 +24,8 @@ from syncline.cli.target import (
     no_topic,
     topic_names,
 )
-from syncline.core.diagnosis import Diagnosis, Finding, diagnose
-from syncline.core.diagnosis_words import evidence_against, evidence_for, tell, title_of
+from syncline.explain.diagnosis import Diagnosis, Finding, diagnose
+from syncline.explain.sentences import evidence_against, evidence_for, tell, title_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, from_json, to_json
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from syncline.core.truncation import TruncationMode
+from syncline.core.replication.truncation import TruncationMode
 
 L: Final = 1
 F: Final = 2

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from syncline.core.brokers import BrokerStanding, KnownBrokers
-from syncline.core.lag_policy import lag_policy
-from syncline.core.partition import LeaderPartition, PartitionSettings
-from syncline.core.partition_effects import Effects, IsrAnswer, ProposeIsr
-from syncline.core.pending_fetches import PendingFetches, SlowReadRules
+from syncline.core.replication.effects import Effects, IsrAnswer, ProposeIsr
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
+from syncline.core.replication.lag_policy import lag_policy
+from syncline.core.replication.leader import LeaderPartition, PartitionSettings
+from syncline.core.replication.pending_fetches import PendingFetches, SlowReadRules
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 

@@ -16,12 +16,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from syncline.core.brokers import BrokerStanding, KnownBrokers
-from syncline.core.evidence import Evidence
-from syncline.core.fetch_session import SessionCache
-from syncline.core.lag_policy import lag_policy
-from syncline.core.partition import PartitionSettings
-from syncline.core.partition_effects import (
+from syncline.core.fetching.read_replicas import RACK_AWARE_SELECTOR
+from syncline.core.fetching.session import SessionCache
+from syncline.core.replication.effects import (
     IsrAnswer,
     IsrChange,
     IsrCommitted,
@@ -30,9 +27,12 @@ from syncline.core.partition_effects import (
     WatermarkHeld,
     WatermarkResumed,
 )
-from syncline.core.pending_fetches import SlowReadRules
-from syncline.core.read_replicas import RACK_AWARE_SELECTOR
-from syncline.core.tick_index import TickIndex
+from syncline.core.replication.evidence import Evidence
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
+from syncline.core.replication.lag_policy import lag_policy
+from syncline.core.replication.leader import PartitionSettings
+from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.core.replication.tick_index import TickIndex
 from syncline.model import events
 from syncline.model.configs import BrokerConfig, TopicConfig
 from syncline.model.errors import ErrorCode

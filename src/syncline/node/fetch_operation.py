@@ -14,12 +14,12 @@ Source: KIP-74 (limits), KIP-227 (sessions), KIP-392 (follower reads), KIP-595 (
 from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
-from syncline.core.delayed import FetchLook, fetch_ready, must_answer_now
-from syncline.core.fetch_limits import FetchBudget
-from syncline.core.fetch_session import NO_SESSION_ID, FetchContext, SessionPartition
-from syncline.core.pending_fetches import PendingEntry, PendingRequest
-from syncline.core.read_replicas import preferred_replica
-from syncline.core.truncation import check_leader_epoch, find_divergence
+from syncline.core.fetching.delayed import FetchLook, fetch_ready, must_answer_now
+from syncline.core.fetching.limits import FetchBudget
+from syncline.core.fetching.read_replicas import preferred_replica
+from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
+from syncline.core.replication.pending_fetches import PendingEntry, PendingRequest
+from syncline.core.replication.truncation import check_leader_epoch, find_divergence
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from syncline.node.partition import Partition

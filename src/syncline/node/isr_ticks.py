@@ -9,8 +9,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from syncline.core.partition import LeaderPartition
-from syncline.core.tick_index import Ticked
+from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.tick_index import Ticked
 from syncline.node.partition import Partition
 
 if TYPE_CHECKING:

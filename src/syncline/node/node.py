@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from syncline.coordination.port import Coordination
-from syncline.core.truncation import TruncationMode
+from syncline.core.replication.truncation import TruncationMode
 from syncline.model.configs import BrokerConfig, TopicConfig
 from syncline.model.ids import JOURNAL_TOPIC, BrokerEpoch, BrokerId
 from syncline.node.broker import Broker, Probe

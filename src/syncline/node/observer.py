@@ -22,7 +22,7 @@ from syncline.node.episodes import Episodes
 from syncline.node.follower_watch import FollowerWatch
 
 if TYPE_CHECKING:
-    from syncline.core.partition_effects import ProposeIsr
+    from syncline.core.replication.effects import ProposeIsr
     from syncline.node.broker import Broker
     from syncline.node.partition import Partition
 

@@ -15,10 +15,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from syncline.core.fetch_watch import PartitionWatchers
-from syncline.core.follower import FollowerPartition
-from syncline.core.partition import LeaderPartition
-from syncline.core.partition_effects import (
+from syncline.core.fetching.watchers import PartitionWatchers
+from syncline.core.replication.effects import (
     Effect,
     HighWatermarkAdvanced,
     IsrCommitted,
@@ -29,8 +27,10 @@ from syncline.core.partition_effects import (
     WatermarkHeld,
     WatermarkResumed,
 )
-from syncline.core.truncation import TruncationMode
-from syncline.core.watermark import follower_mark
+from syncline.core.replication.follower import FollowerPartition
+from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.truncation import TruncationMode
+from syncline.core.replication.watermark import follower_mark
 from syncline.model.configs import TopicConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from syncline.model.ids import Offset
 
 if TYPE_CHECKING:
-    from syncline.core.follower_state import FollowerState
-    from syncline.core.partition import LeaderPartition
+    from syncline.core.replication.follower_state import FollowerState
+    from syncline.core.replication.leader import LeaderPartition
     from syncline.node.broker import Broker
     from syncline.node.partition import Partition
 

@@ -14,17 +14,17 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Literal
 
-from syncline.core.evidence import Evidence
-from syncline.core.fetch_session import FetchSession
-from syncline.core.partition import LeaderPartition
-from syncline.core.partition_effects import (
+from syncline.core.fetching.session import FetchSession
+from syncline.core.replication.effects import (
     IsrChange,
     ProposeIsr,
     ProtectionChanged,
     ProtectionPhase,
     RelinquishSkipped,
 )
-from syncline.core.pending_fetches import (
+from syncline.core.replication.evidence import Evidence
+from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.pending_fetches import (
     RELINQUISHED_AT_ONCE_MAX,
     PendingEntry,
     PendingFetches,

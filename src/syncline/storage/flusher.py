@@ -21,7 +21,7 @@ import contextlib
 import errno
 from collections.abc import Callable
 
-from syncline.core.leader_epochs import EpochCache
+from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset
 from syncline.storage.checkpoints import encode_epochs
 from syncline.storage.disk import Disk, File

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerTable
+from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset, TopicPartition
 from syncline.storage.checkpoints import (
     CheckpointError,

@@ -27,8 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncline.core.leader_epochs import EpochCache
 from syncline.core.producer_state import ProducerTable
+from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
 from syncline.records.buffers import Buffer

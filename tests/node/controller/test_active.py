@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from syncline.coordination.port import Batch, Lease, LeaseLost, StoreFailed
-from syncline.core.broker_lifecycle import Registration, heartbeat
-from syncline.core.cluster import Decision
+from syncline.core.cluster.broker_lifecycle import Registration, heartbeat
+from syncline.core.cluster.decision import Decision
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.group_records import GroupRecordError
+from syncline.core.groups.records import GroupRecordError
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.records.builder import build_batch

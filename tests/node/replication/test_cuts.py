@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.follower import FollowerPhase
+from syncline.core.replication.follower import FollowerPhase
 from syncline.model.errors import ErrorCode
 from syncline.node.replication.cuts import SEARCHES_MAX
 from syncline.virtual.disk import DiskSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.follower import FollowerPhase
+from syncline.core.replication.follower import FollowerPhase
 from syncline.model.errors import ErrorCode
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments

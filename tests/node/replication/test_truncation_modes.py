@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.truncation import TruncationMode
+from syncline.core.replication.truncation import TruncationMode
 from syncline.records.batch import BatchHeader
 from syncline.records.builder import BatchBuilder
 from syncline.records.record import read_records

@@ -11,7 +11,7 @@ high watermark is stable as long as transactions are not offered.
 
 from typing import TYPE_CHECKING, Final
 
-from syncline.core.fetch_session import FetchSpec
+from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetch_operation import FetchOperation

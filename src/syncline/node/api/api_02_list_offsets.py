@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.truncation import check_leader_epoch
+from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.gather import Gather

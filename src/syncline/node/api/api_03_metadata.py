@@ -11,7 +11,7 @@ as clients cope best (`node.departures`).
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from syncline.core.topic_names import colliding, what_is_wrong
+from syncline.core.cluster.topic_names import colliding, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, NONE, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic

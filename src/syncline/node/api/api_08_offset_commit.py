@@ -9,7 +9,7 @@ that do not exist are refused one by one; the others of the request are stored.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.group_messages import CommitReply, CommitRequest, OffsetToCommit
+from syncline.core.groups.messages import CommitReply, CommitRequest, OffsetToCommit
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, Offset
 from syncline.wire.api import ApiKey

@@ -10,7 +10,7 @@ Without transactions every committed offset is stable.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.group_records import CommittedOffset
+from syncline.core.groups.records import CommittedOffset
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, Offset
 from syncline.wire.api import ApiKey

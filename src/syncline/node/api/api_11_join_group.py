@@ -9,7 +9,7 @@ of the rebalance.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.group_messages import JoinReply, JoinRequest, Protocol
+from syncline.core.groups.messages import JoinReply, JoinRequest, Protocol
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build

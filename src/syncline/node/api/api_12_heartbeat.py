@@ -5,7 +5,7 @@ v1 throttle time, v3 static members (KIP-345), v4 flexible.
 
 from typing import TYPE_CHECKING
 
-from syncline.core.group_messages import HeartbeatReply
+from syncline.core.groups.messages import HeartbeatReply
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build

@@ -7,7 +7,7 @@ that of the whole.
 
 from typing import TYPE_CHECKING, Final
 
-from syncline.core.group_messages import LeaveReply, MemberIdentity
+from syncline.core.groups.messages import LeaveReply, MemberIdentity
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build

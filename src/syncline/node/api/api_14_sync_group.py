@@ -6,7 +6,7 @@ name (KIP-559). The answer waits for the leader's assignment to be stored.
 
 from typing import TYPE_CHECKING, Final
 
-from syncline.core.group_messages import SyncReply, SyncRequest
+from syncline.core.groups.messages import SyncReply, SyncRequest
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type

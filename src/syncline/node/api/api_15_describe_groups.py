@@ -7,7 +7,7 @@ but not offered. A group nothing of which is committed yet is Dead to others.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.group_messages import GroupDescription, GroupState
+from syncline.core.groups.messages import GroupDescription, GroupState
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type

@@ -7,7 +7,7 @@ where its own may differ. Served by the leader only.
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.core.truncation import check_leader_epoch
+from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, TopicPartition
 from syncline.wire.api import ApiKey

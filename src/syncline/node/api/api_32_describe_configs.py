@@ -8,14 +8,14 @@ configurations here; brokers' loggers are not served.
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.core.config_description import (
+from syncline.core.cluster.config_description import (
     BrokerLayers,
     ConfigEntry,
     describe_broker,
     describe_cluster_defaults,
     describe_topic,
 )
-from syncline.core.topic_names import what_is_wrong
+from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.metadata import ResourceType
 from syncline.wire.api import ApiKey

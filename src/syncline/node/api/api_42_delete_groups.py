@@ -8,7 +8,7 @@ once.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from syncline.core.group_messages import DeleteReply
+from syncline.core.groups.messages import DeleteReply
 from syncline.model.errors import ErrorCode
 from syncline.node.gather import Gather
 from syncline.wire.api import ApiKey

@@ -7,7 +7,7 @@ of another protocol is refused as a whole.
 
 from typing import TYPE_CHECKING
 
-from syncline.core.group_messages import OffsetDeleteReply
+from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type

@@ -7,8 +7,8 @@ leader proposes its in-sync set to the active controller.
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.core.alter_partition import AlterPartitionAnswer, IsrRequest, IsrResult, alter_partition
-from syncline.core.cluster import Decision
+from syncline.core.cluster.alter_partition import AlterPartitionAnswer, IsrRequest, IsrResult, alter_partition
+from syncline.core.cluster.decision import Decision
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import NO_TOPIC_ID, MetadataImage, Recovery

@@ -6,7 +6,7 @@ the proof of a clean stop (KIP-966). Its listeners are named CLIENT and INTERNAL
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.core.broker_lifecycle import Registration, RegistrationAnswer
+from syncline.core.cluster.broker_lifecycle import Registration, RegistrationAnswer
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 from syncline.model.metadata import NO_TOPIC_ID

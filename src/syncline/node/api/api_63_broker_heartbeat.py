@@ -8,8 +8,8 @@ and may stop (KIP-631).
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.core.broker_lifecycle import HeartbeatAnswer, heartbeat
-from syncline.core.cluster import Decision
+from syncline.core.cluster.broker_lifecycle import HeartbeatAnswer, heartbeat
+from syncline.core.cluster.decision import Decision
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage

@@ -23,12 +23,12 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Batch, Coordination, Lease, LeaseLost
-from syncline.core.broker_lifecycle import Registration, RegistrationAnswer, fence, register, stop_together
-from syncline.core.broker_sessions import BrokerSessions
-from syncline.core.cluster import Decision
-from syncline.core.decision_events import events_of
-from syncline.core.demotions import Demotions
-from syncline.core.standing import is_at_rest, preferred_elections, rest_ends, unclean_elections
+from syncline.core.cluster.broker_lifecycle import Registration, RegistrationAnswer, fence, register, stop_together
+from syncline.core.cluster.broker_sessions import BrokerSessions
+from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision_events import events_of
+from syncline.core.cluster.demotions import Demotions
+from syncline.core.cluster.standing import is_at_rest, preferred_elections, rest_ends, unclean_elections
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Election, Event

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from syncline.core.cluster import Decision
-from syncline.core.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
-from syncline.core.config_description import BrokerLayers, describe_topic
-from syncline.core.leader_elections import KINDS, ElectionResult, elect_leaders
-from syncline.core.topics import (
+from syncline.core.cluster.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
+from syncline.core.cluster.config_description import BrokerLayers, describe_topic
+from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.leader_elections import KINDS, ElectionResult, elect_leaders
+from syncline.core.cluster.topics import (
     MorePartitions,
     NewTopic,
     TopicReference,

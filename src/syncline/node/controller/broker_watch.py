@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from syncline.core.broker_sessions import BrokerSessions, Session
+from syncline.core.cluster.broker_sessions import BrokerSessions, Session
 from syncline.model.events import Event, Json
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock

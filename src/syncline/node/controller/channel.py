@@ -28,9 +28,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Coordination, Holder, Lease
-from syncline.core.isr import outcome_of
-from syncline.core.partition_effects import RefusalOutcome
-from syncline.core.proposals import ProposalQueue
+from syncline.core.replication.effects import RefusalOutcome
+from syncline.core.replication.isr import outcome_of
+from syncline.core.replication.proposals import ProposalQueue
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event

@@ -29,7 +29,8 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
-from syncline.core.group_messages import (
+from syncline.core.groups.groups import GroupShard, partition_of
+from syncline.core.groups.messages import (
     AnyReply,
     CommitReply,
     CommitRequest,
@@ -51,8 +52,7 @@ from syncline.core.group_messages import (
     SyncRequest,
     Ticket,
 )
-from syncline.core.group_records import CommittedOffset, GroupRecordError, is_storable
-from syncline.core.groups import GroupShard, partition_of
+from syncline.core.groups.records import CommittedOffset, GroupRecordError, is_storable
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import OFFSETS_TOPIC

@@ -6,12 +6,12 @@ their labels joined once, and nothing is looked up by name.
 
 from typing import TYPE_CHECKING
 
-from syncline.core.follower import FollowerPhase
+from syncline.core.replication.follower import FollowerPhase
 from syncline.node.metrics import table
 from syncline.node.metrics.text import Page, labels_text
 
 if TYPE_CHECKING:
-    from syncline.core.partition import LeaderPartition
+    from syncline.core.replication.leader import LeaderPartition
     from syncline.node.partition import Partition
 
 FETCHER_THREAD = "ReplicaFetcherThread-0-"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncline import __version__
-from syncline.core.partition_effects import SkipReason
+from syncline.core.replication.effects import SkipReason
 from syncline.model.metadata import BrokerRecord, MetadataImage
 from syncline.node.counters import TopicCounters
 from syncline.node.fetch_operation import FetchOperation

@@ -17,9 +17,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.evidence import Evidence
-from syncline.core.fetcher import Fetcher, FetchRequestPlan
-from syncline.core.follower import (
+from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
+from syncline.core.replication.evidence import Evidence
+from syncline.core.replication.follower import (
     AskLeaderEnd,
     AskLeaderStart,
     EpochQuestion,
@@ -31,7 +31,7 @@ from syncline.core.follower import (
     RestartLog,
     TruncateLog,
 )
-from syncline.core.leader_epochs import EpochEnd
+from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json
 from syncline.model.ids import LeaderEpoch, Offset

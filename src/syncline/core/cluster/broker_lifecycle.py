@@ -1,0 +1,303 @@
+"""The life of a broker in the cluster: registered, unfenced, leaving, fenced.
+
+A registration names an incarnation: one process. The same incarnation may
+register again (its answer was lost) and keeps its epoch. Another one with the
+same broker id replaces it only when the old one is certainly or presumably
+gone; it starts fenced, and unless it proves that its predecessor stopped
+cleanly, whatever was not synced is taken for lost (KIP-966).
+
+Fencing is always safe, however wrong the suspicion: epochs keep the fenced
+broker from doing harm, and it is unfenced by its next heartbeat.
+
+Units: monotonic milliseconds; versions as in `model.metadata`.
+Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from syncline.core.cluster.broker_sessions import BrokerSessions
+from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.elections import at_rest
+from syncline.core.cluster.standing import leads_any, partitions_failing, partitions_with, partitions_without
+from syncline.model.configs import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId
+from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage, PartitionsChanged
+
+
+class BrokerState(Enum):
+    """Where a broker stands with the controller."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    SHUTDOWN_NOW = "shutdown-now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker process says of itself when it starts."""
+
+    broker_id: BrokerId
+    incarnation_id: str
+    host: str
+    port: int
+    internal_host: str
+    internal_port: int
+    rack: str | None = None
+    cluster_id: str = ""
+    previous_broker_epoch: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationAnswer:
+    """The broker's epoch, or why it has none."""
+
+    error: ErrorCode
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """What the controller tells a broker about itself."""
+
+    error: ErrorCode
+    is_caught_up: bool = False
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+_NO_EPOCH = BrokerEpoch(NONE)
+
+
+def register(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    registration: Registration,
+    settings: BrokerConfig,
+    *,
+    version: int,
+    now_ms: int,
+    predecessor_gone: bool = False,
+) -> Decision[RegistrationAnswer]:
+    """Return the registration's outcome; its epoch is `version`, that of the batch.
+
+    `predecessor_gone`: there is evidence that the process registered before has
+    ended. Otherwise it counts as living until its session ends. With
+    `quick.bounce.enable` nothing of this counts: a new process takes the place of
+    the old one in every in-sync set, which hides the restart from everybody.
+    """
+    if registration.cluster_id and registration.cluster_id != image.cluster_id:
+        return Decision((), RegistrationAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID, _NO_EPOCH))
+    broker_id = registration.broker_id
+    known = image.brokers.get(broker_id)
+    if known is not None and known.incarnation_id == registration.incarnation_id:
+        sessions.touch(broker_id, now_ms)
+        amended = _record(registration, known.broker_epoch)._replace(
+            fenced=known.fenced, shutting_down=known.shutting_down, failed=known.failed
+        )
+        changes: tuple[Change, ...] = () if amended == known else (BrokerChanged(amended),)
+        return Decision(changes, RegistrationAnswer(ErrorCode.NONE, known.broker_epoch), "registered again")
+    is_bounce = settings.quick_bounce_enable
+    is_alive = known is not None and not known.fenced and sessions.is_valid(broker_id, now_ms)
+    if is_alive and not predecessor_gone and not is_bounce:
+        return Decision((), RegistrationAnswer(ErrorCode.DUPLICATE_BROKER_REGISTRATION, _NO_EPOCH))
+    broker_epoch = BrokerEpoch(version)
+    sessions.begin(broker_id, broker_epoch, now_ms)
+    changes = (BrokerChanged(_record(registration, broker_epoch)),)
+    reason = "registered"
+    if known is not None and is_bounce:
+        reason = "bounced"
+    elif known is not None:
+        stopped_cleanly = registration.previous_broker_epoch == known.broker_epoch
+        lost_data = settings.eligible_leader_replicas_enable and not stopped_cleanly
+        changes += partitions_without(image, broker_id, settings, lost_data=lost_data, is_whole=stopped_cleanly)
+        reason = "registered after a clean stop" if stopped_cleanly else "registered without proof of a clean stop"
+    return Decision(changes, RegistrationAnswer(ErrorCode.NONE, broker_epoch), reason)
+
+
+def heartbeat(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    broker_id: BrokerId,
+    broker_epoch: int,
+    settings: BrokerConfig,
+    *,
+    metadata_version: int,
+    want_fence: bool,
+    want_shut_down: bool,
+    version: int,
+    now_ms: int,
+    failed: Collection[str] = (),
+    is_starting: bool = False,
+) -> Decision[HeartbeatAnswer]:
+    """Return what a heartbeat leads to; `version` is that of the batch, should there be one.
+
+    `failed` are the directory ids of the replicas that the broker cannot serve. While the cluster `is_starting`,
+    partitions at rest wait for their last leader.
+    """
+    record = image.brokers.get(broker_id)
+    if record is None:
+        return Decision((), HeartbeatAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED))
+    if record.broker_epoch != broker_epoch:
+        return Decision((), HeartbeatAnswer(ErrorCode.STALE_BROKER_EPOCH))
+    session = sessions.of(broker_id)
+    if session is None or session.broker_epoch != broker_epoch:
+        session = sessions.begin(broker_id, record.broker_epoch, now_ms)
+    sessions.touch(broker_id, now_ms)
+    sessions.saw_metadata(broker_id, record.broker_epoch, metadata_version)
+    lost = _note_failed(image, record, failed, settings)
+    if lost:
+        image = image.apply(lost, version)
+        record = image.brokers[broker_id]
+    before = state_of(record)
+    after = _next_broker_state(
+        image,
+        sessions,
+        record,
+        metadata_version=metadata_version,
+        want_fence=want_fence,
+        want_shut_down=want_shut_down,
+    )
+    changes: tuple[Change, ...] = lost
+    if after is not before:
+        changes += _move(image, record, after, settings, is_starting=is_starting)
+    if after is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_version is None:
+        session.shutdown_version = version if changes else image.version
+    answer = HeartbeatAnswer(
+        ErrorCode.NONE,
+        is_caught_up=metadata_version >= record.broker_epoch,
+        is_fenced=after in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
+        should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+    )
+    reason = f"{before.value} to {after.value} by its heartbeat"
+    if lost:
+        reason = f"{len(record.failed)} logs of broker {broker_id} have failed" + (
+            "" if after is before else f"; {reason}"
+        )
+    return Decision(changes, answer, reason)
+
+
+def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, reason: str) -> Decision[None]:
+    """Return the changes that fence a broker; none if it is fenced already or unknown."""
+    record = image.brokers.get(broker_id)
+    if record is None or record.fenced:
+        return Decision((), None)
+    return Decision(_move(image, record, BrokerState.FENCED, settings), None, reason)
+
+
+def stop_together(image: MetadataImage) -> Decision[bool]:
+    """Return the changes when all brokers that serve stop at the same time, each of them after its last append.
+
+    Every one is fenced and nobody leads; the in-sync sets stay. So any member may lead first when the cluster
+    starts again, and not only who happened to stop last. Whoever lost data until then says so by registering
+    without proof of a clean stop, and leaves the sets.
+    """
+    changes: list[Change] = [
+        BrokerChanged(record._replace(fenced=True, shutting_down=False))
+        for record in image.brokers.values()
+        if not record.fenced
+    ]
+    for topic in image.topics.values():
+        led = tuple(at_rest(each) for each in topic.partitions if each.has_leader)
+        if led:
+            changes.append(PartitionsChanged(topic.topic_id, led))
+    return Decision(tuple(changes), True, "all brokers stop together")
+
+
+def state_of(record: BrokerRecord) -> BrokerState:
+    """Return the state that a record stands for."""
+    if record.fenced:
+        return BrokerState.FENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if record.shutting_down else BrokerState.UNFENCED
+
+
+def _note_failed(
+    image: MetadataImage, record: BrokerRecord, failed: Collection[str], settings: BrokerConfig
+) -> tuple[Change, ...]:
+    """Return the changes when a broker reports other replicas as failed than before."""
+    if not failed and not record.failed:
+        return ()
+    reported = tuple(sorted(failed))
+    if reported == record.failed:
+        return ()
+    marked = BrokerChanged(record._replace(failed=reported))
+    after = image.apply((marked,), image.version)
+    new = frozenset(reported) - frozenset(record.failed)
+    changes: tuple[Change, ...] = (marked, *partitions_failing(after, record.broker_id, new, settings))
+    if record.active and len(reported) < len(record.failed) + len(new):
+        # Some can be served again.
+        healed = after.apply(changes, image.version)
+        changes += partitions_with(healed, record.broker_id, settings)
+    return changes
+
+
+def _record(registration: Registration, broker_epoch: BrokerEpoch) -> BrokerRecord:
+    return BrokerRecord(
+        registration.broker_id,
+        broker_epoch,
+        registration.incarnation_id,
+        registration.host,
+        registration.port,
+        registration.internal_host,
+        registration.internal_port,
+        registration.rack,
+    )
+
+
+def _next_broker_state(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    record: BrokerRecord,
+    *,
+    metadata_version: int,
+    want_fence: bool,
+    want_shut_down: bool,
+) -> BrokerState:
+    state = state_of(record)
+    if state is BrokerState.FENCED:
+        if want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        if not want_fence and metadata_version >= record.broker_epoch:
+            return BrokerState.UNFENCED
+        return BrokerState.FENCED
+    if state is BrokerState.UNFENCED:
+        if want_fence:
+            return BrokerState.SHUTDOWN_NOW if want_shut_down else BrokerState.FENCED
+        if want_shut_down:
+            leads = leads_any(image, record.broker_id)
+            return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+        return BrokerState.UNFENCED
+    session = sessions.of(record.broker_id)
+    assert session is not None, "a heartbeat begins a session"
+    if leads_any(image, record.broker_id):
+        return BrokerState.CONTROLLED_SHUTDOWN
+    others = [broker for broker, other in image.brokers.items() if other.active]
+    lowest = sessions.lowest_version(others)
+    told = image.version if session.shutdown_version is None else session.shutdown_version
+    if lowest is None or lowest >= told:
+        return BrokerState.SHUTDOWN_NOW
+    return BrokerState.CONTROLLED_SHUTDOWN
+
+
+def _move(
+    image: MetadataImage,
+    record: BrokerRecord,
+    state: BrokerState,
+    settings: BrokerConfig,
+    *,
+    is_starting: bool = False,
+) -> tuple[Change, ...]:
+    broker_id = record.broker_id
+    if state is BrokerState.UNFENCED:
+        moved = record._replace(fenced=False, shutting_down=False)
+        elections = partitions_with(image, broker_id, settings, waits_for_last_leader=is_starting)
+        return (BrokerChanged(moved), *elections)
+    if state is BrokerState.CONTROLLED_SHUTDOWN:
+        moved = record._replace(shutting_down=True)
+    else:
+        moved = record._replace(fenced=True, shutting_down=False)
+    changes: tuple[Change, ...] = () if moved == record else (BrokerChanged(moved),)
+    return (*changes, *partitions_without(image, broker_id, settings))

@@ -1,0 +1,295 @@
+"""Changing configurations: which requests are sound, and what they change.
+
+Each resource of a request stands for itself: if one of its keys is bad,
+nothing of that resource is changed, and the others are not affected. Errors
+are Kafka's, including two that look odd and are what tools expect: a bad value
+is INVALID_CONFIG for a topic but INVALID_REQUEST for a broker, and names that
+nobody knows are accepted for brokers and refused for topics.
+
+A change of the minimum in-sync size also ends the eligibility of replicas that
+it makes unnecessary (`standing.after_min_isr_change`).
+Source: KIP-339 (incremental), KIP-226 (dynamic broker configurations), KIP-966.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.standing import after_min_isr_change
+from syncline.core.cluster.topic_names import what_is_wrong
+from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
+from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
+from syncline.model.configs import PROTECTION_CAP, BrokerConfig, check_protection_cap, validate_topic_configs
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
+from syncline.model.topic_config_table import TOPIC_CONFIGS
+
+_MIN_ISR: Final = "min.insync.replicas"
+# Changed by at most a factor of two at a time, so that a slip does not starve a broker.
+_THREAD_COUNTS: Final = frozenset(
+    (
+        "background.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    )
+)
+
+
+class Operation(IntEnum):
+    """What is done to one key, by the numbers of the protocol."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """One key of a resource; `operation` is any number that a client sent."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """The changes that one resource shall undergo; `kind` is any number that a client sent."""
+
+    kind: int
+    name: str
+    keys: tuple[KeyChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceResult:
+    """What became of one resource."""
+
+    kind: int
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def alter_configs(
+    image: MetadataImage,
+    resources: Sequence[ResourceChange],
+    settings: BrokerConfig,
+    *,
+    receiver: BrokerId,
+    replace: bool = False,
+) -> Decision[tuple[ResourceResult, ...]]:
+    """Return what to change, and a result for each resource in the order asked.
+
+    `receiver` is the broker that the client spoke to: it answers for itself
+    only. `replace`: keys that are not named lose their values (AlterConfigs).
+    """
+    given = Counter((resource.kind, resource.name) for resource in resources)
+    changes: list[Change] = []
+    results = []
+    for resource in resources:
+        try:
+            if given[resource.kind, resource.name] > 1:
+                raise _invalid_request("Each resource must appear at most once.")
+            change = _changed(image, resource, settings, receiver=receiver, replace=replace)
+        except RequestError as refusal:
+            results.append(ResourceResult(resource.kind, resource.name, refusal.code, refusal.message))
+            continue
+        if change.values:
+            changes.append(change)
+        results.append(ResourceResult(resource.kind, resource.name))
+    if any(isinstance(change, ConfigsChanged) and _MIN_ISR in change.values for change in changes):
+        changes.extend(after_min_isr_change(image.apply(changes, image.version), settings))
+    return Decision(tuple(changes), tuple(results), "configurations altered")
+
+
+def _changed(
+    image: MetadataImage, resource: ResourceChange, settings: BrokerConfig, *, receiver: BrokerId, replace: bool
+) -> ConfigsChanged:
+    _validate_keys(resource)
+    if resource.kind == ResourceType.TOPIC:
+        return _changed_topic(image, resource, settings, replace=replace)
+    if resource.kind == ResourceType.BROKER:
+        return _changed_broker(image, resource, settings, receiver=receiver, replace=replace)
+    if resource.kind == ResourceType.BROKER_LOGGER and not replace:
+        _validate_broker_name(resource.name, receiver)
+        for key in resource.keys:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Logger {key.name} does not exist!")
+        return ConfigsChanged(ConfigResource(ResourceType.BROKER_LOGGER, resource.name), {})
+    if resource.kind == ResourceType.GROUP:
+        if not resource.name:
+            raise _invalid_request("Default group resources are not allowed.")
+        for key in resource.keys:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key.name}")
+        return ConfigsChanged(ConfigResource(ResourceType.GROUP, resource.name), {})
+    if resource.kind == ResourceType.CLIENT_METRICS:
+        for key in resource.keys:
+            raise _invalid_request(f"Unknown client metrics configuration: {key.name}")
+        return ConfigsChanged(ConfigResource(ResourceType.CLIENT_METRICS, resource.name), {})
+    raise _invalid_request(f"Unknown resource type {resource.kind}")
+
+
+def _validate_keys(resource: ResourceChange) -> None:
+    names = [key.name for key in resource.keys]
+    if len(set(names)) != len(names):
+        raise _invalid_request("Error due to duplicate config keys")
+    nulls = [key.name for key in resource.keys if key.value is None and key.operation != Operation.DELETE]
+    if nulls:
+        raise _invalid_request(f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _changed_topic(
+    image: MetadataImage, resource: ResourceChange, settings: BrokerConfig, *, replace: bool
+) -> ConfigsChanged:
+    name = resource.name
+    if not name:
+        raise _invalid_request("Default topic resources are not allowed.")
+    problem = what_is_wrong(name)
+    if problem is not None:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if name not in image.topics:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    present = image.topic_configs(name)
+    wanted = _wanted(present, resource, TOPIC_CONFIGS, settings, replace=replace)
+    try:
+        validate_topic_configs(wanted)
+    except ConfigError as error:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return ConfigsChanged(ConfigResource(ResourceType.TOPIC, name), _steps(present, wanted))
+
+
+def _changed_broker(
+    image: MetadataImage, resource: ResourceChange, settings: BrokerConfig, *, receiver: BrokerId, replace: bool
+) -> ConfigsChanged:
+    name = resource.name
+    if name:
+        _validate_broker_name(name, receiver)
+    present = image.configs.get(ConfigResource(ResourceType.BROKER, name), {})
+    wanted = _wanted(present, resource, {**BROKER_CONFIGS, **THROTTLE_RATES}, settings, replace=replace)
+    steps = _steps(present, wanted)
+    if settings.eligible_leader_replicas_enable and (_MIN_ISR in steps or (replace and not name)):
+        _validate_min_isr(name, wanted, touched=_MIN_ISR in steps)
+    touched = {key.name for key in resource.keys}
+    _validate_dynamic([each for each in wanted if each in touched], cluster_wide=not name)
+    try:
+        for each, text in wanted.items():
+            _validate_broker_value(each, text, settings)
+    except ConfigError as error:
+        raise _invalid_request(str(error)) from error
+    return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
+
+
+def _wanted(
+    present: Mapping[str, str],
+    resource: ResourceChange,
+    definitions: Mapping[str, ConfigDefinition],
+    settings: BrokerConfig,
+    *,
+    replace: bool,
+) -> dict[str, str]:
+    """Return all values that the resource shall have."""
+    wanted = {} if replace else dict(present)
+    for key in resource.keys:
+        if key.operation == Operation.SET:
+            assert key.value is not None, "checked before"
+            wanted[key.name] = key.value.strip()
+        elif key.operation == Operation.DELETE:
+            wanted.pop(key.name, None)
+        elif key.operation in {Operation.APPEND, Operation.SUBTRACT}:
+            definition = definitions.get(key.name)
+            wanted[key.name] = _edited_list(present.get(key.name), key, definition, settings)
+        else:
+            raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown operation type {key.operation}")
+    return wanted
+
+
+def _edited_list(
+    present: str | None, key: KeyChange, definition: ConfigDefinition | None, settings: BrokerConfig
+) -> str:
+    if definition is None or definition.kind is not ConfigType.LIST:
+        name = Operation(key.operation).name
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {name} to key {key.name} because its type is not LIST.")
+    if present is None:
+        # A topic's list starts from what the broker would give it.
+        given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
+        present = given[0] if given else (show(definition.default_value()) or "")
+    items = [item.strip() for item in present.split(",")] if present else []
+    assert key.value is not None, "checked before"
+    for item in (each.strip() for each in key.value.split(",")):
+        if key.operation == Operation.APPEND:
+            if item not in items:
+                items.append(item)
+        elif item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    steps: dict[str, str | None] = {name: text for name, text in wanted.items() if present.get(name) != text}
+    steps.update((name, None) for name in present if name not in wanted)
+    return steps
+
+
+def _validate_broker_name(name: str, receiver: BrokerId) -> None:
+    try:
+        number = int(name)
+    except ValueError:
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
+    if number != receiver:
+        raise _invalid_request(f"Unexpected broker id, expected {receiver}, but received {name}")
+
+
+def _validate_min_isr(name: str, wanted: Mapping[str, str], *, touched: bool) -> None:
+    if name:
+        if touched:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+            )
+    elif _MIN_ISR not in wanted:
+        raise RequestError(
+            ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
+
+
+def _validate_dynamic(names: Sequence[str], *, cluster_wide: bool) -> None:
+    modes = {name: BROKER_CONFIGS[name].update_mode for name in names if name in BROKER_CONFIGS}
+    fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    individual = [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER]
+    if cluster_wide and individual:
+        raise _invalid_request(
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" [{', '.join(individual)}]"
+        )
+
+
+def _validate_broker_value(name: str, text: str, settings: BrokerConfig) -> None:
+    definition = BROKER_CONFIGS.get(name) or THROTTLE_RATES.get(name)
+    if definition is None:
+        return
+    value = definition.parse(text)
+    if name == PROTECTION_CAP:
+        assert isinstance(value, int), "a time"
+        check_protection_cap(value, settings.replica_lag_time_max_ms)
+    if name not in _THREAD_COUNTS:
+        return
+    now = definition.parse(settings.static[name]) if name in settings.static else definition.default_value()
+    assert isinstance(value, int), "a number of threads"
+    assert isinstance(now, int), "a number of threads"
+    failed = f"Dynamic thread count update validation failed for {name}={value}"
+    if value < now // 2:
+        raise ConfigError(f"{failed}, value should be at least half the current value {now}")
+    if value > now * 2:
+        raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
+
+
+def _invalid_request(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,85 @@
+"""Which brokers get the replicas of new partitions.
+
+Leaders go round the active brokers from a random start, so that many small
+topics spread as well as one large one; the followers of each round are shifted
+by one more place, so that two brokers do not share all their partitions.
+Brokers of different racks alternate in the list that is walked, and a broker
+of a rack that the partition is not in yet goes before one of a rack that it is.
+Fenced brokers are used only when there are too few others, and never first.
+
+Source: Kafka's StripedReplicaPlacer (its aims) and AdminUtils (the shift).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from syncline.core.cluster.decision import Below
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import BrokerRecord
+
+Replicas = tuple[BrokerId, ...]
+
+
+def place(
+    brokers: Mapping[BrokerId, BrokerRecord],
+    *,
+    partitions: int,
+    replication_factor: int,
+    below: Below,
+    first_partition: int = 0,
+) -> tuple[Replicas, ...]:
+    """Return the replicas of each of so many new partitions, the first one the preferred leader.
+
+    Raises `RequestError` when there are too few brokers.
+    """
+    prefix = f"Unable to replicate the partition {replication_factor} time(s):"
+    active = _alternating_racks(record for record in brokers.values() if record.active)
+    spare = _alternating_racks(record for record in brokers.values() if not record.active)
+    if replication_factor > len(brokers):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{prefix} The target replication factor of {replication_factor} cannot be reached because only"
+            f" {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    if not active:
+        raise RequestError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix} All brokers are currently fenced.")
+    racks = {record.broker_id: record.rack for record in brokers.values() if record.rack is not None}
+    start = below(len(active))
+    shift = below(len(active))
+    placed = []
+    shared: dict[Replicas, Replicas] = {}
+    for index in range(first_partition, first_partition + partitions):
+        if index and index % len(active) == 0:
+            shift += 1
+        replicas = _walk(active, racks, (start + index) % len(active), shift)[:replication_factor]
+        missing = replication_factor - len(replicas)
+        if missing > 0:
+            replicas += tuple(spare[(start + index + each) % len(spare)] for each in range(missing))
+        placed.append(shared.setdefault(replicas, replicas))
+    return tuple(placed)
+
+
+def _walk(ring: list[BrokerId], racks: Mapping[BrokerId, str], leader_index: int, shift: int) -> Replicas:
+    """Return the whole ring as one partition prefers it: the leader, then from `shift` places after it on."""
+    size = len(ring)
+    order = [ring[leader_index]]
+    order.extend(ring[(leader_index + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
+    if len(set(racks.values())) > 1:
+        # Racks in turn; the sort is stable, so each rack keeps the order of the ring.
+        turns: dict[str, int] = {}
+        turn_of: dict[BrokerId, int] = {}
+        for broker in order:
+            rack = racks.get(broker, "")
+            turn_of[broker] = turns[rack] = turns.get(rack, -1) + 1
+        order.sort(key=turn_of.__getitem__)
+    return tuple(order)
+
+
+def _alternating_racks(records: Iterable[BrokerRecord]) -> list[BrokerId]:
+    """Return the brokers in order of their ids, taken from one rack after the other."""
+    racks: dict[str, list[BrokerId]] = {}
+    for record in sorted(records):
+        racks.setdefault(record.rack or "", []).append(record.broker_id)
+    columns = [racks[rack] for rack in sorted(racks)]
+    longest = max((len(column) for column in columns), default=0)
+    return [column[row] for row in range(longest) for column in columns if row < len(column)]

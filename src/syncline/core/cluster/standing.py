@@ -1,0 +1,235 @@
+"""What a broker's coming and going, and the loss of a log, does to the partitions.
+
+A broker that is lost (fenced, leaving, or back as another process) leaves every
+in-sync set, and its leaderships go to others. One that becomes active is given
+the leaderless partitions that it may lead; it does not re-enter an in-sync set
+by that: it has to fetch up, and the leader proposes it.
+Source: Kafka's ReplicationControlManager; KIP-966.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from uuid import UUID
+
+from syncline.core.cluster.decision import TopicRules, topic_rules
+from syncline.core.cluster.elections import Acceptable, ElectionKind, Replicas, next_state
+from syncline.model.configs import BrokerConfig
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic, directory_id
+
+_Step = Callable[[Topic, PartitionRecord, TopicRules], PartitionRecord]
+
+
+def acceptable_in(
+    image: MetadataImage,
+    topic_id: UUID,
+    partition: int,
+    *,
+    lost: BrokerId | None = None,
+    gained: BrokerId | None = None,
+) -> Acceptable:
+    """Return which brokers may lead a partition; `lost` may no longer, `gained` is about to be active."""
+
+    def acceptable(broker: BrokerId) -> bool:
+        if broker == lost:
+            return False
+        if broker == gained:
+            return directory_id(topic_id, partition).hex not in image.brokers[broker].failed
+        return image.may_lead(broker, topic_id, partition)
+
+    return acceptable
+
+
+def partitions_without(
+    image: MetadataImage,
+    lost: BrokerId,
+    settings: BrokerConfig,
+    *,
+    lost_data: bool = False,
+    is_whole: bool = False,
+) -> tuple[PartitionsChanged, ...]:
+    """Return the changes when `lost` may no longer lead or be in sync.
+
+    `lost_data`: it may also have lost what it had acknowledged, so that it is
+    not eligible either. `is_whole`: it proves that it has lost nothing; then it
+    stays in the ISR of a partition without a leader, since nothing was committed
+    without it.
+    """
+    eligible_replicas = settings.eligible_leader_replicas_enable
+    # Without ELR the last member of an ISR is the only memory of who has the data.
+    uncertain = frozenset((lost,)) if lost_data else frozenset()
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if lost not in record.isr and not (lost_data and lost in record.elr):
+            return record
+        if is_whole and not record.has_leader:
+            return record
+        return next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition, lost=lost),
+            min_isr=rules.min_isr,
+            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
+            isr=tuple(broker for broker in record.isr if broker != lost),
+            lost_data=uncertain,
+            eligible_replicas=eligible_replicas,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def partitions_with(
+    image: MetadataImage, gained: BrokerId, settings: BrokerConfig, *, waits_for_last_leader: bool = False
+) -> tuple[PartitionsChanged, ...]:
+    """Return the elections that become possible when `gained` is active again.
+
+    `waits_for_last_leader`: the cluster is just starting, so partitions that are at rest are left to the member
+    that led them last, and leaderships are where they were.
+    """
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if record.has_leader or gained not in record.replicas:
+            return record
+        if waits_for_last_leader and is_at_rest(record) and record.last_known_elr[0] != gained:
+            return record
+        acceptable = acceptable_in(image, topic.topic_id, record.partition, gained=gained)
+        present = _present(record, acceptable)
+        resumes = is_at_rest(record) and record.last_known_elr[0] in (present or ())
+        return next_state(
+            record,
+            acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
+            min_isr=rules.min_isr,
+            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
+            isr=present,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def _present(record: PartitionRecord, acceptable: Acceptable) -> Replicas | None:
+    """Return the ISR with which a partition may be led again, None while nobody is there who may.
+
+    Those that are not back yet would hold the new leader's watermark. With nobody of the ISR there, one of the eligible
+    replicas leads: they have everything that is committed as well, and the rest of the ISR becomes eligible like them.
+    """
+    present = tuple(broker for broker in record.isr if acceptable(broker))
+    return present if present or any(map(acceptable, record.elr)) else None
+
+
+def is_at_rest(record: PartitionRecord) -> bool:
+    """Return whether all brokers stopped together, and the one that led then still is in the ISR."""
+    last = record.last_known_elr
+    return not record.has_leader and len(last) == 1 and last[0] in record.isr
+
+
+def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
+    """Return elections for partitions at rest whose last leader has not come back in time."""
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        acceptable = acceptable_in(image, topic.topic_id, record.partition)
+        present = _present(record, acceptable)
+        if not is_at_rest(record) or present is None:
+            return record
+        return next_state(
+            record,
+            acceptable=acceptable,
+            min_isr=rules.min_isr,
+            isr=present,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def partitions_failing(
+    image: MetadataImage, broker: BrokerId, failed: Collection[str], settings: BrokerConfig
+) -> tuple[PartitionsChanged, ...]:
+    """Return the changes when `broker` cannot serve these replicas (directory ids) any more.
+
+    What it had acknowledged there is lost until shown otherwise, so it is not eligible either; as the last leader it
+    is remembered. The image has the broker's record with these replicas already marked.
+    """
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if broker not in record.replicas or directory_id(topic.topic_id, record.partition).hex not in failed:
+            return record
+        return next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            min_isr=rules.min_isr,
+            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
+            isr=tuple(each for each in record.isr if each != broker),
+            lost_data=frozenset((broker,)),
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def unclean_elections(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
+    """Return elections for leaderless partitions of topics that allow unclean leaders."""
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if record.has_leader or not rules.unclean:
+            return record
+        return next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            min_isr=rules.min_isr,
+            kind=ElectionKind.UNCLEAN,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+
+    return tuple(_changed(image, settings, step))
+
+
+def _nobody(_topic_id: UUID, _partition: int, _broker: BrokerId) -> bool:
+    return False
+
+
+def preferred_elections(
+    image: MetadataImage, settings: BrokerConfig, is_demoted: Callable[[UUID, int, BrokerId], bool] = _nobody
+) -> tuple[PartitionsChanged, ...]:
+    """Return elections for partitions that their first replica could lead, but another one leads.
+
+    A replica that gave the partition up not long ago (`is_demoted`, KIP-501) does not get it back yet.
+    """
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        preferred = record.replicas[0]
+        if record.leader == preferred or is_demoted(topic.topic_id, record.partition, preferred):
+            return record
+        state = next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            min_isr=rules.min_isr,
+            kind=ElectionKind.PREFERRED,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+        return state if state.leader == record.replicas[0] else record
+
+    return tuple(_changed(image, settings, step))
+
+
+def after_min_isr_change(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
+    """Return the partitions whose ELR is no longer needed under the minimum sizes that `image` has."""
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if not record.elr or len(record.isr) < min(rules.min_isr, len(record.replicas)):
+            return record
+        acceptable = acceptable_in(image, topic.topic_id, record.partition)
+        return next_state(record, acceptable=acceptable, min_isr=rules.min_isr)
+
+    return tuple(_changed(image, settings, step))
+
+
+def leads_any(image: MetadataImage, broker: BrokerId) -> bool:
+    """Return whether `broker` leads some partition."""
+    return any(record.leader == broker for topic in image.topics.values() for record in topic.partitions)
+
+
+def _changed(image: MetadataImage, settings: BrokerConfig, step: _Step) -> Iterator[PartitionsChanged]:
+    for topic in image.topics.values():
+        rules = topic_rules(image, topic.name, settings)
+        changed = tuple(state for record in topic.partitions if (state := step(topic, record, rules)) is not record)
+        if changed:
+            yield PartitionsChanged(topic.topic_id, changed)

@@ -1,0 +1,223 @@
+"""Fetcher: all partitions that are followed from one leader, as one session.
+
+One hard idea: the client's half of a fetch session is a diff. What the leader
+was told last is kept per partition; a request lists only where that differs
+from what the follower wants now, and what must be left out is forgotten. As on
+the server, the work follows the number of changes, not of partitions.
+
+Units: times in ms of the node's monotonic clock.
+Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
+is held by a throttle is not part of the leader's session.
+Source: KIP-227, KIP-73 (throttling by leaving out), KIP-279 (questions before fetches).
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from syncline.core.fetching.session import CLOSING_EPOCH, NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
+from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
+from syncline.model.errors import ErrorCode
+
+Key = TypeVar("Key", bound=Hashable)
+
+_FULL: Final = OPENING_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequestPlan(Generic[Key]):
+    """One request to the leader: what to list, and what to drop from the session."""
+
+    session_id: int
+    session_epoch: int
+    listed: list[tuple[Key, FetchAsk]]
+    forgotten: list[Key]
+
+
+class Fetcher(Generic[Key]):
+    """The partitions followed from one leader, and the session with it."""
+
+    __slots__ = (
+        "_backing_off",
+        "_changed",
+        "_comparing",
+        "_held",
+        "_partitions",
+        "_sent",
+        "_session_epoch",
+        "_session_id",
+    )
+
+    def __init__(self) -> None:
+        self._partitions: dict[Key, FollowerPartition] = {}
+        self._sent: dict[Key, FetchAsk] = {}
+        # Dicts stand for ordered sets: the order of a set is no order.
+        self._changed: dict[Key, None] = {}
+        self._held: dict[Key, None] = {}
+        self._backing_off: dict[Key, None] = {}
+        # Those that must ask the leader for the end of an epoch before they may fetch.
+        self._comparing: dict[Key, None] = {}
+        self._session_id = NO_SESSION_ID
+        self._session_epoch = _FULL
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._partitions
+
+    def add(self, key: Key, partition: FollowerPartition) -> None:
+        """Follow `partition` from this leader."""
+        self._partitions[key] = partition
+        self.restated(key)
+
+    def remove(self, key: Key) -> None:
+        """Follow it no more."""
+        self._partitions.pop(key, None)
+        self._held.pop(key, None)
+        self._changed[key] = None
+
+    def touch(self, key: Key) -> None:
+        """Look at the partition when the next request is made: its state changed."""
+        self._changed[key] = None
+
+    def restated(self, key: Key) -> None:
+        """Look at the partition anew: it may be in another phase."""
+        self._changed[key] = None
+        partition = self._partitions.get(key)
+        if partition is not None and partition.phase is FollowerPhase.COMPARING:
+            self._comparing[key] = None
+
+    def hold(self, key: Key) -> None:
+        """Leave the partition out while a throttle says so."""
+        self._held[key] = None
+        self._changed[key] = None
+
+    def release(self, key: Key) -> None:
+        """Ask for it again."""
+        if key in self._held:
+            del self._held[key]
+            self._changed[key] = None
+
+    def sent(self, key: Key) -> FetchAsk | None:
+        """Return what the leader was told of a partition, None when it is not in the session."""
+        return self._sent.get(key)
+
+    def processed(self, key: Key) -> None:
+        """Let all others come first in the next full request: this one was served."""
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            self._partitions[key] = partition
+            self._changed[key] = None
+
+    def next_wake_ms(self) -> int | None:
+        """Return when the first back-off ends, None when nothing backs off."""
+        times_ms = [
+            partition.ready_at_ms
+            for waiting, phase in (
+                (self._backing_off, FollowerPhase.FETCHING),
+                (self._comparing, FollowerPhase.COMPARING),
+            )
+            for key in waiting
+            if (partition := self._partitions.get(key)) is not None and partition.phase is phase
+        ]
+        return min(times_ms, default=None)
+
+    def next_questions(self, now_ms: int) -> list[tuple[Key, EpochQuestion]]:
+        """Return what to ask the leader before the next fetch: where epochs of its log end."""
+        if not self._comparing:
+            return []
+        questions: list[tuple[Key, EpochQuestion]] = []
+        for key in list(self._comparing):
+            partition = self._partitions.get(key)
+            if partition is None or partition.phase is not FollowerPhase.COMPARING:
+                del self._comparing[key]
+            elif partition.has_question(now_ms):
+                questions.append((key, partition.question()))
+        return questions
+
+    def next_request(self, now_ms: int) -> FetchRequestPlan[Key] | None:
+        """Return the next request, None when no partition is ready."""
+        for key in [key for key in self._backing_off if self._is_over(key, now_ms)]:
+            del self._backing_off[key]
+            self._changed[key] = None
+        is_full = self._session_epoch == _FULL
+        if is_full:
+            self._sent.clear()
+        listed: list[tuple[Key, FetchAsk]] = []
+        forgotten: list[Key] = []
+        for key in self._partitions if is_full else self._changed:
+            ask = self._wanted(key, now_ms)
+            known = self._sent.get(key)
+            if ask is None:
+                if known is not None:
+                    del self._sent[key]
+                    forgotten.append(key)
+            elif ask != known:
+                self._sent[key] = ask
+                listed.append((key, ask))
+        self._changed.clear()
+        if not self._sent:
+            if not is_full:
+                # The leader closes the old session when the next opening request names it.
+                self._reset(self._session_id)
+            return None
+        return FetchRequestPlan(self._session_id, self._session_epoch, listed, forgotten)
+
+    def answered(self, session_id: int) -> None:
+        """Take note of an answer without a top-level error."""
+        if session_id == NO_SESSION_ID:
+            self._reset(NO_SESSION_ID)
+            return
+        is_last = self._session_epoch == SESSION_EPOCH_MAX
+        self._session_id = session_id
+        self._session_epoch = 1 if is_last else self._session_epoch + 1
+
+    def session_refused(self, error: ErrorCode) -> None:
+        """Take note that the leader refused the session: the next request opens a new one."""
+        # A session that is still there but out of step is closed by naming it in the opening request.
+        self._reset(NO_SESSION_ID if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
+
+    def disconnected(self, now_ms: int) -> None:
+        """Take note that the request got no answer: all that it covered backs off, and a new session follows."""
+        for key in self._comparing:
+            partition = self._partitions.get(key)
+            if partition is not None and partition.phase is FollowerPhase.COMPARING:
+                partition.back_off(now_ms)
+        for key in self._sent:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.back_off(now_ms)
+                self._backing_off[key] = None
+        self._reset(self._session_id)
+
+    def closing_request(self) -> FetchRequestPlan[Key] | None:
+        """Return a request that ends the session, None when there is none; for a clean stop."""
+        if self._session_id == NO_SESSION_ID:
+            return None
+        plan: FetchRequestPlan[Key] = FetchRequestPlan(self._session_id, CLOSING_EPOCH, [], [])
+        self._reset(NO_SESSION_ID)
+        return plan
+
+    def _reset(self, session_id: int) -> None:
+        """Make the next request a full one."""
+        self._session_id = session_id
+        self._session_epoch = _FULL
+
+    def _is_over(self, key: Key, now_ms: int) -> bool:
+        """Return whether a partition that backed off needs no more waiting for."""
+        partition = self._partitions.get(key)
+        return partition is None or partition.phase is not FollowerPhase.FETCHING or partition.is_ready(now_ms)
+
+    def _wanted(self, key: Key, now_ms: int) -> FetchAsk | None:
+        """Return what the leader should know of a partition, None when it should not be in the session."""
+        partition = self._partitions.get(key)
+        if partition is None or key in self._held:
+            return None
+        if partition.is_ready(now_ms):
+            return partition.ask()
+        if partition.phase is FollowerPhase.FETCHING:
+            self._backing_off[key] = None
+        elif partition.phase is FollowerPhase.COMPARING:
+            self._comparing[key] = None
+        return None

@@ -1,0 +1,491 @@
+"""Fetch sessions, the server's side: a reader's partition set, remembered.
+
+One hard idea: an incremental fetch is a fetch of *all* partitions of its
+session, but only those can have a new answer that the request lists, or that
+changed since they were last answered. So each entry is either *pending* or
+*quiet*, and a fetch looks at the pending ones only; a thousand idle partitions
+cost nothing. What the others would have learnt from the fetch, namely that the
+follower asked again at the same offset, is one time stamp shared by them all.
+
+An entry turns quiet when it was answered at its bound without error and nothing
+changed since the look; `watchers` makes it pending again. A request that has
+no session gets one that nobody can name, so that all fetches go one way.
+
+Units: session epochs count requests: 0 opens, -1 ends, after 2^31-1 comes 1. Times in ms of the node's monotonic clock.
+Invariants: `pending()` keeps the session's order; served partitions move to its end.
+Source: KIP-227, KIP-516 (names or ids, never both in one session).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from syncline.core.replication.follower_state import NEVER_MS
+from syncline.core.replication.known_brokers import KnownBrokers
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from syncline.core.replication.pending_fetches import PendingRequest
+
+NO_SESSION_ID: Final = 0
+OPENING_EPOCH: Final = 0
+CLOSING_EPOCH: Final = -1
+SESSION_EPOCH_MAX: Final = 2**31 - 1
+# A session that was silent for so long may be evicted whatever its rank; Kafka's constant.
+SESSION_IDLE_MAX_MS: Final = 120_000
+
+_NEVER_SENT: Final = Offset(-2)
+
+
+class FetchSpec(NamedTuple):
+    """What a reader asks of one partition."""
+
+    fetch_offset: Offset
+    max_bytes: int
+    log_start: Offset = Offset(NONE)
+    current_leader_epoch: LeaderEpoch = LeaderEpoch(NONE)
+    last_fetched_epoch: LeaderEpoch = LeaderEpoch(NONE)
+
+
+class SessionClock:
+    """When a session fetched, and what became of its slow fetches: shared by its entries.
+
+    `served_ms`: when the latest was answered or lost. `lost`: the first that was lost since one was answered.
+    """
+
+    __slots__ = ("last_fetch_ms", "lost", "previous_fetch_ms", "served_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.last_fetch_ms = now_ms
+        self.previous_fetch_ms = now_ms
+        self.served_ms = NEVER_MS
+        self.lost: PendingRequest | None = None
+
+    def touch(self, now_ms: int) -> None:
+        """Note one more fetch."""
+        self.previous_fetch_ms = self.last_fetch_ms
+        self.last_fetch_ms = now_ms
+
+
+class SessionPartition:
+    """One partition of one session, and what its reader was told of it.
+
+    `target` is for the owner of the session: its object for the partition, kept here to save the look-up.
+    """
+
+    __slots__ = (
+        "_clock",
+        "change_count",
+        "current_leader_epoch",
+        "fetch_offset",
+        "is_follower",
+        "is_pending",
+        "key",
+        "last_fetched_epoch",
+        "log_start",
+        "looked_change_count",
+        "max_bytes",
+        "order",
+        "sent_high_watermark",
+        "sent_log_start",
+        "session",
+        "target",
+    )
+
+    def __init__(self, session: "FetchSession", key: Hashable, spec: FetchSpec, order: int) -> None:
+        self.session: FetchSession | None = session
+        self.key = key
+        self.is_follower = session.is_follower
+        self.order = order
+        self.sent_high_watermark = _NEVER_SENT
+        self.sent_log_start = _NEVER_SENT
+        self.change_count = 0
+        self.looked_change_count = 0
+        self.is_pending = False
+        self.target: object | None = None
+        self._clock = session.clock
+        self.ask(spec)
+
+    def __repr__(self) -> str:
+        return f"SessionPartition({self.key} at {self.fetch_offset}{', pending' if self.is_pending else ''})"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the session ended or forgot this partition."""
+        return self.session is None
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """The latest fetch of the session, as far as it covered this partition."""
+        return self._clock.last_fetch_ms
+
+    @property
+    def previous_fetch_ms(self) -> int:
+        """The fetch before the latest."""
+        return self._clock.previous_fetch_ms
+
+    @property
+    def served_ms(self) -> int:
+        """When the latest slow fetch of the session was answered, or lost."""
+        return self._clock.served_ms
+
+    @property
+    def lost(self) -> "PendingRequest | None":
+        """The first slow fetch of the session that was lost since one was answered."""
+        return self._clock.lost
+
+    @property
+    def in_flight(self) -> "PendingRequest | None":
+        """The fetch of the session that waits for a slow read."""
+        return None if self.session is None else self.session.in_flight
+
+    def ask(self, spec: FetchSpec) -> None:
+        """Take over what the reader asks now."""
+        (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
+
+    def follow(self, clock: SessionClock) -> None:
+        """Take the session's new clock: the old one goes on standing for what was proved before."""
+        self._clock = clock
+
+    def changed(self, *, wakes: bool) -> None:
+        """Note that the partition moved; wake the parked fetch if that may have made it answerable."""
+        session = self.session
+        if session is None:
+            return
+        self.change_count += 1
+        if not self.is_pending:
+            session.make_pending(self)
+        if wakes and session.on_change is not None:
+            session.on_change(self)
+
+    def leave(self) -> None:
+        """End the membership; the clock stops for this partition, since the session goes on without it."""
+        clock = self._clock
+        self._clock = SessionClock(clock.last_fetch_ms)
+        self._clock.served_ms, self._clock.lost = clock.served_ms, clock.lost
+        self.session = None
+
+
+class FetchSession:
+    """A reader's partitions in serving order, and the epoch that its next request must carry.
+
+    `on_change` is set while a fetch is parked, `in_flight` while a follower's fetch waits for a slow read.
+    """
+
+    __slots__ = (
+        "_next_order",
+        "_pending",
+        "broker_epoch",
+        "clock",
+        "created_ms",
+        "in_flight",
+        "is_follower",
+        "last_used_ms",
+        "next_epoch",
+        "on_change",
+        "partitions",
+        "replica_id",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, uses_topic_ids: bool, replica_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
+        self.is_follower = replica_id >= 0
+        self.next_epoch = 1
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.clock = SessionClock(now_ms)
+        self.partitions: dict[Hashable, SessionPartition] = {}
+        self.on_change: Callable[[SessionPartition], None] | None = None
+        self.in_flight: PendingRequest | None = None
+        # A dict stands for an ordered set: the order of a set is no order.
+        self._pending: dict[SessionPartition, None] = {}
+        self._next_order = 0
+
+    def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> tuple[SessionPartition, ...]:
+        """Take over what a request lists; return the entries that are new."""
+        added: list[SessionPartition] = []
+        partitions = self.partitions
+        for key, spec in listed:
+            entry = partitions.get(key)
+            if entry is None:
+                entry = partitions[key] = SessionPartition(self, key, spec, self._next_order)
+                self._next_order += 1
+                added.append(entry)
+            else:
+                entry.ask(spec)
+            if not entry.is_pending:
+                self.make_pending(entry)
+        return tuple(added)
+
+    def served(self, now_ms: int) -> None:
+        """Note that a slow fetch was answered: until now the reader could not ask for anything again."""
+        self.clock.served_ms = now_ms
+        self.clock.lost = None
+
+    def gave_up(self, request: "PendingRequest", now_ms: int | None) -> None:
+        """Note that the reader waited for a slow fetch until now (None: too long to count), and then no more."""
+        if now_ms is not None:
+            self.clock.served_ms = now_ms
+        if self.clock.lost is None:
+            self.clock.lost = request
+
+    def forget(self, keys: Iterable[Hashable]) -> None:
+        """Drop partitions that the reader no longer wants."""
+        for key in keys:
+            entry = self.partitions.pop(key, None)
+            if entry is not None:
+                self._pending.pop(entry, None)
+                entry.leave()
+
+    def make_pending(self, entry: SessionPartition) -> None:
+        """Have the next fetch look at `entry`."""
+        entry.is_pending = True
+        self._pending[entry] = None
+
+    def make_quiet(self, entry: SessionPartition) -> None:
+        """Leave `entry` alone until something changes."""
+        entry.is_pending = False
+        self._pending.pop(entry, None)
+
+    def pending(self) -> list[SessionPartition]:
+        """Return the entries to look at, in serving order."""
+        return sorted(self._pending, key=_order_of)
+
+    def move_to_end(self, entry: SessionPartition) -> None:
+        """Let all others be served before `entry` the next time."""
+        entry.order = self._next_order
+        self._next_order += 1
+
+    def new_incarnation(self, broker_epoch: BrokerEpoch, now_ms: int) -> None:
+        """Look at everything again: another process of the follower took the session over, or the old one is stale."""
+        self.broker_epoch = broker_epoch
+        self.clock = SessionClock(now_ms)
+        for entry in self.partitions.values():
+            entry.follow(self.clock)
+            if not entry.is_pending:
+                self.make_pending(entry)
+
+    def close(self) -> None:
+        """End the session."""
+        for entry in self.partitions.values():
+            entry.leave()
+        self.partitions = {}
+        self._pending = {}
+        self.on_change = None
+
+
+def _order_of(entry: SessionPartition) -> int:
+    return entry.order
+
+
+class FetchContext:
+    """One fetch request, seen through its session."""
+
+    __slots__ = ("added", "is_full", "session", "session_id")
+
+    def __init__(self, session: FetchSession, *, is_full: bool, added: tuple[SessionPartition, ...]) -> None:
+        self.session = session
+        self.session_id = session.session_id
+        self.is_full = is_full
+        self.added = added
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions that the fetch covers."""
+        return len(self.session.partitions)
+
+    def look_at_all(self) -> None:
+        """Have the next look cover the quiet entries, too: their answer may depend on more than what they watch."""
+        session = self.session
+        for entry in session.partitions.values():
+            if not entry.is_pending:
+                session.make_pending(entry)
+
+    def pending(self) -> list[SessionPartition]:
+        """Return the entries to look at, in serving order; ask again after waking."""
+        entries = self.session.pending()
+        for entry in entries:
+            entry.looked_change_count = entry.change_count
+        return entries
+
+    def settle(
+        self,
+        entry: SessionPartition,
+        *,
+        record_bytes: int,
+        high_watermark: Offset,
+        log_start: Offset,
+        at_bound: bool,
+        error: ErrorCode = ErrorCode.NONE,
+        is_notable: bool = False,
+    ) -> bool:
+        """Note what the answer says of `entry`; return whether the row belongs into it.
+
+        `is_notable`: the row names a diverging epoch or a preferred replica. `at_bound`: the reader has all
+        that its isolation shows. After an error the remembered watermark is void, so that a healed
+        partition is told once.
+        """
+        if error:
+            entry.sent_high_watermark = _NEVER_SENT
+            return True
+        is_news = (
+            record_bytes > 0
+            or is_notable
+            or high_watermark != entry.sent_high_watermark
+            or log_start != entry.sent_log_start
+        )
+        entry.sent_high_watermark = high_watermark
+        entry.sent_log_start = log_start
+        if at_bound and not is_notable and entry.change_count == entry.looked_change_count:
+            self.session.make_quiet(entry)
+        if record_bytes > 0 and not self.is_full:
+            self.session.move_to_end(entry)
+        return is_news or self.is_full
+
+    def finish(self) -> None:
+        """Note that the request was answered (or its connection lost): nothing is parked any more."""
+        self.session.on_change = None
+        if self.session.session_id == NO_SESSION_ID:
+            self.session.close()
+
+
+class SessionCache:
+    """The sessions of one node, least recently used first."""
+
+    __slots__ = ("_brokers", "_draw_session_id", "_sessions", "_slots_max", "evicted_count")
+
+    def __init__(self, slots_max: int, draw_session_id: Callable[[], int], brokers: KnownBrokers) -> None:
+        self._slots_max = slots_max
+        self._draw_session_id = draw_session_id
+        self._brokers = brokers
+        self._sessions: dict[int, FetchSession] = {}
+        self.evicted_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions remembered in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def find(self, session_id: int) -> "FetchSession | None":
+        """Return a remembered session; it does not count as used."""
+        return self._sessions.get(session_id)
+
+    def open(
+        self,
+        session_id: int,
+        session_epoch: int,
+        *,
+        listed: Sequence[tuple[Hashable, FetchSpec]],
+        forgotten: Iterable[Hashable],
+        uses_topic_ids: bool,
+        replica_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        now_ms: int,
+    ) -> FetchContext | ErrorCode:
+        """Return the context of a fetch request, or the error that refuses it as a whole.
+
+        A refusal leaves the named session as it was.
+        """
+        if session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
+            self.close(session_id)
+            slot_id = NO_SESSION_ID
+            if session_epoch == OPENING_EPOCH:
+                slot_id = self._take_slot(len(listed), is_follower=replica_id >= 0, now_ms=now_ms)
+            session = FetchSession(
+                slot_id,
+                uses_topic_ids=uses_topic_ids,
+                replica_id=replica_id,
+                broker_epoch=broker_epoch,
+                now_ms=now_ms,
+            )
+            if slot_id != NO_SESSION_ID:
+                self._sessions[slot_id] = session
+            return FetchContext(session, is_full=True, added=session.ask(listed))
+        known = self._sessions.get(session_id)
+        if known is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session_epoch != known.next_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if uses_topic_ids != known.uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        self._use(known, broker_epoch, now_ms)
+        added = known.ask(listed)
+        known.forget(forgotten)
+        if not known.partitions:
+            # Nothing left to remember: the reader learns from id 0 that its next fetch must be full. What it
+            # listed and forgot in one request is answered once more.
+            self.close(session_id)
+            last = FetchSession(
+                NO_SESSION_ID,
+                uses_topic_ids=uses_topic_ids,
+                replica_id=replica_id,
+                broker_epoch=broker_epoch,
+                now_ms=now_ms,
+            )
+            return FetchContext(last, is_full=True, added=last.ask(listed))
+        return FetchContext(known, is_full=False, added=added)
+
+    def close(self, session_id: int) -> None:
+        """End a session, if it is there."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _use(self, session: FetchSession, broker_epoch: BrokerEpoch, now_ms: int) -> None:
+        """Count one more request of `session`."""
+        session.next_epoch = 1 if session.next_epoch == SESSION_EPOCH_MAX else session.next_epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        if session.is_follower and (
+            broker_epoch != session.broker_epoch or self._brokers.is_stale(session.replica_id, broker_epoch)
+        ):
+            session.new_incarnation(broker_epoch, now_ms)
+        else:
+            session.clock.touch(now_ms)
+
+    def _take_slot(self, size: int, *, is_follower: bool, now_ms: int) -> int:
+        """Return the id of a new session, 0 when there is no room for it."""
+        if len(self._sessions) >= self._slots_max and not self._evict_for(size, is_follower=is_follower, now_ms=now_ms):
+            return NO_SESSION_ID
+        while (session_id := self._draw_session_id()) in self._sessions or session_id <= 0:
+            pass
+        return session_id
+
+    def _evict_for(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
+        """Make room: first a silent session, else one of lower rank that had its time; return whether it worked.
+
+        Followers rank above consumers, larger sessions above smaller ones. A consumer may not push out
+        what is younger than the idle limit; a follower may push out any consumer.
+        """
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        victim = oldest
+        if now_ms - oldest.last_used_ms <= SESSION_IDLE_MAX_MS:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > SESSION_IDLE_MAX_MS or (is_follower and not session.is_follower)
+            ]
+            if not evictable:
+                return False
+            victim = min(evictable, key=_rank)
+            if (is_follower, size) <= (victim.is_follower, len(victim.partitions)):
+                return False
+        self.close(victim.session_id)
+        self.evicted_count += 1
+        return True
+
+
+def _rank(session: FetchSession) -> tuple[bool, int, int]:
+    return (session.is_follower, len(session.partitions), session.session_id)

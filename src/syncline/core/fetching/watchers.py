@@ -1,0 +1,63 @@
+"""Fetch watch: telling fetch sessions which of their partitions changed.
+
+One hard idea: the cost of a fetch must follow what happened, not what exists. A
+follower's session may cover thousands of idle partitions; instead of reading
+them all on each request, each partition tells the sessions that hold it when
+something moved, and the session looks at those only.
+
+Who is told: followers of every append and watermark, consumers of watermarks
+only. Who is woken: followers by data, consumers by the watermark. A watermark
+alone wakes no follower; it travels with the next answer (KAFKA-9731, KAFKA-9952).
+
+Invariants: an entry whose session is gone hears nothing more, and is dropped when as many were
+added again.
+Source: KIP-227.
+"""
+
+from syncline.core.fetching.session import SessionPartition
+
+
+class PartitionWatchers:
+    """The sessions that hold one partition."""
+
+    __slots__ = ("_consumers", "_followers", "_sweep_at")
+
+    def __init__(self) -> None:
+        self._followers: list[SessionPartition] = []
+        self._consumers: list[SessionPartition] = []
+        # To look for those that ended at every addition would cost thousands of readers the square of their number.
+        self._sweep_at = 1
+
+    def __len__(self) -> int:
+        return len(self._followers) + len(self._consumers)
+
+    def add(self, entry: SessionPartition) -> None:
+        """Tell `entry`'s session from now on; now and then forget those that ended meanwhile."""
+        watchers = self._followers if entry.is_follower else self._consumers
+        if len(self) >= self._sweep_at:
+            for each in (self._followers, self._consumers):
+                each[:] = [known for known in each if not known.is_gone]
+            self._sweep_at = max(2 * len(self), 1)
+        watchers.append(entry)
+
+    def log_end_moved(self) -> None:
+        """Tell followers that records were appended, and wake them."""
+        for entry in self._followers:
+            entry.changed(wakes=True)
+
+    def high_watermark_moved(self) -> None:
+        """Tell all that the watermark moved, and wake consumers."""
+        for entry in self._followers:
+            entry.changed(wakes=False)
+        for entry in self._consumers:
+            entry.changed(wakes=True)
+
+    def log_start_moved(self) -> None:
+        """Tell all that the log start moved; nobody is woken for it."""
+        for entry in (*self._followers, *self._consumers):
+            entry.changed(wakes=False)
+
+    def role_changed(self) -> None:
+        """Tell and wake all: the partition changed its leadership, vanished or failed."""
+        for entry in (*self._followers, *self._consumers):
+            entry.changed(wakes=True)

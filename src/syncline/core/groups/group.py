@@ -1,0 +1,270 @@
+"""One classic consumer group: who is in it, and what follows from that alone.
+
+This is the state and its bookkeeping; who may change it when is told in
+`rebalance` and `membership`.
+
+A group that only stores offsets has no protocol type and stays EMPTY for ever.
+The states and their moves:
+
+    EMPTY ──first join──> PREPARING_REBALANCE ──all joined or time over──> COMPLETING_REBALANCE
+      ^                      ^      │                                         │ leader's Sync stored
+      └──── nobody left ─────┼──────┘ <────── join, leave, expiry ──────── STABLE
+
+Invariants: the leader is a member; every static instance names a member;
+`tally` counts, for each protocol, the members that offer it. A pending member
+(told its id, not yet back with it) is no member, but a rebalance waits for it.
+Source: KIP-62, KIP-345, KIP-394, KIP-814.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from syncline.core.groups.member import Member, restored
+from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMember, Protocol
+from syncline.core.groups.records import StoredGroup, subscribed_topics
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class Group:
+    """The state of one group."""
+
+    def __init__(self, group_id: str, *, wall_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        # Members by id, in the order in which they joined.
+        self.members: dict[str, Member] = {}
+        self.pending: dict[str, None] = {}
+        # Members of this generation whose Sync has not come yet.
+        self.awaited_syncs: dict[str, None] = {}
+        # Of an initial rebalance: whether someone joined in this window, and how much longer windows may go on.
+        self.is_joined_in_window = False
+        self.windows_rest_ms = 0
+        # A group is shown to others once someone has joined, or the log holds an offset of it.
+        self.is_visible = False
+        self.subscribed: frozenset[str] | None = None
+        self._instances: dict[str, str] = {}
+        self._tally: dict[str, int] = {}
+
+    # Members
+
+    def add(self, member: Member) -> None:
+        """Take in a member; the first decides the protocol type and leads."""
+        assert member.member_id not in self.members, f"{member.member_id} is in {self.group_id} already"
+        self.pending.pop(member.member_id, None)
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self._instances, f"{member.group_instance_id} has a member already"
+            self._instances[member.group_instance_id] = member.member_id
+        self._count(member, 1)
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member; the next in order of joining leads if it was the leader."""
+        member = self.members.pop(member_id)
+        self._count(member, -1)
+        self.awaited_syncs.pop(member_id, None)
+        if member.group_instance_id is not None:
+            del self._instances[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """Replace what a member offers."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member the id of its next incarnation: it keeps its place, its assignment and its lead."""
+        old_id = member.member_id
+        assert member.group_instance_id is not None, "only static members come back under another id"
+        self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
+        self._instances[member.group_instance_id] = member_id
+        if self.awaited_syncs.pop(old_id, 0) is None:
+            self.awaited_syncs[member_id] = None
+        if self.leader == old_id:
+            self.leader = member_id
+        member.member_id = member_id
+
+    def _count(self, member: Member, step: int) -> None:
+        # A name offered twice by one member is still one member's offer.
+        for name in dict.fromkeys(protocol.name for protocol in member.protocols):
+            self._tally[name] = self._tally.get(name, 0) + step
+            if not self._tally[name]:
+                del self._tally[name]
+
+    def instance_member(self, group_instance_id: str) -> str | None:
+        """Return the id of the member that is this instance now."""
+        return self._instances.get(group_instance_id)
+
+    def refusal(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Return NONE if this is a member, and else why not."""
+        if group_instance_id is not None:
+            current = self._instances.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """Return how long a rebalance may take: the longest that a member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def joining_count(self) -> int:
+        """Return how many members' Joins wait."""
+        return sum(member.join_ticket is not None for member in self.members.values())
+
+    @property
+    def has_everyone_joined(self) -> bool:
+        """Return whether the rebalance waits for nobody any more."""
+        return not self.pending and all(member.join_ticket is not None for member in self.members.values())
+
+    # Protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Return whether someone who offers this may join: an empty group takes any."""
+        if self.state is GroupState.EMPTY:
+            return True
+        return protocol_type == self.protocol_type and any(
+            self._tally.get(name, 0) == len(self.members) for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """Return the protocol with the most votes; of equal ones that of the member who joined first."""
+        candidates = [name for name, count in self._tally.items() if count == len(self.members)]
+        assert candidates, f"the members of {self.group_id} share no protocol"
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Return whether the members speak the consumer protocol, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member reads `topic`; subscriptions that are not known might contain anything."""
+        if self.subscribed is None:
+            return self.is_consumer_group
+        return topic in self.subscribed
+
+    def read_subscriptions(self) -> frozenset[str] | None:
+        """Return the topics that the members read under the chosen protocol; None when that is not known."""
+        if not self.is_consumer_group:
+            return None
+        topics: dict[str, None] = {}
+        for member in self.members.values():
+            names = subscribed_topics(member.metadata(self.protocol_name or ""))
+            if names is None:
+                return None
+            topics.update(dict.fromkeys(names))
+        return frozenset(topics)
+
+    # States
+
+    def move_to(self, state: GroupState, *, wall_ms: int) -> None:
+        """Change the state."""
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = wall_ms
+
+    def begin_generation(self, *, wall_ms: int) -> None:
+        """Close the doors: whoever is in now is the next generation."""
+        # Generations wrap as Kafka's do, to 0: negative ones mean "none".
+        self.generation = (self.generation + 1) & 0x7FFFFFFF
+        self.awaited_syncs = dict.fromkeys(self.members)
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.move_to(GroupState.COMPLETING_REBALANCE, wall_ms=wall_ms)
+        else:
+            self.protocol_name = None
+            self.move_to(GroupState.EMPTY, wall_ms=wall_ms)
+        self.subscribed = self.read_subscriptions()
+
+    # Views
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Return what the leader needs for the assignment."""
+        return tuple(
+            JoinedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol_name or ""),
+            )
+            for member in self.members.values()
+        )
+
+    def described(self) -> GroupDescription:
+        """Return the group as others see it; metadata only while the protocol is settled."""
+        protocol_name = self.protocol_name if self.state is GroupState.STABLE else None
+        return GroupDescription(
+            group_id=self.group_id,
+            state=self.state,
+            protocol_type=self.protocol_type or "",
+            protocol_name=protocol_name or "",
+            members=tuple(member.described(protocol_name) for member in self.members.values()),
+        )
+
+    def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
+        """Return the group as it is stored with these assignments; a missing one is empty."""
+        return StoredGroup(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            state_timestamp_ms=self.state_timestamp_ms,
+            members=tuple(
+                member.stored(self.protocol_name or "", assignments.get(member.member_id, b""))
+                for member in self.members.values()
+            ),
+        )
+
+    def assignments(self) -> dict[str, bytes]:
+        """Return every member's assignment."""
+        return {member.member_id: member.assignment for member in self.members.values()}
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between any two events."""
+        assert (self.leader is None) == (not self.members), f"{self.group_id}: leader {self.leader}"
+        assert self.leader is None or self.leader in self.members, f"{self.group_id}: leader {self.leader} has left"
+        for instance, member_id in self._instances.items():
+            assert self.members[member_id].group_instance_id == instance, f"{self.group_id}: {instance} is {member_id}"
+        assert not self.pending.keys() & self.members.keys(), f"{self.group_id}: pending and member at once"
+        assert self.awaited_syncs.keys() <= self.members.keys(), f"{self.group_id}: awaits a Sync of a stranger"
+        is_settled = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        if is_settled or self.state is GroupState.EMPTY:
+            assert is_settled == bool(self.members), f"{self.group_id}: {self.state} with {len(self.members)} members"
+        if is_settled:
+            assert self.protocol_name is not None, f"{self.group_id}: {self.state} without a protocol"
+
+
+def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group:
+    """Return the group that was stored: STABLE with its members, or EMPTY."""
+    group = Group(group_id, wall_ms=wall_ms)
+    group.generation = stored.generation
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol_name
+    group.is_visible = True
+    for member in stored.members:
+        group.add(restored(member, stored.protocol_name or ""))
+    if group.members:
+        group.state = group.previous_state = GroupState.STABLE
+        if stored.leader in group.members:
+            group.leader = stored.leader
+    if stored.state_timestamp_ms != NONE:
+        group.state_timestamp_ms = stored.state_timestamp_ms
+    group.subscribed = group.read_subscriptions()
+    return group

@@ -1,0 +1,252 @@
+"""The group coordinator of one partition of `__consumer_offsets`: all groups that live there.
+
+It is a replicated state machine whose log is that partition. A coordinator
+that takes over replays the committed log (`replay`, then `loaded`); one that
+leads answers requests and hands what must survive to the log (`Persist`); one
+that has lost its partition answers all that waits with NOT_COORDINATOR
+(`resigned`) and must not be used again: what it had under way is decided by
+the next leader's log, so an acknowledgement after that could be a lie (M39).
+
+Every event gives effects, to be performed in their order. Time comes in with
+each event; `tick` is due at `next_deadline_ms`.
+
+Not evident: heartbeats and rebalances live in memory only. A member of a group
+that was loaded gets a fresh session, and a rebalance under way begins anew
+with the members' next heartbeats.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from syncline.core.groups.group import Group, restored_group
+from syncline.core.groups.membership import Membership
+from syncline.core.groups.messages import (
+    CommitRequest,
+    Effect,
+    GroupDescription,
+    GroupSettings,
+    GroupStatistics,
+    Instant,
+    JoinReply,
+    JoinRequest,
+    MemberIdentity,
+    Reply,
+    SyncRequest,
+    Ticket,
+)
+from syncline.core.groups.offsets import Offsets
+from syncline.core.groups.outbox import Outbox, TimerKey, TimerKind
+from syncline.core.groups.rebalance import Rebalance
+from syncline.core.groups.records import (
+    CommittedOffset,
+    OffsetKey,
+    parse_group_value,
+    parse_key,
+    parse_offset_value,
+)
+from syncline.model.errors import ErrorCode
+
+_EXPIRY: Final = TimerKey(TimerKind.EXPIRY)
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Return the partition of `__consumer_offsets` in which a group lives: Java's string hash, made positive by abs."""
+    value = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value & 0x80000000 else value
+    # The absolute value of the smallest int does not fit an int; Kafka takes 0.
+    return 0 if signed == -(1 << 31) else abs(signed) % partition_count
+
+
+class GroupShard:
+    """The groups of one partition; see the module."""
+
+    def __init__(self, settings: GroupSettings, draw_uuid: Callable[[], str]) -> None:
+        self._settings = settings
+        self._groups: dict[str, Group] = {}
+        self._out = Outbox(settings)
+        self._rebalance = Rebalance(self._out)
+        self._membership = Membership(self._groups, self._out, self._rebalance, draw_uuid)
+        self._offsets = Offsets(self._groups, self._out, self._rebalance)
+        self.is_loaded = False
+
+    # Life of the coordinator
+
+    def replay(self, key: bytes, value: bytes | None, at: Instant) -> None:
+        """Take over one committed record; raises `GroupRecordError`."""
+        assert not self.is_loaded, "a coordinator that leads writes the log, it does not read it"
+        named = parse_key(key)
+        if named is None:
+            return
+        if isinstance(named, OffsetKey):
+            self._offsets.store(named, None if value is None else parse_offset_value(value))
+        elif value is None:
+            self._groups.pop(named.group_id, None)
+        else:
+            stored = parse_group_value(value)
+            self._groups[named.group_id] = restored_group(named.group_id, stored, wall_ms=at.wall_ms)
+
+    def loaded(self, at: Instant) -> tuple[Effect, ...]:
+        """Begin to answer: everything committed before this leadership was replayed."""
+        self._out.at = at
+        self.is_loaded = True
+        for group_id in self._offsets.group_ids():
+            if group_id not in self._groups:
+                group = self._groups[group_id] = Group(group_id, wall_ms=at.wall_ms)
+                group.is_visible = True
+        for group in self._groups.values():
+            for member in group.members.values():
+                self._rebalance.start_session(group, member)
+        self._out.start(_EXPIRY, self._settings.offsets_retention_check_interval_ms)
+        return self._out.take()
+
+    def resigned(self) -> tuple[Reply, ...]:
+        """Answer everything that waits: this broker does not lead the partition any more."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                refusal = JoinReply(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+                self._rebalance.answer_join(member, refusal)
+            self._rebalance.abandon_assignment(group, ErrorCode.NOT_COORDINATOR)
+        self._out.give_up_all()
+        self.is_loaded = False
+        return tuple(effect for effect in self._out.take() if isinstance(effect, Reply))
+
+    def persisted(self, write_id: int, error: ErrorCode, at: Instant) -> tuple[Effect, ...]:
+        """Take note of what became of a `Persist`: in the order of the log, each once."""
+        self._out.at = at
+        self._out.persisted(write_id, error)
+        return self._out.take()
+
+    def tick(self, at: Instant) -> tuple[Effect, ...]:
+        """Do what has come due."""
+        self._out.at = at
+        self._out.give_up_overdue()
+        while (key := self._out.timers.pop_due(at.now_ms)) is not None:
+            self._due(key)
+        return self._out.take()
+
+    def _due(self, key: TimerKey) -> None:
+        if key.kind is TimerKind.EXPIRY:
+            self._offsets.expire()
+            self._out.start(_EXPIRY, self._settings.offsets_retention_check_interval_ms)
+            return
+        group = self._groups.get(key.group_id)
+        if group is None:
+            return
+        if key.kind is TimerKind.SESSION:
+            self._membership.session_over(group, key.member_id)
+        elif key.kind is TimerKind.JOIN:
+            self._rebalance.join_time_over(group)
+        else:
+            self._rebalance.sync_time_over(group)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when `tick` is due, at the latest; None for never."""
+        return self._out.next_deadline_ms()
+
+    # Requests
+
+    def join(self, ticket: Ticket, group_id: str, request: JoinRequest, at: Instant) -> tuple[Effect, ...]:
+        """JoinGroup; the answer may wait for the end of a rebalance."""
+        self._out.at = at
+        self._membership.join(ticket, group_id, request)
+        return self._out.take()
+
+    def sync(self, ticket: Ticket, group_id: str, request: SyncRequest, at: Instant) -> tuple[Effect, ...]:
+        """SyncGroup; the answer may wait for the leader's."""
+        self._out.at = at
+        self._membership.sync(ticket, group_id, request)
+        return self._out.take()
+
+    def heartbeat(
+        self,
+        ticket: Ticket,
+        group_id: str,
+        *,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        at: Instant,
+    ) -> tuple[Effect, ...]:
+        """Heartbeat."""
+        self._out.at = at
+        self._membership.heartbeat(ticket, group_id, member_id, group_instance_id, generation)
+        return self._out.take()
+
+    def leave(
+        self, ticket: Ticket, group_id: str, identities: Iterable[MemberIdentity], at: Instant
+    ) -> tuple[Effect, ...]:
+        """LeaveGroup."""
+        self._out.at = at
+        self._membership.leave(ticket, group_id, tuple(identities))
+        return self._out.take()
+
+    def commit(self, ticket: Ticket, group_id: str, request: CommitRequest, at: Instant) -> tuple[Effect, ...]:
+        """OffsetCommit."""
+        self._out.at = at
+        self._offsets.commit(ticket, group_id, request)
+        return self._out.take()
+
+    def delete_group(self, ticket: Ticket, group_id: str, at: Instant) -> tuple[Effect, ...]:
+        """DeleteGroups, for one group."""
+        self._out.at = at
+        self._offsets.delete_group(ticket, group_id)
+        return self._out.take()
+
+    def delete_offsets(
+        self, ticket: Ticket, group_id: str, places: Sequence[tuple[str, int]], at: Instant
+    ) -> tuple[Effect, ...]:
+        """OffsetDelete."""
+        self._out.at = at
+        self._offsets.delete_offsets(ticket, group_id, places)
+        return self._out.take()
+
+    def forget_topics(self, topics: Iterable[str], at: Instant) -> tuple[Effect, ...]:
+        """Delete the offsets of topics that were deleted."""
+        self._out.at = at
+        self._offsets.forget_topics(topics)
+        return self._out.take()
+
+    # What is answered without an event
+
+    def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """Return a group's committed offsets by topic and partition."""
+        return self._offsets.of_group(group_id)
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """Return what is shown of a group; None when nobody joined it and no offset of it is committed."""
+        group = self._groups.get(group_id)
+        return group.described() if group is not None and group.is_visible else None
+
+    def list_groups(self) -> tuple[GroupDescription, ...]:
+        """Return what is shown of every group, without members."""
+        return tuple(
+            GroupDescription(
+                group_id=group.group_id,
+                state=group.state,
+                protocol_type=group.protocol_type or "",
+                protocol_name="",
+                members=(),
+            )
+            for group in self._groups.values()
+            if group.is_visible
+        )
+
+    def statistics(self) -> tuple[GroupStatistics, ...]:
+        """Return every group in a line, for status displays."""
+        return tuple(
+            GroupStatistics(
+                group_id=group.group_id,
+                state=group.state,
+                generation=group.generation,
+                member_count=len(group.members),
+            )
+            for group in self._groups.values()
+        )
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between any two events."""
+        for group in self._groups.values():
+            group.check_invariants()

@@ -1,0 +1,88 @@
+"""A member of a classic group.
+
+A member is in one of three attitudes: its Join waits for an answer
+(`join_ticket`), its Sync does (`sync_ticket`), or nothing waits and it has to
+heartbeat. While something waits the session does not run out, for the client
+cannot heartbeat on a request that we hold; except for a new member, which does
+not know its id yet: its Join is given up after a bound of its own.
+
+Units: `*_ms` milliseconds.
+"""
+
+from dataclasses import dataclass
+
+from syncline.core.groups.messages import MemberDescription, Protocol, Ticket
+from syncline.core.groups.records import StoredMember
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member; `protocols` in the order of the member's preference."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_ticket: Ticket | None = None
+    sync_ticket: Ticket | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the coordinator holds a request of this member."""
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+    @property
+    def is_excused(self) -> bool:
+        """Return whether a session that runs out now is not held against the member."""
+        return self.is_waiting and not self.is_new
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Return the member's metadata for a protocol; empty when it does not offer it."""
+        return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
+
+    def vote(self, candidates: list[str]) -> str:
+        """Return the first of the member's protocols that is a candidate."""
+        return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
+
+    def stored(self, protocol_name: str, assignment: bytes) -> StoredMember:
+        """Return the member as it is stored with `assignment`."""
+        return StoredMember(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=assignment,
+        )
+
+    def described(self, protocol_name: str | None) -> MemberDescription:
+        """Return the member as others see it; without a protocol only who it is and what it had last."""
+        return MemberDescription(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            metadata=b"" if protocol_name is None else self.metadata(protocol_name),
+            assignment=self.assignment,
+        )
+
+
+def restored(stored: StoredMember, protocol_name: str) -> Member:
+    """Return the member that was stored."""
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout_ms,
+        protocols=(Protocol(protocol_name, stored.subscription),),
+        assignment=stored.assignment,
+    )

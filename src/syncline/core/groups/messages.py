@@ -1,0 +1,263 @@
+"""What goes into and comes out of the group coordinator, free of wire versions.
+
+The API modules translate requests into these values and replies back into the
+version that was asked for; the rules know no version beyond the few facts that
+change behaviour (`is_member_id_required`, `can_skip_assignment`,
+`knows_group_id_not_found`).
+
+A ticket stands for one request that waits for its answer: the shell hands it
+in, the rules hand it back in a `Reply`, exactly once. Null strings of the
+protocol are None.
+
+Units: `*_ms` milliseconds; in an `Instant`, `now_ms` is monotonic (deadlines)
+and `wall_ms` Unix time (what is stored).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from syncline.core.groups.records import GroupRecord
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, Offset
+
+Ticket: TypeAlias = int
+
+
+class Instant(NamedTuple):
+    """The two times of one event."""
+
+    now_ms: int
+    wall_ms: int
+
+
+class GroupState(Enum):
+    """Where a classic group is in its cycle; the values are Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Protocol(NamedTuple):
+    """One protocol that a member offers, with the member's metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """The broker configs that the rules of groups obey."""
+
+    session_timeout_min_ms: int = 6_000
+    session_timeout_max_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    group_size_max: int = 2_147_483_647
+    offset_metadata_max: int = 4_096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_interval_ms: int = 600_000
+    write_timeout_ms: int = 5_000
+    # How long a new member's parked Join is kept: the client cannot heartbeat yet, and its disconnect is not seen.
+    new_member_join_timeout_ms: int = 300_000
+
+
+# Requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """JoinGroup. `member_id` "" asks for a new member."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    is_member_id_required: bool
+    can_skip_assignment: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """SyncGroup. Only the leader's `assignments` count; type and name are None below v5."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberIdentity:
+    """Who leaves: by member id, or, with member id "", by instance."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetToCommit:
+    """One partition of an OffsetCommit; `expire_timestamp_ms` is NONE unless v2-4 asked for a retention time."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    expire_timestamp_ms: int = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """OffsetCommit, reduced to the partitions that exist."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    offsets: tuple[OffsetToCommit, ...]
+    knows_group_id_not_found: bool
+
+
+# Replies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    """A member as the leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinReply:
+    """Answer to a Join; the defaults are those of an error."""
+
+    error: ErrorCode
+    member_id: str = ""
+    generation: int = NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReply:
+    """Answer to a Sync."""
+
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """Answer to a Heartbeat."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveReply:
+    """Answer to a Leave: the error of the whole, and one per member in the order asked."""
+
+    error: ErrorCode
+    members: tuple[tuple[MemberIdentity, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReply:
+    """Answer to an OffsetCommit: the error of each (topic, partition)."""
+
+    errors: Mapping[tuple[str, int], ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteReply:
+    """Answer to the deletion of one group."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteReply:
+    """Answer to an OffsetDelete: the error of the whole, or one per (topic, partition)."""
+
+    error: ErrorCode
+    errors: Mapping[tuple[str, int], ErrorCode]
+
+
+AnyReply: TypeAlias = (
+    JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteReply | OffsetDeleteReply
+)
+
+
+# What can be read without waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A member as DescribeGroups shows it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group as DescribeGroups and ListGroups show it."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatistics:
+    """A group in a line, for status displays."""
+
+    group_id: str
+    state: GroupState
+    generation: int
+    member_count: int
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that `ticket` stands for."""
+
+    ticket: Ticket
+    reply: AnyReply
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Append `records` to the log; report their fate with `GroupShard.persisted(write_id, ...)`, in log order."""
+
+    write_id: int
+    records: tuple[GroupRecord, ...]
+
+
+Effect: TypeAlias = Reply | Persist

@@ -1,0 +1,155 @@
+"""What the rules of groups decide during one event, and what of it is still under way.
+
+A decision that must survive is written to the log, and its requester hears of
+it only when the log has committed it. Three things hang on a write, and they
+may come apart: `applied` changes the state that others read, and runs whenever
+the log commits, however late; `settled` runs at the commit or the failure,
+when nothing is under way any more; `answered` tells the requester, once, at
+the commit, at a failure, or when `write_timeout_ms` is over. So the state
+always equals the committed log, also after a client has given up.
+
+Writes are persisted in the order in which they were made, and their fates
+arrive in that order: the first open one has the earliest deadline.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from syncline.core.groups.messages import AnyReply, Effect, GroupSettings, Instant, Persist, Reply, Ticket
+from syncline.core.groups.records import GroupRecord
+from syncline.core.groups.timers import Timers
+from syncline.model.errors import ErrorCode
+
+
+class TimerKind(IntEnum):
+    """What a deadline is about."""
+
+    SESSION = 0
+    JOIN = 1
+    SYNC = 2
+    EXPIRY = 3
+
+
+class TimerKey(NamedTuple):
+    """Names a deadline; the member id is "" for those of a whole group, both ids for those of the coordinator."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    applied: Callable[[], None]
+    answered: Callable[[ErrorCode], None]
+    settled: Callable[[], None]
+
+
+def _nothing() -> None:
+    """Nothing hangs on this end of a write."""
+
+
+class Outbox:
+    """The effects of the event that is being handled, the open writes and the deadlines of one coordinator."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.at = Instant(0, 0)
+        self.timers: Timers[TimerKey] = Timers()
+        self._effects: list[Effect] = []
+        self._writes: dict[int, _Write] = {}
+        self._write_deadlines_ms: dict[int, int] = {}
+        self._last_write_id = 0
+
+    def take(self) -> tuple[Effect, ...]:
+        """Return what was decided since the last call."""
+        taken = tuple(self._effects)
+        self._effects.clear()
+        return taken
+
+    def reply(self, ticket: Ticket, reply: AnyReply) -> None:
+        """Answer a request."""
+        self._effects.append(Reply(ticket, reply))
+
+    def start(self, key: TimerKey, delay_ms: int) -> None:
+        """Let `key` come due `delay_ms` from now, instead of whenever it was to."""
+        self.timers.set(key, self.at.now_ms + max(delay_ms, 0))
+
+    def write(
+        self,
+        records: tuple[GroupRecord, ...],
+        *,
+        applied: Callable[[], None],
+        answered: Callable[[ErrorCode], None],
+        settled: Callable[[], None] = _nothing,
+    ) -> None:
+        """Append records; `answered` gets the log's own error codes, REQUEST_TIMED_OUT when it takes too long."""
+        self._last_write_id += 1
+        self._writes[self._last_write_id] = _Write(applied, answered, settled)
+        self._write_deadlines_ms[self._last_write_id] = self.at.now_ms + self.settings.write_timeout_ms
+        self._effects.append(Persist(self._last_write_id, records))
+
+    def persisted(self, write_id: int, error: ErrorCode) -> None:
+        """Take note of a write's fate."""
+        write = self._writes.pop(write_id)
+        is_open = self._write_deadlines_ms.pop(write_id, None) is not None
+        if error is ErrorCode.NONE:
+            write.applied()
+        write.settled()
+        if is_open:
+            write.answered(error)
+
+    def give_up_overdue(self) -> None:
+        """Answer for the writes that take too long."""
+        for write_id, deadline_ms in list(self._write_deadlines_ms.items()):
+            if deadline_ms > self.at.now_ms:
+                break
+            del self._write_deadlines_ms[write_id]
+            self._writes[write_id].answered(ErrorCode.REQUEST_TIMED_OUT)
+
+    def give_up_all(self) -> None:
+        """Answer for all open writes: the log is not ours any more."""
+        open_writes = [self._writes[write_id] for write_id in self._write_deadlines_ms]
+        self._writes.clear()
+        self._write_deadlines_ms.clear()
+        for write in open_writes:
+            write.answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    @property
+    def has_open_writes(self) -> bool:
+        """Return whether the fate of a write is not known."""
+        return bool(self._writes)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when something comes due next, at the latest; None for never."""
+        write_ms = next(iter(self._write_deadlines_ms.values()), None)
+        timer_ms = self.timers.next_ms()
+        if write_ms is None or timer_ms is None:
+            return timer_ms if write_ms is None else write_ms
+        return min(write_ms, timer_ms)
+
+
+def group_write_error(error: ErrorCode) -> ErrorCode:
+    """Return what a client hears when a group's metadata could not be written."""
+    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+        return ErrorCode.NOT_COORDINATOR
+    if error in _NOT_NOW:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE if error is ErrorCode.NONE else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def offset_write_error(error: ErrorCode) -> ErrorCode:
+    """Return what a client hears when offsets could not be written."""
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return group_write_error(error)
+
+
+_NOT_NOW = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+)

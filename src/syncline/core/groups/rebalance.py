@@ -1,0 +1,214 @@
+"""How a classic group gets from one generation to the next.
+
+A rebalance is two barriers. At the first, every member's Join waits until all
+have come (or the time is over): that closes the generation, and the leader is
+told who is in it. At the second, every member's Sync waits for the leader's,
+which carries the assignment; once the log has it, the group is stable.
+
+Who waits how long:
+
+- For members to rejoin: the longest rebalance timeout in the group. Who has
+  not come by then is out, except static members, whose session decides.
+- A group that was empty collects members in windows of
+  `group.initial.rebalance.delay.ms`: a window in which someone joined is
+  followed by another, within the rebalance timeout, so that a group that
+  starts up rebalances once and not once per member.
+- For members to Sync: the same rebalance timeout again.
+
+Source: KIP-134 (initial delay), KIP-345 (static members).
+"""
+
+from syncline.core.groups.group import Group
+from syncline.core.groups.member import Member
+from syncline.core.groups.messages import GroupState, JoinReply, SyncReply
+from syncline.core.groups.outbox import Outbox, TimerKey, TimerKind, group_write_error
+from syncline.core.groups.records import GroupKey, group_record
+from syncline.model.errors import ErrorCode
+
+
+class Rebalance:
+    """The moves of any group of one coordinator."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._out = outbox
+
+    # What members cause
+
+    def membership_changed(self, group: Group) -> None:
+        """Rebalance, or, if that is under way, see whether it waits for nobody any more."""
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.try_complete(group)
+        else:
+            self.prepare(group)
+
+    def prepare(self, group: Group) -> None:
+        """Ask every member to rejoin."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.awaited_syncs.clear()
+        self._out.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+        is_initial = group.state is GroupState.EMPTY
+        group.move_to(GroupState.PREPARING_REBALANCE, wall_ms=self._out.at.wall_ms)
+        if is_initial:
+            delay_ms = self._out.settings.initial_rebalance_delay_ms
+            group.is_joined_in_window = False
+            group.windows_rest_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._out.start(TimerKey(TimerKind.JOIN, group.group_id), delay_ms)
+        elif group.has_everyone_joined:
+            self._complete(group)
+        else:
+            self._out.start(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+
+    def try_complete(self, group: Group) -> None:
+        """Close the generation if nobody is waited for; an initial rebalance waits for its time, not for members."""
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            and group.previous_state is not GroupState.EMPTY
+            and group.has_everyone_joined
+        ):
+            self._complete(group)
+
+    def remove(self, group: Group, member: Member) -> None:
+        """Put a member out and say so to its waiting Join; what follows for the group is the caller's."""
+        self._out.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member.member_id))
+        self.answer_join(member, JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.sync_ticket is not None:
+            self._out.reply(member.sync_ticket, SyncReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            member.sync_ticket = None
+        group.remove(member.member_id)
+
+    def start_session(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+        """Expect the member's next sign of life within its session timeout, or a time of its own."""
+        self._out.start(
+            TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
+            member.session_timeout_ms if timeout_ms is None else timeout_ms,
+        )
+
+    def answer_join(self, member: Member, reply: JoinReply) -> None:
+        """Answer the member's Join if one waits."""
+        if member.join_ticket is not None:
+            self._out.reply(member.join_ticket, reply)
+            member.join_ticket = None
+
+    # What time causes
+
+    def join_time_over(self, group: Group) -> None:
+        """End a window of an initial rebalance, or the wait for members."""
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        if group.previous_state is GroupState.EMPTY and group.is_joined_in_window and group.windows_rest_ms > 0:
+            window_ms = min(self._out.settings.initial_rebalance_delay_ms, group.windows_rest_ms)
+            group.is_joined_in_window = False
+            group.windows_rest_ms -= window_ms
+            self._out.start(TimerKey(TimerKind.JOIN, group.group_id), window_ms)
+            return
+        self._complete(group)
+
+    def sync_time_over(self, group: Group) -> None:
+        """Put out the members that joined but never asked for their assignment."""
+        if not group.awaited_syncs:
+            return
+        for member_id in list(group.awaited_syncs):
+            self.remove(group, group.members[member_id])
+        self.prepare(group)
+
+    # The first barrier falls
+
+    def _complete(self, group: Group) -> None:
+        self._out.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+        late = [member for member in group.members.values() if member.join_ticket is None]
+        for member in late:
+            if member.group_instance_id is None:
+                self.remove(group, member)
+        if group.members and not _elect_joined_leader(group):
+            # Only static members are left, and none has come: their sessions decide, not this rebalance.
+            self._out.start(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+            return
+        group.begin_generation(wall_ms=self._out.at.wall_ms)
+        if group.members:
+            self._announce(group)
+        else:
+            self._store_empty(group)
+
+    def _announce(self, group: Group) -> None:
+        everyone = group.joined_members()
+        for member in group.members.values():
+            self.answer_join(
+                member,
+                JoinReply(
+                    error=ErrorCode.NONE,
+                    member_id=member.member_id,
+                    generation=group.generation,
+                    protocol_type=group.protocol_type,
+                    protocol_name=group.protocol_name,
+                    leader=group.leader or "",
+                    members=everyone if member.member_id == group.leader else (),
+                ),
+            )
+            member.is_new = False
+            self.start_session(group, member)
+        self._out.start(TimerKey(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
+
+    def _store_empty(self, group: Group) -> None:
+        # A failure is nobody's answer: a coordinator that starts from an older record rebalances the same way.
+        record = group_record(GroupKey(group.group_id), group.stored({}))
+        self._out.write((record,), applied=lambda: None, answered=lambda _: None)
+
+    # The second barrier falls
+
+    def store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
+        """Write what the leader has decided; the group is stable when the log has it."""
+        generation = group.generation
+
+        def is_current() -> bool:
+            return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
+
+        def applied() -> None:
+            if is_current():
+                self._hand_out(group, assignments)
+
+        def answered(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE and is_current():
+                self.abandon_assignment(group, group_write_error(error))
+                self.prepare(group)
+
+        record = group_record(GroupKey(group.group_id), group.stored(assignments))
+        self._out.write((record,), applied=applied, answered=answered)
+
+    def _hand_out(self, group: Group, assignments: dict[str, bytes]) -> None:
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.sync_ticket is not None:
+                self._out.reply(
+                    member.sync_ticket,
+                    SyncReply(
+                        error=ErrorCode.NONE,
+                        assignment=member.assignment,
+                        protocol_type=group.protocol_type,
+                        protocol_name=group.protocol_name,
+                    ),
+                )
+                member.sync_ticket = None
+                # A session that ran out while the Sync waited was excused, and nothing else starts it again.
+                self.start_session(group, member)
+        group.move_to(GroupState.STABLE, wall_ms=self._out.at.wall_ms)
+
+    def abandon_assignment(self, group: Group, error: ErrorCode) -> None:
+        """Forget all assignments, and answer the waiting Syncs with `error`."""
+        for member in group.members.values():
+            member.assignment = b""
+            if member.sync_ticket is not None:
+                self._out.reply(member.sync_ticket, SyncReply(error=error))
+                member.sync_ticket = None
+                self.start_session(group, member)
+
+
+def _elect_joined_leader(group: Group) -> bool:
+    """Let a member lead that has joined: the old leader if it has, else the first that has; False if none has."""
+    if group.leader is not None and group.members[group.leader].join_ticket is not None:
+        return True
+    for member in group.members.values():
+        if member.join_ticket is not None:
+            group.leader = member.member_id
+            return True
+    return False

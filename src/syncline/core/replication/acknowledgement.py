@@ -1,0 +1,37 @@
+"""Acknowledging a produce: whether it may be appended, and when it may be answered.
+
+One hard idea: a waiting produce is decided from state, never from the event
+that woke it. Whatever triggers the look, the same question is asked again, so a
+trigger too many costs time and a lost one is made good by the next.
+
+Units: offsets are exclusive ends.
+Invariants: success of acks=all implies that the watermark has passed the records (I7).
+Source: Kafka's DelayedProduce; KIP-966 (strict minimum ISR).
+"""
+
+from typing import Final
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import Offset
+
+ACKS_ALL: Final = -1
+
+
+def may_append(acks: int, committed_isr_size: int, effective_min_isr: int) -> ErrorCode:
+    """Return why a produce with `acks` is refused before anything is appended, or NONE."""
+    if acks not in (ACKS_ALL, 0, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if acks == ACKS_ALL and committed_isr_size < effective_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def produce_outcome(
+    required_offset: Offset, high_watermark: Offset, maximal_isr_size: int, effective_min_isr: int
+) -> ErrorCode | None:
+    """Return the answer to an acks=all produce that needs everything below `required_offset`; None: wait on."""
+    if high_watermark < required_offset:
+        return None
+    if maximal_isr_size < effective_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return ErrorCode.NONE

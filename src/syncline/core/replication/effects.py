@@ -1,0 +1,169 @@
+"""What a leader's partition asks its shell to do, or tells it has happened.
+
+One hard idea: deciding and doing are apart. Effects are plain frozen data, so
+that the broker, the simulation and a test interpret the same decision, and the
+journal can write it down with its evidence.
+
+Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from syncline.core.replication.evidence import Evidence
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+_NO_LEADER_EPOCH: Final = LeaderEpoch(NONE)
+_NO_PARTITION_EPOCH: Final = PartitionEpoch(NONE)
+
+
+class IsrChange(Enum):
+    """Why an ISR changes."""
+
+    SHRINK = "shrink"
+    EXPAND = "expand"
+    METADATA = "metadata"
+    # The same members in the order of succession: the leader gives the partition away.
+    RELINQUISH = "relinquish"
+
+
+class RefusalOutcome(Enum):
+    """What becomes of a proposal that the controller did not simply accept."""
+
+    REVERTED = "reverted"
+    AWAITING_METADATA = "awaiting-metadata"
+    RETRIED = "retried"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    """A member of a proposed ISR, and the incarnation that fetched (-1: it did not say)."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProposeIsr:
+    """Ask the controller for a new ISR. The object is its own token: hand it back with the answer."""
+
+    isr: tuple[IsrMember, ...]
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    kind: IsrChange
+    evidence: Evidence
+
+    @property
+    def broker_ids(self) -> tuple[BrokerId, ...]:
+        """The proposed members, in order."""
+        return tuple(member.broker_id for member in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    """The controller's answer to one proposal."""
+
+    error: ErrorCode
+    leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH
+    partition_epoch: PartitionEpoch = _NO_PARTITION_EPOCH
+    isr: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    """Everything below `high_watermark` is committed now: complete produces, wake consumers."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class IsrCommitted:
+    """The committed ISR is `after` now; answer waiting produces, count the meter of `kind`."""
+
+    before: tuple[BrokerId, ...]
+    after: tuple[BrokerId, ...]
+    kind: IsrChange
+    partition_epoch: PartitionEpoch
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class IsrRefused:
+    """A proposal was answered otherwise than by success; counts as a failed ISR update."""
+
+    proposal: ProposeIsr
+    error: ErrorCode
+    outcome: RefusalOutcome
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkHeld:
+    """Records wait above a watermark that has not moved since `since_ms`; told once per cause."""
+
+    high_watermark: Offset
+    log_end: Offset
+    since_ms: int
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkResumed:
+    """A watermark that was reported as held has moved on."""
+
+    high_watermark: Offset
+    held_ms: int
+
+
+class ProtectionPhase(Enum):
+    """What became of a member that is in sync only because its leader owes it an answer."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+    CAP_EXCEEDED = "cap-exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionChanged:
+    """A member that the lag rule gives up is spared, or no longer so; seen by ticks. `since_ms`: when it began."""
+
+    broker_id: BrokerId
+    phase: ProtectionPhase
+    since_ms: int
+    evidence: Evidence
+
+
+class SkipReason(Enum):
+    """Why a leader that serves too slowly keeps the partition nevertheless."""
+
+    CHANGE_PENDING = "change-pending"
+    LEADER_INACTIVE = "leader-inactive"
+    NO_CANDIDATE = "no-candidate"
+    TENURE = "tenure"
+    BACKOFF = "backoff"
+
+
+@dataclass(frozen=True, slots=True)
+class RelinquishSkipped:
+    """A reason to give up leadership was passed over; told once per request and cause."""
+
+    reason: SkipReason
+    evidence: Evidence
+
+
+Effect = (
+    HighWatermarkAdvanced
+    | ProposeIsr
+    | IsrCommitted
+    | IsrRefused
+    | WatermarkHeld
+    | WatermarkResumed
+    | ProtectionChanged
+    | RelinquishSkipped
+)
+Effects = tuple[Effect, ...]
+
+NOTHING: Final[Effects] = ()

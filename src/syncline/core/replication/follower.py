@@ -1,0 +1,329 @@
+"""Follower of one partition: what to fetch next, and what an answer does to the log.
+
+One hard idea: an answer speaks of the log as it was when the request was sent.
+Elections and truncations overtake answers; one that no longer fits (other
+epoch, other offset) is dropped without a word, and the next fetch tells the
+truth again.
+
+    FETCHING    ask for records at the log end, naming the epoch of the last record
+    COMPARING   ask where the last own epoch ends at the leader, before anything is fetched
+    TRUNCATING  a cut was ordered; nothing is asked until the log reports it done
+    ASKING      out of range: the leader's log end, then its start, is being asked
+    FAILED      broken here or fenced; only a newer leader epoch revives it
+
+COMPARING exists in `epoch-request` mode only, where fetches name no epoch. In
+`high-watermark` mode nothing is ever compared: a new leadership cuts the log
+at its own watermark, on purpose, to show what that loses.
+
+Units: offsets are exclusive ends; `lag_records` counts records, -1 when unknown; times in ms.
+Invariants: `fetch_offset` equals the own log end while FETCHING; at most one request in flight.
+Source: KIP-101, KIP-279, KIP-595 (truncation on fetch); scenarios E03-E24, E28.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from syncline.core.replication import truncation
+from syncline.core.replication.evidence import Evidence
+from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
+from syncline.core.replication.truncation import Truncation, TruncationMode
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, LeaderEpoch, Offset
+
+UNKNOWN_LAG: Final = -1
+_READY_AT_ONCE: Final = -(1 << 62)
+
+
+class FollowerPhase(Enum):
+    """What the follower waits for."""
+
+    FETCHING = "fetching"
+    COMPARING = "comparing"
+    TRUNCATING = "truncating"
+    ASKING = "asking"
+    FAILED = "failed"
+
+
+class FetchAsk(NamedTuple):
+    """What the follower tells its leader about one partition."""
+
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+    log_start: Offset
+
+
+class EpochQuestion(NamedTuple):
+    """What a follower asks its leader before it fetches: where `epoch` ends in the leader's log."""
+
+    epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Cut the log at `offset`, then report with `truncated`."""
+
+    offset: Offset
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLog:
+    """Drop the whole log and go on, empty, at `start_offset`; then report with `truncated`."""
+
+    start_offset: Offset
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class AskLeaderEnd:
+    """Ask the leader for its log end (ListOffsets LATEST), then report with `leader_end_known`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskLeaderStart:
+    """Ask the leader for its log start (ListOffsets EARLIEST), then report with `leader_start_known`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFailed:
+    """Nothing is fetched any more until a newer leader epoch comes."""
+
+    reason: str
+
+
+FollowerEffect = TruncateLog | RestartLog | AskLeaderEnd | AskLeaderStart | FollowerFailed
+FollowerEffects = tuple[FollowerEffect, ...]
+NOTHING: Final[FollowerEffects] = ()
+
+
+class FollowerPartition:
+    """One partition that this broker follows."""
+
+    __slots__ = (
+        "_backoff_ms",
+        "_backoff_ms_max",
+        "_compares_in_fetch",
+        "_first_backoff_ms",
+        "_is_compared",
+        "_mode",
+        "_own_epoch",
+        "_ready_at_ms",
+        "fetch_offset",
+        "lag_records",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start",
+        "phase",
+    )
+
+    def __init__(
+        self,
+        backoff_ms: int,
+        first_backoff_ms: int | None = None,
+        *,
+        mode: TruncationMode = TruncationMode.EPOCH_FETCH,
+    ) -> None:
+        """Follow nobody yet. Each pause is twice the one before, from `first_backoff_ms` up to `backoff_ms`.
+
+        A leader that has not yet heard of its appointment refuses for some milliseconds, and nobody should
+        wait a second for that. Without `first_backoff_ms` all pauses are equal.
+        """
+        self._backoff_ms_max = backoff_ms
+        self._first_backoff_ms = backoff_ms if first_backoff_ms is None else min(first_backoff_ms, backoff_ms)
+        self._backoff_ms = self._first_backoff_ms
+        self._ready_at_ms = _READY_AT_ONCE
+        self._mode = mode
+        self._compares_in_fetch = mode is TruncationMode.EPOCH_FETCH
+        # `epoch-request`: whether log and leader are known to agree, and the last epoch of the log.
+        self._is_compared = False
+        self._own_epoch = LeaderEpoch(NONE)
+        self.leader_epoch = LeaderEpoch(NONE)
+        self.fetch_offset = Offset(0)
+        self.last_fetched_epoch = LeaderEpoch(NONE)
+        self.log_start = Offset(0)
+        self.lag_records = UNKNOWN_LAG
+        self.phase = FollowerPhase.FETCHING
+
+    def __repr__(self) -> str:
+        return (
+            f"FollowerPartition({self.phase.value} epoch {self.leader_epoch}"
+            f" at {self.fetch_offset} after epoch {self.last_fetched_epoch})"
+        )
+
+    @property
+    def ready_at_ms(self) -> int:
+        """When the back-off ends; meaningless unless FETCHING or COMPARING."""
+        return self._ready_at_ms
+
+    def is_ready(self, now_ms: int) -> bool:
+        """Return whether the next request should ask for this partition."""
+        return self.phase is FollowerPhase.FETCHING and now_ms >= self._ready_at_ms
+
+    def has_question(self, now_ms: int) -> bool:
+        """Return whether the leader should be asked for the end of an epoch now."""
+        return self.phase is FollowerPhase.COMPARING and now_ms >= self._ready_at_ms
+
+    def question(self) -> EpochQuestion:
+        """Return what to ask; the answer goes to `compared` if it `fits`."""
+        return EpochQuestion(self._own_epoch, self.leader_epoch)
+
+    def fits(self, asked: EpochQuestion) -> bool:
+        """Return whether an answer to `asked` still speaks of this log; otherwise it is dropped."""
+        return self.phase is FollowerPhase.COMPARING and asked == self.question()
+
+    def ask(self) -> FetchAsk:
+        """Return what to tell the leader."""
+        return FetchAsk(self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start)
+
+    def accepts(self, sent: FetchAsk) -> bool:
+        """Return whether an answer to `sent` still speaks of this log; otherwise it is dropped."""
+        return (
+            self.phase is FollowerPhase.FETCHING
+            and sent.fetch_offset == self.fetch_offset
+            and sent.leader_epoch == self.leader_epoch
+        )
+
+    def follow(
+        self,
+        leader_epoch: LeaderEpoch,
+        *,
+        log_start: Offset,
+        log_end: Offset,
+        high_watermark: Offset,
+        latest_epoch: LeaderEpoch,
+    ) -> FollowerEffects:
+        """Begin to follow under `leader_epoch`; the same epoch again, or an older one, changes nothing.
+
+        A log that knows no epochs cannot be compared: all above its watermark is cut. In `high-watermark` mode
+        every log is treated so.
+        """
+        if leader_epoch <= self.leader_epoch:
+            return NOTHING
+        self.leader_epoch = leader_epoch
+        self.log_start = log_start
+        self.lag_records = UNKNOWN_LAG
+        self._ready_at_ms = _READY_AT_ONCE
+        self._backoff_ms = self._first_backoff_ms
+        self._is_compared = False
+        self._fetch_from(log_end, latest_epoch)
+        is_blind = self._mode is TruncationMode.HIGH_WATERMARK
+        if (is_blind or latest_epoch == NONE) and high_watermark < log_end:
+            numbers = (("log_end", log_end), ("high_watermark", high_watermark), ("leader_epoch", leader_epoch))
+            return self._truncate(high_watermark, Evidence("own-high-watermark" if is_blind else "no-epochs", numbers))
+        return NOTHING
+
+    def appended(
+        self, *, log_end: Offset, log_start: Offset, latest_epoch: LeaderEpoch, leader_high_watermark: Offset
+    ) -> None:
+        """Take note of an answer whose records, possibly none, are in the log."""
+        self.log_start = log_start
+        self.lag_records = max(0, leader_high_watermark - log_end)
+        self._backoff_ms = self._first_backoff_ms
+        self._fetch_from(log_end, latest_epoch)
+
+    def diverged(
+        self, answer: EpochEnd, epochs: EpochCache, log_end: Offset, high_watermark: Offset
+    ) -> FollowerEffects:
+        """Decide where to cut after the leader showed where the histories part.
+
+        Neither watermark nor log start may be taken from such an answer: they belong to another log.
+        """
+        point = truncation.truncation_point(answer, epochs, log_end, high_watermark)
+        return self._truncate(point.offset, self._evidence(point, answer, log_end, high_watermark))
+
+    def compared(
+        self, answer: EpochEnd, epochs: EpochCache, log_end: Offset, high_watermark: Offset
+    ) -> FollowerEffects:
+        """Decide where to cut after the leader answered `question`; an unfinished round asks again after the cut."""
+        point = truncation.truncation_point(answer, epochs, log_end, high_watermark)
+        self._is_compared = point.is_finished
+        self._backoff_ms = self._first_backoff_ms
+        last = epochs.entries[-1] if len(epochs) else None
+        if point.is_finished and point.offset >= log_end and (last is None or last.start_offset < log_end):
+            # Nothing to cut, not even a last epoch without records.
+            self._fetch_from(log_end, self._own_epoch)
+            return NOTHING
+        return self._truncate(point.offset, self._evidence(point, answer, log_end, high_watermark))
+
+    def truncated(self, log_end: Offset, latest_epoch: LeaderEpoch, log_start: Offset) -> None:
+        """Take note that the ordered cut is done; fetch on at the new end."""
+        if self.phase is FollowerPhase.FAILED:
+            return
+        self.log_start = log_start
+        self._fetch_from(log_end, latest_epoch)
+
+    def refused(self, sent: FetchAsk | EpochQuestion, error: ErrorCode, now_ms: int) -> FollowerEffects:
+        """Take an error of the leader, to a fetch or to a question for its offsets or epochs."""
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Whatever was compared before, it was not this log and that leader.
+            self._is_compared = False
+            self.phase = FollowerPhase.ASKING
+            return (AskLeaderEnd(),)
+        if error is ErrorCode.FENCED_LEADER_EPOCH and sent.leader_epoch == self.leader_epoch:
+            return self.fail("fenced by the leader, and no newer epoch is known here")
+        self.back_off(now_ms)
+        return NOTHING
+
+    def leader_end_known(self, leader_end: Offset, *, log_end: Offset, high_watermark: Offset) -> FollowerEffects:
+        """Go on after OFFSET_OUT_OF_RANGE: a leader that ends below the own log decides; else ask for its start."""
+        if leader_end >= log_end:
+            return (AskLeaderStart(),)
+        numbers = (("leader_end", leader_end), ("log_end", log_end), ("high_watermark", high_watermark))
+        return self._truncate(leader_end, Evidence("beyond-the-leaders-end", numbers))
+
+    def leader_start_known(self, leader_start: Offset, *, log_end: Offset, now_ms: int) -> FollowerEffects:
+        """Go on after OFFSET_OUT_OF_RANGE: a leader that starts above the own log leaves nothing to keep.
+
+        Otherwise the offset lies within the leader's log, which refused it all the same: ask again, but not at once.
+        """
+        if leader_start > log_end:
+            self.phase = FollowerPhase.TRUNCATING
+            numbers = (("leader_start", leader_start), ("log_end", log_end))
+            return (RestartLog(leader_start, Evidence("before-the-leaders-start", numbers)),)
+        self._fetch_from(log_end, self._own_epoch)
+        self.back_off(now_ms)
+        return NOTHING
+
+    def back_off(self, now_ms: int) -> None:
+        """Ask again later, at the same offset: the connection broke, or the leader sent nonsense."""
+        if self.phase is FollowerPhase.ASKING:
+            self.phase = FollowerPhase.FETCHING
+        self._ready_at_ms = now_ms + self._backoff_ms
+        self._backoff_ms = min(2 * self._backoff_ms, self._backoff_ms_max)
+
+    def fail(self, reason: str) -> FollowerEffects:
+        """Stop until metadata brings a newer epoch."""
+        self.phase = FollowerPhase.FAILED
+        return (FollowerFailed(reason),)
+
+    def _evidence(self, point: Truncation, answer: EpochEnd, log_end: Offset, high_watermark: Offset) -> Evidence:
+        """Return what a cut after a comparison rests on."""
+        numbers = (
+            ("answer_epoch", answer.leader_epoch),
+            ("answer_end_offset", answer.end_offset),
+            ("last_fetched_epoch", self._own_epoch),
+            ("leader_epoch", self.leader_epoch),
+            ("log_end", log_end),
+            ("high_watermark", high_watermark),
+            ("is_below_high_watermark", point.offset < high_watermark),
+            ("is_finished", point.is_finished),
+        )
+        return Evidence(point.rule, numbers)
+
+    def _truncate(self, offset: Offset, evidence: Evidence) -> FollowerEffects:
+        """Order a cut, and ask nothing until it is done."""
+        self.phase = FollowerPhase.TRUNCATING
+        return (TruncateLog(offset, evidence),)
+
+    def _fetch_from(self, log_end: Offset, latest_epoch: LeaderEpoch) -> None:
+        """Fetch at the log end; in `epoch-request` mode not before leader and log agree."""
+        self.fetch_offset = log_end
+        self._own_epoch = latest_epoch
+        self.phase = FollowerPhase.FETCHING
+        if self._compares_in_fetch:
+            self.last_fetched_epoch = latest_epoch
+        elif self._mode is TruncationMode.EPOCH_REQUEST and not self._is_compared and latest_epoch != NONE:
+            self.phase = FollowerPhase.COMPARING

@@ -1,0 +1,176 @@
+"""What a leader knows of one follower.
+
+One hard idea: a fetch at offset `o` proves that the follower's log is equal to
+the leader's below `o`, and nothing more. Times say when that was proved, not
+how many seconds of data are missing.
+
+A fetch session covers partitions that a request does not name. Touching them
+all on every request would cost more than replicating the busy ones, so an idle
+follower carries a `stamp`: the session's own time of last fetch, shared by all
+its partitions. While follower and leader stand at the same log end, each fetch
+of the session proves just that, and the stamp says when; as soon as either
+moves, the time is written down here and the stamp is let go.
+
+Units: offsets are exclusive log ends, -1 when unknown; times in ms of one
+monotonic clock, `NEVER_MS` below every time, so that a test clock may start at 0.
+Source: KIP-16 and KAFKA-4485 (caught up as of the previous fetch), KIP-227 (sessions), KIP-501 (waits).
+"""
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from syncline.core.replication.evidence import FollowerView
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, Offset
+
+if TYPE_CHECKING:
+    from syncline.core.replication.pending_fetches import FollowerWaits, PendingRequest
+
+NEVER_MS: Final = -(1 << 62)
+UNKNOWN_OFFSET: Final = Offset(NONE)
+
+
+class FetchStamp(Protocol):
+    """When a session fetched last, and when it did so before that."""
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """The time of the session's latest accepted fetch."""
+
+    @property
+    def previous_fetch_ms(self) -> int:
+        """The time of the accepted fetch before the latest."""
+
+    @property
+    def in_flight(self) -> "PendingRequest | None":
+        """The request of the session that waits for a slow read, if there is one."""
+
+    @property
+    def served_ms(self) -> int:
+        """The time at which the latest of those was answered, `NEVER_MS` if there was none."""
+
+    @property
+    def lost(self) -> "PendingRequest | None":
+        """The first of those that its reader gave up since one was answered."""
+
+
+class FollowerState:
+    """One follower in the leader's eyes; born empty, as for a replica newly assigned.
+
+    `counts` is true while the follower belongs to the maximal ISR: the watermark must respect it.
+    `previous_log_end` is the highest leader log end captured at any accepted fetch. `asker` (who fetched last) and
+    `waits` (what the leader owes an answer to) are kept only while slow reads protect: see `pending_fetches`.
+    """
+
+    __slots__ = (
+        "asker",
+        "broker_epoch",
+        "broker_id",
+        "counts",
+        "lag_begin_ms",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "log_end",
+        "log_end_update_ms",
+        "log_start",
+        "previous_log_end",
+        "stamp",
+        "waits",
+    )
+
+    def __init__(self, broker_id: BrokerId, now_ms: int) -> None:
+        self.broker_id = broker_id
+        self.log_end = UNKNOWN_OFFSET
+        self.log_start = UNKNOWN_OFFSET
+        self.previous_log_end = Offset(0)
+        self.last_fetch_ms = NEVER_MS
+        self.last_caught_up_ms = NEVER_MS
+        self.broker_epoch: BrokerEpoch | None = None
+        self.counts = False
+        self.stamp: FetchStamp | None = None
+        self.asker: FetchStamp | None = None
+        self.waits: FollowerWaits | None = None
+        # Only the historic lag modes look at these two.
+        self.log_end_update_ms = now_ms
+        self.lag_begin_ms = NEVER_MS
+
+    def __repr__(self) -> str:
+        fetched, caught_up = (
+            "never" if time_ms == NEVER_MS else time_ms for time_ms in (self.last_fetch_ms, self.last_caught_up_ms)
+        )
+        return f"FollowerState({self.broker_id}: {self.log_end}/{self.previous_log_end}/{fetched}/{caught_up})"
+
+    @property
+    def spoke_ms(self) -> int:
+        """When the follower was heard of last, by the historic modes; the beginning of its grace counts as well."""
+        stamp = self.stamp
+        return self.log_end_update_ms if stamp is None else max(stamp.last_fetch_ms, self.log_end_update_ms)
+
+    def settle(self) -> None:
+        """Write down what the session's stamp proved until now, and let go of it."""
+        stamp = self.stamp
+        if stamp is not None:
+            self.stamp = None
+            self._seen_at_the_end(stamp.last_fetch_ms, stamp.served_ms)
+
+    def settle_before(self, fetch: FetchStamp | None) -> None:
+        """Write down what the stamp proved before `fetch`, which has already moved it if it is of the same session."""
+        stamp = self.stamp
+        if stamp is not None:
+            self.stamp = None
+            self._seen_at_the_end(stamp.previous_fetch_ms if stamp is fetch else stamp.last_fetch_ms, stamp.served_ms)
+
+    def _seen_at_the_end(self, time_ms: int, served_ms: int) -> None:
+        """Note a fetch at `time_ms` that found nothing new, and that a slow one was answered at `served_ms`."""
+        if time_ms > self.last_fetch_ms:
+            self.last_fetch_ms = time_ms
+            self.log_end_update_ms = time_ms
+            self.last_caught_up_ms = max(self.last_caught_up_ms, time_ms)
+        self.last_caught_up_ms = max(self.last_caught_up_ms, served_ms)
+
+    def start_first_term(self, now_ms: int, *, in_isr: bool) -> None:
+        """Forget everything under a leader that did not lead before; members of the ISR get a full lag of grace."""
+        self.stamp = None
+        self.log_end = self.log_start = self.previous_log_end = UNKNOWN_OFFSET
+        self.last_fetch_ms = NEVER_MS
+        self._grant(now_ms, in_isr=in_isr)
+
+    def start_next_term(self, leader_log_end: Offset, now_ms: int, *, in_isr: bool) -> None:
+        """Keep the proven log end under a re-elected leader, whose log cannot have changed below it."""
+        self.stamp = None
+        self.previous_log_end = leader_log_end
+        self.last_fetch_ms = now_ms if in_isr else NEVER_MS
+        self._grant(now_ms, in_isr=in_isr)
+
+    def start_mode(self, now_ms: int) -> None:
+        """Begin to be judged by another rule; a member of the ISR gets a full lag of grace under it.
+
+        The stamp stays: nobody would look at an idle partition again to renew it.
+        """
+        stamp = self.stamp
+        self.settle()
+        self.stamp = stamp
+        self.log_end_update_ms = now_ms
+        self.lag_begin_ms = NEVER_MS
+        if self.counts:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+
+    def _grant(self, now_ms: int, *, in_isr: bool) -> None:
+        """Start the lag window anew for a member of the ISR, and end it for others."""
+        self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        self.log_end_update_ms = now_ms
+        self.lag_begin_ms = NEVER_MS
+
+    def view(self) -> FollowerView:
+        """Return this state as evidence for a decision about to be taken."""
+        last_fetch_ms, last_caught_up_ms = self.last_fetch_ms, self.last_caught_up_ms
+        if self.stamp is not None:
+            last_fetch_ms = max(last_fetch_ms, self.stamp.last_fetch_ms)
+            last_caught_up_ms = max(last_caught_up_ms, self.stamp.last_fetch_ms, self.stamp.served_ms)
+        return FollowerView(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            log_end=self.log_end,
+            previous_log_end=self.previous_log_end,
+            last_fetch_ms=None if last_fetch_ms == NEVER_MS else last_fetch_ms,
+            last_caught_up_ms=None if last_caught_up_ms == NEVER_MS else last_caught_up_ms,
+            is_counted=self.counts,
+        )

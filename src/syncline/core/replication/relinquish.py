@@ -1,0 +1,66 @@
+"""Relinquishing: a leader that serves its followers too slowly hands the partition to another member (KIP-501).
+
+One hard idea: the leader knows exactly who holds the most, the controller does not. So the leader submits the ISR
+in the order in which it wants to be succeeded, itself last, and the controller takes the first that may lead. The
+member that was kept waiting holds the least; were it elected, the others would have to cut their logs down to it.
+
+What keeps leadership from going round in circles: a minimum tenure, a pause after each refusal that doubles, and,
+on the controller's side, a quota and a mark (`demotions`).
+
+Units: times in ms of one monotonic clock; offsets are exclusive ends.
+Source: KIP-501 (solution 2) with its completion; scenarios D03, D04, D18-D21, F22.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from syncline.core.replication.follower_state import FollowerState
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId
+
+BACKOFF_FIRST_MS: Final = 5_000
+BACKOFF_MAX_MS: Final = 300_000
+# A partition that gave no reason for so long is forgiven.
+BACKOFF_FORGOTTEN_MS: Final = 3_600_000
+
+# What the controller answers when it will not have it: too often, or nobody else could lead.
+REFUSALS: Final = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE})
+
+
+def succession(
+    leader: BrokerId, members: Collection[BrokerId], followers: Sequence[FollowerState]
+) -> tuple[BrokerId, ...]:
+    """Return the ISR in the order of succession: most records first, ties in assignment order, the leader last.
+
+    `followers` come in assignment order.
+    """
+    ranked = sorted((each for each in followers if each.broker_id in members), key=_missing)
+    return (*(each.broker_id for each in ranked), leader)
+
+
+def _missing(follower: FollowerState) -> int:
+    return -follower.log_end
+
+
+class Backoff:
+    """How long one partition has to stay where it is after refusals."""
+
+    __slots__ = ("_next_pause_ms", "_triggered_ms", "until_ms")
+
+    def __init__(self) -> None:
+        self.until_ms: int | None = None
+        self._next_pause_ms = BACKOFF_FIRST_MS
+        self._triggered_ms: int | None = None
+
+    def triggered(self, now_ms: int) -> bool:
+        """Note that there was a reason; return whether the partition may be offered again."""
+        if self._triggered_ms is not None and now_ms - self._triggered_ms >= BACKOFF_FORGOTTEN_MS:
+            self.until_ms = None
+            self._next_pause_ms = BACKOFF_FIRST_MS
+        self._triggered_ms = now_ms
+        return self.until_ms is None or now_ms >= self.until_ms
+
+    def refused(self, now_ms: int) -> None:
+        """Note that the controller refused."""
+        self.until_ms = now_ms + self._next_pause_ms
+        self._next_pause_ms = min(BACKOFF_MAX_MS, 2 * self._next_pause_ms)

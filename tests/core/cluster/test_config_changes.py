@@ -1,0 +1,184 @@
+"""AlterConfigs and IncrementalAlterConfigs: what is refused, and what changes."""
+
+from typing import Any
+
+import pytest
+
+from syncline.core.cluster.config_changes import KeyChange, ResourceChange, alter_configs
+from syncline.model.metadata import CLUSTER_DEFAULTS, ConfigsChanged, MetadataImage
+from tests.core.controller_world import ELR, image, partition
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def start(**configs: str) -> MetadataImage:
+    """Return S0 with configurations of its topic, and the cluster-wide minimum that ELR needs."""
+    topic = image(configs={name.replace("_", "."): value for name, value in configs.items()})
+    return topic.apply([ConfigsChanged(CLUSTER_DEFAULTS, {"min.insync.replicas": "1"})], 201)
+
+
+def alter(
+    before: MetadataImage, *keys: tuple[str, int, str | None], kind: int = TOPIC, name: str = "t", replace: bool = False
+) -> tuple[int, str | None, MetadataImage]:
+    """Alter one resource; return code, message and the image afterwards."""
+    resource = ResourceChange(kind, name, tuple(KeyChange(*key) for key in keys))
+    decision = alter_configs(before, [resource], ELR, receiver=1, replace=replace)
+    (result,) = decision.answer
+    return int(result.error), result.message, before.apply(decision.changes, before.version + 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "message"),
+    [
+        ({"keys": [("x", SET, "1")]}, 40, "Unknown topic config name: x"),
+        ({"keys": [("x", DELETE, None)]}, 0, None),
+        (
+            {"keys": [("retention.ms", SET, "-2")]},
+            40,
+            "Invalid value -2 for configuration retention.ms: Value must be at least -1",
+        ),
+        ({"keys": [("retention.ms", SET, None)]}, 42, "Null value not supported for : retention.ms"),
+        ({"keys": [("cleanup.policy", APPEND, None)]}, 42, "Null value not supported for : cleanup.policy"),
+        ({"keys": [("retention.ms", 9, "1")]}, -1, "Unknown operation type 9"),
+        (
+            {"keys": [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]},
+            42,
+            "Error due to duplicate config keys",
+        ),
+        ({"keys": [("retention.ms", SET, "1")], "name": "nope"}, 3, "The topic 'nope' does not exist."),
+        ({"keys": [("retention.ms", SET, "1")], "name": ""}, 42, "Default topic resources are not allowed."),
+        ({"keys": [("x", SET, "1")], "kind": 3}, 42, "Unknown resource type 3"),
+        (
+            {"keys": [("retention.ms", APPEND, "1")]},
+            40,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            {"keys": [("leader.replication.throttled.rate", SET, "-1")], "kind": BROKER, "name": "1"},
+            42,
+            "Invalid value -1 for configuration leader.replication.throttled.rate: Value must be at least 0",
+        ),
+        (
+            {"keys": [("node.id", SET, "1")], "kind": BROKER, "name": "1"},
+            42,
+            "Cannot update these configs dynamically: [node.id]",
+        ),
+        (
+            {"keys": [("listeners", SET, "x")], "kind": BROKER, "name": ""},
+            42,
+            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+        ),
+        ({"keys": [("unknown.name", SET, "x")], "kind": BROKER, "name": "1"}, 0, None),
+        (
+            {"keys": [("num.io.threads", SET, "8")], "kind": BROKER, "name": "2"},
+            42,
+            "Unexpected broker id, expected 1, but received 2",
+        ),
+        (
+            {"keys": [("num.io.threads", SET, "8")], "kind": BROKER, "name": "abc"},
+            42,
+            "Node id must be an integer, but it is: abc",
+        ),
+        (
+            {"keys": [("num.io.threads", SET, "3")], "kind": BROKER, "name": "1"},
+            42,
+            (
+                "Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the"
+                " current value 8"
+            ),
+        ),
+        (
+            {"keys": [("min.insync.replicas", SET, "2")], "kind": BROKER, "name": "1"},
+            40,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        ),
+        (
+            {"keys": [("min.insync.replicas", DELETE, None)], "kind": BROKER, "name": ""},
+            40,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        (
+            {"keys": [], "kind": BROKER, "name": "", "replace": True},
+            40,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        ({"keys": [("x", SET, "INFO")], "kind": LOGGER, "name": "1"}, 40, "Logger x does not exist!"),
+    ],
+)
+def test_answers_in_kafkas_words(request_: dict[str, Any], code: int, message: str | None) -> None:
+    """Each request has Kafka's code and text."""
+    keys = request_.pop("keys")
+
+    assert alter(start(), *keys, **request_)[:2] == (code, message)
+
+
+def test_resource_given_twice_is_refused_both_times() -> None:
+    """Both entries are answered, and nothing changes."""
+    resource = ResourceChange(TOPIC, "t", (KeyChange("retention.ms", SET, "1"),))
+    decision = alter_configs(start(), [resource, resource], ELR, receiver=1)
+
+    texts = [(int(result.error), result.message) for result in decision.answer]
+    assert texts == [(42, "Each resource must appear at most once.")] * 2
+    assert decision.changes == ()
+
+
+def test_one_bad_key_keeps_all_of_its_resource_and_none_of_another() -> None:
+    """Resources stand for themselves."""
+    before = start()
+    good = ResourceChange(BROKER, "1", (KeyChange("num.io.threads", SET, "9"),))
+    bad = ResourceChange(TOPIC, "t", (KeyChange("retention.ms", SET, "5"), KeyChange("x", SET, "1")))
+    decision = alter_configs(before, [bad, good], ELR, receiver=1)
+    after = before.apply(decision.changes, 202)
+
+    assert after.topic_configs("t") == {}
+    assert after.broker_configs(1) == {"num.io.threads": "9"}
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "value", "after"),
+    [
+        (None, APPEND, "compact", "delete,compact"),
+        ("compact", APPEND, "compact", "compact"),
+        ("compact,delete", SUBTRACT, "compact", "delete"),
+        ("compact", SUBTRACT, "delete", "compact"),
+        ("compact", SUBTRACT, "compact", ""),
+    ],
+)
+def test_lists_are_edited_item_by_item(before: str | None, operation: int, value: str, after: str) -> None:
+    """An unset list starts from its default; the last item leaves an empty value, not the default."""
+    given = start() if before is None else start(cleanup_policy=before)
+
+    code, message, image_ = alter(given, ("cleanup.policy", operation, value))
+
+    assert (code, message) == (0, None)
+    assert image_.topic_configs("t") == {"cleanup.policy": after}
+
+
+def test_append_to_everything_is_refused_and_subtract_does_nothing() -> None:
+    """The list of throttled replicas is `*` or items, not both."""
+    name = "leader.replication.throttled.replicas"
+    given = start(leader_replication_throttled_replicas="*")
+
+    appended = alter(given, (name, APPEND, "0:1"))
+    subtracted = alter(given, (name, SUBTRACT, "0:1"))
+
+    assert appended[0] == 40
+    assert appended[1].startswith("Invalid value [*, 0:1] for configuration")
+    assert subtracted[2].topic_configs("t") == {name: "*"}
+
+
+def test_alter_configs_replaces_everything() -> None:
+    """Keys that are not named are gone."""
+    _, _, after = alter(start(retention_ms="5", segment_ms="7"), ("segment.ms", SET, "8"), replace=True)
+
+    assert after.topic_configs("t") == {"segment.ms": "8"}
+
+
+def test_lower_minimum_ends_eligibility() -> None:
+    """ISR [1,2] of three with min ISR 3 and ELR [3]: with a minimum of 2 nobody needs to be eligible."""
+    before = image(partition(isr=(1, 2), elr=(3,)), configs={"min.insync.replicas": "3"})
+
+    _, _, after = alter(before, ("min.insync.replicas", SET, "2"))
+
+    assert after.topics["t"].partitions[0].elr == ()

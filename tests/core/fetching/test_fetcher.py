@@ -1,0 +1,182 @@
+"""The follower's half of a fetch session."""
+
+from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
+from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition
+from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
+from syncline.core.replication.truncation import TruncationMode
+from syncline.model.errors import ErrorCode
+
+
+def partition(offset: int = 0) -> FollowerPartition:
+    """Return a follower at `offset` in leader epoch 5."""
+    follower = FollowerPartition(1000)
+    follower.follow(5, log_start=0, log_end=offset, high_watermark=offset, latest_epoch=5)
+    return follower
+
+
+def request(fetcher: Fetcher[str], now: int = 0) -> FetchRequestPlan[str]:
+    """Return the next request, which must exist."""
+    plan = fetcher.next_request(now)
+    assert plan is not None
+    return plan
+
+
+def ask(offset: int) -> FetchAsk:
+    """Return what a follower at `offset` says."""
+    return FetchAsk(offset, 5, 5, 0)
+
+
+def started() -> tuple[Fetcher[str], FollowerPartition, FollowerPartition]:
+    """Return a fetcher whose session 77 covers two partitions."""
+    fetcher: Fetcher[str] = Fetcher()
+    first, second = partition(), partition()
+    fetcher.add("t-0", first)
+    fetcher.add("t-1", second)
+    assert request(fetcher) == FetchRequestPlan(0, 0, [("t-0", ask(0)), ("t-1", ask(0))], [])
+    fetcher.answered(77)
+    return fetcher, first, second
+
+
+def test_fetcher_lists_only_what_changed() -> None:
+    """The session remembers the rest."""
+    fetcher, first, _ = started()
+    assert request(fetcher) == FetchRequestPlan(77, 1, [], [])
+    fetcher.answered(77)
+
+    first.appended(log_end=9, log_start=0, latest_epoch=5, leader_high_watermark=9)
+    fetcher.processed("t-0")
+
+    assert request(fetcher) == FetchRequestPlan(77, 2, [("t-0", ask(9))], [])
+    assert fetcher.sent("t-0") == ask(9)
+
+
+def test_fetcher_forgets_removed_and_held_partitions() -> None:
+    """A held one is asked for again when it is released."""
+    fetcher, _, _ = started()
+    fetcher.add("t-2", partition())
+    fetcher.remove("t-0")
+    fetcher.hold("t-1")
+
+    assert request(fetcher) == FetchRequestPlan(77, 1, [("t-2", ask(0))], ["t-0", "t-1"])
+    fetcher.answered(77)
+    fetcher.release("t-1")
+
+    assert request(fetcher) == FetchRequestPlan(77, 2, [("t-1", ask(0))], [])
+
+
+def test_fetcher_leaves_a_backing_off_partition_out_until_it_is_ready() -> None:
+    """And says when that will be."""
+    fetcher, first, _ = started()
+    first.refused(ask(0), ErrorCode.NOT_LEADER_OR_FOLLOWER, 100)
+    fetcher.touch("t-0")
+
+    assert request(fetcher, 100).forgotten == ["t-0"]
+    assert fetcher.next_wake_ms() == 1100
+    fetcher.answered(77)
+
+    assert request(fetcher, 1100).listed == [("t-0", ask(0))]
+    assert fetcher.next_wake_ms() is None
+
+
+def test_fetcher_has_nothing_to_ask_while_all_back_off() -> None:
+    """The session that ran empty is closed by the next opening request."""
+    fetcher, _, _ = started()
+    fetcher.disconnected(100)
+
+    assert fetcher.next_request(100) is None
+    assert fetcher.next_wake_ms() == 1100
+
+    assert request(fetcher, 1100) == FetchRequestPlan(77, 0, [("t-0", ask(0)), ("t-1", ask(0))], [])
+
+
+def test_fetcher_starts_anew_when_the_session_is_unknown() -> None:
+    """A full request without id; one that is merely out of step is named, and so closed."""
+    fetcher, _, _ = started()
+    fetcher.session_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    plan = request(fetcher)
+    assert (plan.session_id, plan.session_epoch, len(plan.listed)) == (0, 0, 2)
+    fetcher.answered(78)
+
+    fetcher.session_refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    plan = request(fetcher)
+
+    assert (plan.session_id, plan.session_epoch, len(plan.listed)) == (78, 0, 2)
+
+
+def test_fetcher_without_a_session_sends_everything() -> None:
+    """A leader without free slots answers with id 0."""
+    fetcher, _, _ = started()
+
+    fetcher.answered(0)
+
+    assert len(request(fetcher).listed) == 2
+
+
+def test_fetcher_serves_all_in_turn() -> None:
+    """In a full request, what was served comes last."""
+    fetcher, _, _ = started()
+    fetcher.processed("t-0")
+    fetcher.answered(0)
+
+    assert [key for key, _ in request(fetcher).listed] == ["t-1", "t-0"]
+
+
+def test_fetcher_costs_nothing_for_idle_partitions() -> None:
+    """One of 2000 changed: one is listed."""
+    fetcher: Fetcher[str] = Fetcher()
+    followers = {f"t-{i}": partition() for i in range(2000)}
+    for key, follower in followers.items():
+        fetcher.add(key, follower)
+    request(fetcher)
+    fetcher.answered(77)
+
+    followers["t-7"].appended(log_end=1, log_start=0, latest_epoch=5, leader_high_watermark=1)
+    fetcher.touch("t-7")
+
+    assert [key for key, _ in request(fetcher).listed] == ["t-7"]
+
+
+def test_fetcher_closes_its_session() -> None:
+    """At a clean stop."""
+    fetcher, _, _ = started()
+
+    assert fetcher.closing_request() == FetchRequestPlan(77, -1, [], [])
+    assert fetcher.closing_request() is None
+
+
+def test_partitions_that_compare_are_no_part_of_the_session() -> None:
+    """`epoch-request`: one is asked about, the other fetched; once they agree, both are fetched."""
+    fetcher: Fetcher[str] = Fetcher()
+    comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
+    comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)
+    fetcher.add("new", comparing)
+    fetcher.add("old", partition(3))
+
+    assert fetcher.next_questions(0) == [("new", EpochQuestion(4, 5))]
+    plan = fetcher.next_request(0)
+    assert plan is not None
+    assert [key for key, _ in plan.listed] == ["old"]
+    fetcher.answered(77)
+    comparing.compared(EpochEnd(4, 9), EpochCache([(4, 0)]), 9, 9)
+    fetcher.restated("new")
+
+    assert fetcher.next_questions(0) == []
+    plan = fetcher.next_request(0)
+    assert plan is not None
+    assert [(key, ask.last_fetched_epoch) for key, ask in plan.listed] == [("new", -1)]
+
+
+def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
+    """The connection broke: nothing is asked before the pause is over, and somebody has to wake up for it."""
+    fetcher: Fetcher[str] = Fetcher()
+    comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
+    comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)
+    fetcher.add("t-0", comparing)
+    fetcher.disconnected(100)
+
+    assert fetcher.next_questions(1099) == []
+    assert fetcher.next_request(1099) is None
+    assert fetcher.next_wake_ms() == 1100
+    assert fetcher.next_questions(1100) == [("t-0", EpochQuestion(4, 5))]
+    fetcher.remove("t-0")
+    assert fetcher.next_questions(1100) == []

@@ -1,0 +1,63 @@
+"""Followers that have everything, but could not be proposed when they proved it: nothing more is heard of them."""
+
+from syncline.core.replication.effects import ProposeIsr
+from syncline.model.errors import ErrorCode
+from tests.core.s0 import S0, standings
+
+
+def test_a_follower_is_proposed_when_it_becomes_eligible() -> None:
+    """It fetched while it was fenced, and has no reason to say the same again."""
+    s = S0(isr=(1, 3), log_end=10, high_watermark=10, fenced=(2,), confirms=False)
+    s.f(2, 10, 100)
+    assert s.sent == []
+
+    s.brokers.replace(standings(1, 2, 3, 4))
+    s.note(s.partition.brokers_changed(200), 200)
+
+    assert s.requested == [[1, 3, 2]]
+
+
+def test_the_second_of_two_followers_is_proposed_when_the_first_has_joined() -> None:
+    """Both proved it while only one proposal can be pending."""
+    s = S0(isr=(1,), log_end=10, high_watermark=10, confirms=False)
+    s.f(2, 10, 100)
+    s.f(3, 10, 110)
+    assert s.requested == [[1, 2]]
+
+    s.answer(s.sent[0], 120)
+
+    assert s.requested == [[1, 2], [1, 2, 3]]
+
+
+def test_the_second_follower_is_proposed_when_metadata_brings_the_first() -> None:
+    """The controller's record may overtake its answer."""
+    s = S0(isr=(1,), log_end=10, high_watermark=10, confirms=False)
+    s.f(2, 10, 100)
+    s.f(3, 10, 110)
+
+    s.metadata([1, 2], at=120)
+
+    assert s.requested == [[1, 2], [1, 2, 3]]
+
+
+def test_a_refused_follower_is_proposed_again_by_the_tick_only() -> None:
+    """Where the controller knows better, asking at once again would go on for ever."""
+    s = S0(isr=(1, 3), log_end=10, high_watermark=10, confirms=False)
+    s.f(2, 10, 100)
+    s.answer(s.sent[0], 110, error=ErrorCode.INELIGIBLE_REPLICA)
+    assert len(s.sent) == 1
+
+    s.tick(5_000)
+
+    assert s.requested == [[1, 3, 2], [1, 3, 2]]
+
+
+def test_a_follower_without_everything_waits_for_its_next_fetch() -> None:
+    """What it proved long ago is no reason to take it back: it gets records, and will say what it has."""
+    s = S0(isr=(1, 3), log_end=10, high_watermark=8, fenced=(2,), confirms=False)
+    s.f(2, 9, 100)
+
+    s.brokers.replace(standings(1, 2, 3, 4))
+    effects = s.partition.brokers_changed(200)
+
+    assert not any(isinstance(effect, ProposeIsr) for effect in effects)
