@@ -2,7 +2,8 @@
 
 One hard idea: deciding and doing are apart. Effects are plain frozen data, so
 that the broker, the simulation and a test interpret the same decision, and the
-journal can write it down with its evidence.
+journal can write it down with its evidence. Each prints itself in one line that
+names the rule of its evidence; golden traces are made of these lines.
 
 Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
 """
@@ -38,15 +39,18 @@ class RefusalOutcome(Enum):
     IGNORED = "ignored"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class IsrMember:
     """A member of a proposed ISR, and the incarnation that fetched (-1: it did not say)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
+    def __repr__(self) -> str:
+        return f"{self.broker_id}" if self.broker_epoch == NONE else f"{self.broker_id}@{self.broker_epoch}"
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProposeIsr:
     """Ask the controller for a new ISR. The object is its own token: hand it back with the answer."""
 
@@ -61,6 +65,12 @@ class ProposeIsr:
         """The proposed members, in order."""
         return tuple(member.broker_id for member in self.isr)
 
+    def __repr__(self) -> str:
+        return (
+            f"ProposeIsr({self.kind.value} {list(self.isr)} epochs {self.leader_epoch}/{self.partition_epoch}"
+            f" by {self.evidence.rule})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class IsrAnswer:
@@ -72,14 +82,17 @@ class IsrAnswer:
     isr: tuple[BrokerId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HighWatermarkAdvanced:
     """Everything below `high_watermark` is committed now: complete produces, wake consumers."""
 
     high_watermark: Offset
 
+    def __repr__(self) -> str:
+        return f"HighWatermarkAdvanced({self.high_watermark})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class IsrCommitted:
     """The committed ISR is `after` now; answer waiting produces, count the meter of `kind`."""
 
@@ -89,8 +102,14 @@ class IsrCommitted:
     partition_epoch: PartitionEpoch
     evidence: Evidence
 
+    def __repr__(self) -> str:
+        return (
+            f"IsrCommitted({self.kind.value} {list(self.before)} -> {list(self.after)}"
+            f" partition epoch {self.partition_epoch} by {self.evidence.rule})"
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class IsrRefused:
     """A proposal was answered otherwise than by success; counts as a failed ISR update."""
 
@@ -99,8 +118,11 @@ class IsrRefused:
     outcome: RefusalOutcome
     evidence: Evidence
 
+    def __repr__(self) -> str:
+        return f"IsrRefused({self.proposal.kind.value} {self.error.name}, {self.outcome.value})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class WatermarkHeld:
     """Records wait above a watermark that has not moved since `since_ms`; told once per cause."""
 
@@ -109,13 +131,19 @@ class WatermarkHeld:
     since_ms: int
     evidence: Evidence
 
+    def __repr__(self) -> str:
+        return f"WatermarkHeld({self.high_watermark} of {self.log_end} since {self.since_ms} by {self.evidence.rule})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class WatermarkResumed:
     """A watermark that was reported as held has moved on."""
 
     high_watermark: Offset
     held_ms: int
+
+    def __repr__(self) -> str:
+        return f"WatermarkResumed({self.high_watermark} after {self.held_ms} ms)"
 
 
 class ProtectionPhase(Enum):
@@ -126,7 +154,7 @@ class ProtectionPhase(Enum):
     CAP_EXCEEDED = "cap-exceeded"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ProtectionChanged:
     """A member that the lag rule gives up is spared, or no longer so; seen by ticks. `since_ms`: when it began."""
 
@@ -134,6 +162,9 @@ class ProtectionChanged:
     phase: ProtectionPhase
     since_ms: int
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        return f"ProtectionChanged({self.broker_id} {self.phase.value} since {self.since_ms})"
 
 
 class SkipReason(Enum):
@@ -146,12 +177,15 @@ class SkipReason(Enum):
     BACKOFF = "backoff"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RelinquishSkipped:
     """A reason to give up leadership was passed over; told once per request and cause."""
 
     reason: SkipReason
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        return f"RelinquishSkipped({self.reason.value})"
 
 
 Effect = (

@@ -61,20 +61,26 @@ class EpochQuestion(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TruncateLog:
     """Cut the log at `offset`, then report with `truncated`."""
 
     offset: Offset
     evidence: Evidence
 
+    def __repr__(self) -> str:
+        return f"TruncateLog({self.offset} by {self.evidence.rule})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class RestartLog:
     """Drop the whole log and go on, empty, at `start_offset`; then report with `truncated`."""
 
     start_offset: Offset
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        return f"RestartLog({self.start_offset} by {self.evidence.rule})"
 
 
 @dataclass(frozen=True, slots=True)
