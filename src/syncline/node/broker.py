@@ -585,36 +585,18 @@ class Broker:
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send a proposed ISR to the controller."""
-        from syncline.node.controller.channel import IsrProposal
-
         self.observer.proposed(partition.key, proposal)
 
-        def answered(answer: Any) -> None:
+        def answered(answer: IsrAnswer) -> None:
             self.observer.proposal_answered(partition.key)
             self.slow_reads.relinquish_answered(partition, proposal, answer.error)
             leader = partition.leader
             if leader is None:
                 return
-            partition.perform(
-                leader.alter_partition_answered(
-                    proposal,
-                    IsrAnswer(answer.error, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)),
-                    self.clock.mono_ms(),
-                )
-            )
+            partition.perform(leader.alter_partition_answered(proposal, answer, self.clock.mono_ms()))
             self.settle()
 
-        self.controller.propose_isr(
-            IsrProposal(
-                partition.topic_id,
-                partition.key.partition,
-                proposal.leader_epoch,
-                proposal.partition_epoch,
-                tuple((member.broker_id, member.broker_epoch) for member in proposal.isr),
-                relinquish=proposal.kind is IsrChange.RELINQUISH,
-            ),
-            answered,
-        )
+        self.controller.propose_isr(partition.topic_id, partition.key.partition, proposal, answered)
 
     def isr_committed(self, partition: Partition, effect: IsrCommitted) -> None:
         """Journal a change of the ISR that this leader asked for."""

@@ -8,7 +8,7 @@ asks for group descriptions need not know how to give them, and starts sooner.
 from importlib import import_module
 from typing import Final, cast
 
-from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions
+from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions, forwarded
 from syncline.node.dispatch import Handler
 
 # Every start needs these at once.
@@ -25,20 +25,13 @@ _MODULES: Final = (
     "api_14_sync_group",
     "api_15_describe_groups",
     "api_16_list_groups",
-    "api_19_create_topics",
-    "api_20_delete_topics",
     "api_21_delete_records",
     "api_22_init_producer_id",
     "api_23_offset_for_leader_epoch",
     "api_32_describe_configs",
-    "api_33_alter_configs",
     "api_35_describe_log_dirs",
-    "api_37_create_partitions",
     "api_42_delete_groups",
-    "api_43_elect_leaders",
-    "api_44_incremental_alter_configs",
     "api_47_offset_delete",
-    "api_55_describe_quorum",
     "api_56_alter_partition",
     "api_60_describe_cluster",
     "api_62_broker_registration",
@@ -56,6 +49,7 @@ class Handlers:
 
     def __init__(self) -> None:
         self._known: dict[int, Handler] = {int(module.KEY): module.handle for module in _EAGER}
+        self._known.update({int(key): forwarded.handle for key in forwarded.KEYS})
         self._names = {int(name.split("_")[1]): name for name in _MODULES}
 
     def get(self, key: int) -> Handler | None:

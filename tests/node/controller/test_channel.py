@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 
 from syncline.coordination.sqlite import SqliteCoordination
+from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, ProposeIsr
+from syncline.core.replication.evidence import Evidence
 from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataDelta, MetadataImage
@@ -23,7 +25,7 @@ from syncline.node.api import (
 )
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
-from syncline.node.controller.channel import BrokerIdentity, Channel, IsrAnswer, IsrProposal, RegistrationRefused
+from syncline.node.controller.channel import BrokerIdentity, Channel, RegistrationRefused
 from syncline.node.dispatch import Dispatcher
 
 MODULES = (
@@ -165,15 +167,15 @@ def test_proposed_isr_is_answered_and_a_second_unsent_one_refused(tmp_path: Path
         topic = channel.image.topics["t"]
         mine = next(record for record in topic.partitions if record.leader == 1)
         answers: list[IsrAnswer] = []
-        proposal = IsrProposal(topic.topic_id, mine.partition, 0, 0, ((1, channel.broker_epoch),))
-        channel.propose_isr(proposal, answers.append)
-        channel.propose_isr(proposal, answers.append)
+        proposal = ProposeIsr((IsrMember(1, channel.broker_epoch),), 0, 0, IsrChange.SHRINK, Evidence("test"))
+        channel.propose_isr(topic.topic_id, mine.partition, proposal, answers.append)
+        channel.propose_isr(topic.topic_id, mine.partition, proposal, answers.append)
         await until(lambda: len(answers) == 2)
         await until(lambda: channel.image.partition("t", mine.partition).isr == (1,))
 
         assert {answer.error for answer in answers} == {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
         accepted = next(answer for answer in answers if answer.error is ErrorCode.NONE)
-        assert (accepted.leader, accepted.isr, accepted.partition_epoch) == (1, (1,), 1)
+        assert (accepted.isr, accepted.partition_epoch) == ((1,), 1)
 
     run(tmp_path, test)
 

@@ -1,13 +1,17 @@
 """Lines between brokers and the controller: which break, which are void, and what is asked again (KIP-497)."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, ProposeIsr
+from syncline.core.replication.evidence import Evidence
 from syncline.model.errors import ErrorCode
-from syncline.node.controller.channel import Channel, IsrAnswer, IsrProposal
+from syncline.node.controller.channel import Channel
 from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
 from syncline.virtual.cluster import INTERNAL_PORT
 from syncline.virtual.process import Process
@@ -49,11 +53,16 @@ async def test_channel_connects_anew_when_one_of_its_lines_breaks(world: World, 
     assert not world.broker(1).image.brokers[2].fenced
 
 
-def drop_member(world: World, leader: int, member: int) -> IsrProposal:
+def drop_member(world: World, leader: int, member: int) -> ProposeIsr:
     """Return a proposal of a partition's leader to leave one member out."""
-    partition = world.partition(leader)
-    isr = tuple((each, world.broker(each).broker_epoch) for each in partition.record.isr if each != member)
-    return IsrProposal(partition.topic_id, 0, partition.record.leader_epoch, partition.record.partition_epoch, isr)
+    record = world.partition(leader).record
+    isr = tuple(IsrMember(each, world.broker(each).broker_epoch) for each in record.isr if each != member)
+    return ProposeIsr(isr, record.leader_epoch, record.partition_epoch, IsrChange.SHRINK, Evidence("test"))
+
+
+def propose(world: World, leader: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None]) -> None:
+    """Have a partition's leader send a proposal."""
+    world.call(leader, channel(world, leader).propose_isr, world.partition(leader).topic_id, 0, proposal, answered)
 
 
 @three
@@ -62,7 +71,7 @@ async def test_channel_proposes_again_when_the_answer_was_lost(world: World) -> 
     await world.topic(replicas=(2, 3))
     answers: list[IsrAnswer] = []
     world.network.cut("broker-1", "broker-2")
-    world.call(2, channel(world, 2).propose_isr, drop_member(world, 2, 3), answers.append)
+    propose(world, 2, drop_member(world, 2, 3), answers.append)
     await world.until(lambda: channel(world, 1).image.partition("t", 0).isr == (2,))
     await world.later(0.1)
     early = list(answers)
@@ -81,7 +90,7 @@ async def test_channel_proposes_to_the_next_controller_when_the_first_dies(world
     await world.topic(replicas=(2, 3))
     answers: list[IsrAnswer] = []
     world.network.cut("broker-2", "broker-1")
-    world.call(2, channel(world, 2).propose_isr, drop_member(world, 2, 3), answers.append)
+    propose(world, 2, drop_member(world, 2, 3), answers.append)
     await world.later(0.2)
     world.kill(1)
     world.network.heal("broker-2", "broker-1")
@@ -103,7 +112,7 @@ async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: 
     await world.until(lambda: there._control is not before and there._stream is not None)
     made = world.network._connections
     answers: list[IsrAnswer] = []
-    world.call(2, there.propose_isr, drop_member(world, 2, 3), answers.append)
+    propose(world, 2, drop_member(world, 2, 3), answers.append)
     await world.later(1)
     active._looked_at(99)
     await world.until(lambda: answers)
@@ -119,7 +128,7 @@ async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_u
     answers: list[IsrAnswer] = []
     proposal = drop_member(world, 2, 3)
     for _ in range(2):
-        world.call(2, channel(world, 2).propose_isr, proposal, answers.append)
+        propose(world, 2, proposal, answers.append)
     await world.until(lambda: len(answers) == 2)
 
     assert [answer.error for answer in answers] == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NONE]
@@ -129,14 +138,15 @@ async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_u
 async def test_channel_pauses_when_a_refused_proposal_is_to_be_sent_again(world: World) -> None:
     """A controller that is behind its leader is asked every 50 ms, not as fast as it answers."""
     await world.topic(replicas=(2, 3))
-    ahead = drop_member(world, 2, 3)._replace(partition_epoch=99)
+    ahead = replace(drop_member(world, 2, 3), partition_epoch=99)
+    topic_id = world.partition(2).topic_id
     answers: list[IsrAnswer] = []
 
     def answered(answer: IsrAnswer) -> None:
         answers.append(answer)
-        channel(world, 2).propose_isr(ahead, answered)
+        channel(world, 2).propose_isr(topic_id, 0, ahead, answered)
 
-    world.call(2, channel(world, 2).propose_isr, ahead, answered)
+    propose(world, 2, ahead, answered)
     await world.later(1)
 
     assert {answer.error for answer in answers} == {ErrorCode.NOT_CONTROLLER}

@@ -53,7 +53,7 @@ Reply = Callable[[Any], None]
 
 def serve(controller: ActiveController, asked: Asked, reply: Reply) -> bool:
     """Decide on an administrative request; return False if the key is none of them."""
-    server = _SERVERS.get(asked.key)
+    server = SERVERS.get(asked.key)
     if server is None:
         return False
     server(controller, asked, reply)
@@ -309,7 +309,7 @@ def _is_over(request: Any) -> bool:
     return bool(request.timeout.total_seconds() <= 0)
 
 
-_SERVERS: Final[dict[ApiKey, Callable[[ActiveController, Asked, Reply], None]]] = {
+SERVERS: Final[dict[ApiKey, Callable[[ActiveController, Asked, Reply], None]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Coordination, Holder, Lease
-from syncline.core.replication.effects import RefusalOutcome
+from syncline.core.replication.effects import IsrAnswer, IsrChange, ProposeIsr, RefusalOutcome
 from syncline.core.replication.isr import outcome_of
 from syncline.core.replication.proposals import ProposalQueue
 from syncline.model.configs import BrokerConfig
@@ -92,31 +92,8 @@ class BrokerIdentity:
     cluster_id: str = ""
 
 
-class IsrProposal(NamedTuple):
-    """An ISR that a leader asks for; `isr` pairs each member with the epoch that it fetched with, or NONE."""
-
-    topic_id: UUID
-    partition: int
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    isr: tuple[tuple[BrokerId, int], ...]
-    recovery: Recovery = Recovery.RECOVERED
-    relinquish: bool = False
-
-
-class IsrAnswer(NamedTuple):
-    """What the controller answered; only `error` counts unless it is NONE."""
-
-    error: ErrorCode
-    leader: BrokerId = BrokerId(NONE)
-    leader_epoch: LeaderEpoch = LeaderEpoch(NONE)
-    isr: tuple[BrokerId, ...] = ()
-    recovery: Recovery = Recovery.RECOVERED
-    partition_epoch: PartitionEpoch = PartitionEpoch(NONE)
-
-
 _PartitionKey = tuple[UUID, int]
-_Proposed = tuple[IsrProposal, Callable[[IsrAnswer], None]]
+_Proposed = tuple[ProposeIsr, Callable[[IsrAnswer], None]]
 
 
 class _Forwarding(NamedTuple):
@@ -216,9 +193,11 @@ class Channel:
         """Be heard of at once: there is news that should not wait for the next heartbeat."""
         self._wake.set()
 
-    def propose_isr(self, proposal: IsrProposal, answered: Callable[[IsrAnswer], None]) -> None:
+    def propose_isr(
+        self, topic_id: UUID, partition: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None]
+    ) -> None:
         """Ask for an ISR; `answered` is called once, unless the channel is stopped before."""
-        if not self._proposals.submit((proposal.topic_id, proposal.partition), (proposal, answered)):
+        if not self._proposals.submit((topic_id, partition), (proposal, answered)):
             self._loop.call_soon(answered, IsrAnswer(ErrorCode.OPERATION_NOT_ATTEMPTED))
             return
         # Proposals of one turn of the loop travel together.
@@ -679,7 +658,9 @@ class Channel:
                 reply = decode_response(ApiKey.ALTER_PARTITION, _ALTER_PARTITION_VERSION, frame, position)
                 self._proposals_answered(sent, reply)
 
-        entity = _alter_partition(self._identity.broker_id, self.broker_epoch, [each for each, _ in sent.values()])
+        entity = _alter_partition(
+            self._identity.broker_id, self.broker_epoch, {key: proposal for key, (proposal, _) in sent.items()}
+        )
         control.send(ApiKey.ALTER_PARTITION, _ALTER_PARTITION_VERSION, (encode_request(entity),), on_answer)
 
     def _proposals_answered(self, sent: Mapping[_PartitionKey, _Proposed], reply: Any) -> None:
@@ -703,19 +684,21 @@ def _is_to_be_retried(error: ErrorCode) -> bool:
     return error is not ErrorCode.NONE and outcome_of(error) is RefusalOutcome.RETRIED
 
 
-def _alter_partition(broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: list[IsrProposal]) -> Any:
+def _alter_partition(
+    broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Mapping[_PartitionKey, ProposeIsr]
+) -> Any:
     topics: dict[UUID, list[dict[str, Any]]] = {}
-    for proposal in proposals:
-        topics.setdefault(proposal.topic_id, []).append(
+    for (topic_id, partition), proposal in proposals.items():
+        topics.setdefault(topic_id, []).append(
             {
-                "partition_index": proposal.partition,
+                "partition_index": partition,
                 "leader_epoch": proposal.leader_epoch,
                 "new_isr_with_epochs": [
-                    {"broker_id": broker, "broker_epoch": known_epoch} for broker, known_epoch in proposal.isr
+                    {"broker_id": member.broker_id, "broker_epoch": member.broker_epoch} for member in proposal.isr
                 ],
-                "leader_recovery_state": int(proposal.recovery),
+                "leader_recovery_state": int(Recovery.RECOVERED),
                 "partition_epoch": proposal.partition_epoch,
-                "relinquish": proposal.relinquish,
+                "relinquish": proposal.kind is IsrChange.RELINQUISH,
             }
         )
     return build(
@@ -734,11 +717,9 @@ def _isr_answers(reply: Any) -> list[tuple[_PartitionKey, IsrAnswer]]:
             (topic.topic_id, int(row.partition_index)),
             IsrAnswer(
                 ErrorCode(int(row.error_code)),
-                BrokerId(int(row.leader_id)),
                 LeaderEpoch(int(row.leader_epoch)),
-                tuple(BrokerId(int(broker)) for broker in row.isr),
-                Recovery(int(row.leader_recovery_state)),
                 PartitionEpoch(int(row.partition_epoch)),
+                tuple(BrokerId(int(broker)) for broker in row.isr),
             ),
         )
         for topic in reply.topics

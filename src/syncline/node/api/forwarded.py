@@ -1,0 +1,55 @@
+"""The requests that only the controller can answer: any broker forwards them there.
+
+The broker checks that the body is well formed, because a malformed one costs the client its connection here and must
+not cost the connection between brokers. `controller/admin.py` decides, and the reply comes back byte for byte.
+
+What the versions mean:
+
+    CreateTopics (19)              v4 numbers may be -1, v5 the reply has what was made (KIP-525), v7 topic ids
+    DeleteTopics (20)              v5 messages, v6 by topic id (KIP-516)
+    AlterConfigs (33)              replaces all configurations of each resource
+    CreatePartitions (37)          v2 flexible
+    ElectLeaders (43)              v1 the kind of election (KIP-460); before it was always the preferred one (KIP-183)
+    IncrementalAlterConfigs (44)   sets, deletes, appends and subtracts (KIP-339)
+    DescribeQuorum (55)            KIP-595, KIP-836, v2 KIP-853; `controller/quorum.py` has what stands for the quorum
+
+To forward another API, add its key here and its server to `controller/admin.py`.
+"""
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from syncline.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from syncline.node.request import Request
+
+KEYS: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM,
+)
+
+
+class Forwarder(Protocol):
+    """The way to the controller."""
+
+    def forward(self, request: "Request") -> None:
+        """Have the controller answer the request."""
+
+
+class ForwardingBroker(Protocol):
+    """What this handler uses of the broker."""
+
+    @property
+    def controller(self) -> Forwarder:
+        """Return the way to the controller."""
+
+
+def handle(broker: ForwardingBroker, request: "Request") -> None:
+    """Check the request's form, and forward it."""
+    request.decode()
+    broker.controller.forward(request)
