@@ -7,13 +7,15 @@ An agent of ours that does not compile is a failure, so downloads are steps of
 their own.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,11 +89,22 @@ def _run(command: Sequence[str], where: Path, environment: Mapping[str, str]) ->
     )
 
 
+@contextlib.contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """Hold a file lock: of several test processes one builds, the others wait and find what it built."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / f"{name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _kept(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
     """Return the directory of a build of these sources, building it if there is none."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     directory = KEPT / f"{name}-{digest}"
-    if not directory.is_dir():
+    with _only_one(name):
+        if directory.is_dir():
+            return directory
         # Built beside its place and moved there whole, so that an interrupted build leaves nothing that looks done.
         beside = KEPT / f"{name}-{digest}.{os.getpid()}"
         shutil.rmtree(beside, ignore_errors=True)
@@ -171,9 +184,12 @@ def kcat() -> str:
     found = shutil.which("kcat") or shutil.which("kafkacat")
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        _download(["apt-get", "-q", "update"], HERE, **quiet)
-        _download(["apt-get", "-q", "install", "-y", "--no-install-recommends", "kcat"], HERE, **quiet)
-        found = shutil.which("kcat")
+        with _only_one("kcat"):
+            found = shutil.which("kcat")
+            if found is None:
+                _download(["apt-get", "-q", "update"], HERE, **quiet)
+                _download(["apt-get", "-q", "install", "-y", "--no-install-recommends", "kcat"], HERE, **quiet)
+                found = shutil.which("kcat")
     if found is None:
         raise MissingError("kcat is not installed and cannot be")
     return found
