@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint unit bench virtual model incidents chaos lab-20 conformance-live setup clean
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos lab-20 conformance-live setup clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -44,6 +44,9 @@ virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with faults
 
 model: $(VENV)/.dev ## every order of events of replication within bounds, three replicas too (a minute)
 	$(BIN)/python -m syncline check --table --large
+
+golden: $(VENV)/.dev ## write the golden traces of tests/core/traces anew; review the difference
+	$(BIN)/python -m tests.core.traces --write
 
 incidents: $(VENV)/.dev ## break real brokers in 12 ways, 10 times each, and count how often `syncline why` names the cause (25 minutes)
 	$(BIN)/python -m tests.incidents

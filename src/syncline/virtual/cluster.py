@@ -16,19 +16,19 @@ from typing import Final
 from syncline.model.errors import RequestError
 from syncline.model.ids import TopicPartition
 from syncline.node.node import Listen, Node, NodeSpec
+from syncline.node.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.coordination import ClusterStore, SimCoordination
-from syncline.virtual.disk import DiskSettings, SimDisk
+from syncline.virtual.disk import DiskSettings, Medium, SimDisk
 from syncline.virtual.ghost import Ghost
-from syncline.virtual.host import Host
 from syncline.virtual.links import NetworkSettings
 from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.medium import Medium
 from syncline.virtual.network import Network
-from syncline.virtual.process import KERNEL, Process
+from syncline.virtual.process import Process
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace
+from syncline.virtual.transport import KERNEL
 
 CLIENT_PORT: Final = 9092
 INTERNAL_PORT: Final = 9093
@@ -61,6 +61,38 @@ class ClusterSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSettings = field(default_factory=DiskSettings)
     is_shuffled: bool = True
+
+
+class Host:
+    """One machine with one broker."""
+
+    def __init__(self, broker_id: int, medium: Medium, clock: VirtualClock) -> None:
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.medium = medium
+        self.clock = clock
+        self.lives = 0
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self.disk: SimDisk | None = None
+        self.starting: asyncio.Task[None] | None = None
+        # Its disk lost unsynced data, and it is not yet back in all in-sync sets.
+        self.is_dirty = False
+
+    @property
+    def is_up(self) -> bool:
+        """Return whether a process lives here, running or paused."""
+        return self.process is not None
+
+    def partition(self, key: TopicPartition) -> Partition | None:
+        """Return what the living broker hosts of a partition."""
+        broker = getattr(self.node, "broker", None)
+        return None if broker is None else broker.partitions.get(key)
+
+    def has_offline_logs(self) -> bool:
+        """Return whether the broker has given logs up until its next start."""
+        broker = getattr(self.node, "broker", None)
+        return broker is not None and any(partition.is_offline for partition in broker.partitions.values())
 
 
 class VirtualCluster:
