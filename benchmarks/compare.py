@@ -1,10 +1,11 @@
-"""Compare this tree with an earlier revision of it: produce, fetch and single records, alternating, in one run.
+"""Compare this tree with an earlier revision of it: start-up, produce, fetch and single records, alternating.
 
     python -m benchmarks.compare REVISION [--rounds 2]
 
-In each round both clusters run at the same time and are measured in turns, one resting while the other works: what the
-machine does from minute to minute, or a lucky cluster, would otherwise be larger than what is looked for. Printed are
-the medians, the ratio of this tree to the revision, and the range of both.
+First each side starts several times, in turns. Then, in each round, both clusters run at the same time and are measured
+in turns, one resting while the other works: what the machine does from minute to minute, or a lucky cluster, would
+otherwise be larger than what is looked for. Printed are the medians, the ratio of this tree to the revision, and the
+range of both.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from benchmarks.peers import ROOT, WORK, Peer, start_syncline
 
 RECORDS = 300_000
 TURNS = 4
+STARTS = 10
 
 Results = dict[str, list[float]]
 
@@ -35,6 +37,19 @@ def sources_of(revision: str) -> Path:
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(directory, filter="data")
     return directory / "src"
+
+
+def start_up(sides: Mapping[str, Path], results: Mapping[str, Results]) -> None:
+    """Measure the time from the start of the process to the first acknowledged produce, of one and three brokers."""
+    for brokers in (1, 3):
+        # The first start of each side reads its files from the disk.
+        for number in range(STARTS + 1):
+            for side in sides if number % 2 == 0 else reversed(sides):
+                os.environ["PYTHONPATH"] = str(sides[side])
+                peer = start_syncline(brokers)
+                peer.stop(rest_s=0.2)
+                if number:
+                    results[side].setdefault(f"start-up, {brokers} broker(s): s", []).append(peer.first_ack_s)
 
 
 def start(sources: Path) -> Peer:
@@ -71,6 +86,8 @@ def measure(peer: Peer, turn: int, results: Results) -> None:
 def compare(sides: Mapping[str, Path], rounds: int) -> dict[str, Results]:
     """Return what was measured of each side."""
     results: dict[str, Results] = {side: {} for side in sides}
+    print("start-up ...", flush=True)
+    start_up(sides, results)
     for number in range(rounds):
         print(f"round {number + 1} of {rounds} ...", flush=True)
         order = list(sides) if number % 2 == 0 else list(reversed(sides))
