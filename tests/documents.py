@@ -10,41 +10,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
-from syncline.model.config_types import ConfigDefinition
-from syncline.model.topic_config_table import NOT_ACTED_ON, NOT_YET, TOPIC_CONFIGS
+from syncline.model.broker_config import BROKER_CONFIGS
+from syncline.model.config_types import NOT_ACTED_ON, NOT_YET, ConfigDefinition
+from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.topic_config import TOPIC_CONFIGS
 from syncline.node.metrics.table import FAMILIES, Family
 from tests.dashboards import DASHBOARDS
 
 TESTS: Final = Path(__file__).parent
 DOCUMENTS: Final = TESTS.parent / "docs"
 
-# What Apache Kafka does not have.
-OWN_CONFIGS: Final = (
-    "eligible.leader.replicas.enable",
-    "follower.fetch.pending.insync.max.ms",
-    "follower.fetch.pending.reads.insync.enable",
-    "follower.fetch.process.time.max.ms",
-    "high.watermark.min.isr.gate",
-    "journal.enable",
-    "journal.progress.interval.ms",
-    "journal.topic.replication.factor",
-    "leader.relinquish.demotion.ms",
-    "leader.relinquish.enable",
-    "leader.relinquish.max.per.window",
-    "leader.relinquish.min.tenure.ms",
-    "leader.relinquish.reorder.replicas",
-    "leader.relinquish.window.ms",
-    "log.dir.stuck.read.offline",
-    "log.truncation.mode",
-    "metrics.label.names",
-    "metrics.port",
-    "page.cache.follower.keep.bytes",
-    "page.cache.leader.budget.bytes",
-    "replica.lag.check.interval.ms",
-    "replica.lag.max.messages",
-    "replica.lag.mode",
-)
 NO_EFFECT: Final = (NOT_ACTED_ON, NOT_YET)
 
 
@@ -62,8 +37,8 @@ def configs() -> str:
     """Return docs/configs.md."""
     broker = [row for row in BROKER_CONFIGS.values() if not row.hidden]
     topic = [row for row in TOPIC_CONFIGS.values() if not row.hidden]
-    own = [row for row in broker if row.name in OWN_CONFIGS]
-    kafkas = [row for row in broker if row.name not in OWN_CONFIGS]
+    own = [row for row in broker if row.own]
+    kafkas = [row for row in broker if not row.own]
     unheeded = [*kafkas, *THROTTLE_RATES.values()]
     return "\n".join(
         [

@@ -9,10 +9,9 @@ from typing import get_args
 import pytest
 
 from syncline.model import events
-from syncline.model.broker_config_table import BROKER_CONFIGS
+from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
 from syncline.model.config_types import ConfigDefinition
-from syncline.model.configs import BrokerConfig, TopicConfig
-from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig
 from syncline.node.metrics.table import FAMILIES
 from tests import documents
 from tests.dashboards import DASHBOARDS, Dashboard
@@ -99,11 +98,6 @@ def test_panels_said_to_work_find_their_metrics(dashboard: Dashboard) -> None:
 
     assert empty == {}
     assert len(dashboard.panels) > 10
-
-
-def test_own_configurations_exist() -> None:
-    """A configuration that was renamed is renamed in its table, too."""
-    assert [name for name in documents.OWN_CONFIGS if name not in BROKER_CONFIGS] == []
 
 
 @pytest.mark.parametrize(("config", "table"), [(BrokerConfig, BROKER_CONFIGS), (TopicConfig, TOPIC_CONFIGS)])

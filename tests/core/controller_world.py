@@ -11,7 +11,7 @@ from uuid import UUID
 from syncline.core.cluster.broker_lifecycle import Registration, fence, heartbeat, register
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import (
     BrokerChanged,
     BrokerRecord,

@@ -1,28 +1,54 @@
 """Configurations: tables, typed objects, and Kafka's words for what is wrong."""
 
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
-from tests.documents import OWN_CONFIGS
 
-from syncline.model.broker_config_table import BROKER_CONFIGS
-from syncline.model.config_types import ConfigError, UpdateMode, show
-from syncline.model.configs import BrokerConfig, TopicConfig, validate_topic_config
-from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
+from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
+from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig, validate_topic_config
+
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: bool,
+    ConfigType.STRING: str,
+    ConfigType.INT: int,
+    ConfigType.SHORT: int,
+    ConfigType.LONG: int,
+    ConfigType.DOUBLE: float,
+    ConfigType.LIST: tuple[str, ...],
+}
 
 
-def test_broker_fields_and_table_agree() -> None:
-    """Each typed field has a row of its name with its default."""
-    typed = {each.name: getattr(BrokerConfig(), each.name) for each in fields(BrokerConfig) if each.name != "static"}
+@pytest.mark.parametrize(("config", "table"), [(BrokerConfig, BROKER_CONFIGS), (TopicConfig, TOPIC_CONFIGS)])
+def test_fields_are_annotated_with_what_their_configuration_parses_to(
+    config: type, table: dict[str, ConfigDefinition]
+) -> None:
+    """The type in DescribeConfigs and the type that code relies on are given beside each other and agree."""
+    hints = get_type_hints(config)
+    settings = {each.name: table[each.name.replace("_", ".")] for each in fields(config) if each.metadata}
+    expected = {
+        name: PYTHON_TYPES[row.kind] | None if row.default is None else PYTHON_TYPES[row.kind]
+        for name, row in settings.items()
+    }
 
-    assert typed == {name: BROKER_CONFIGS[name.replace("_", ".")].default_value() for name in typed}
+    assert {name: hints[name] for name in settings} == expected
 
 
-def test_topic_fields_and_table_agree() -> None:
-    """Each typed field has a row of its name with its default."""
-    typed = {each.name: getattr(TopicConfig(), each.name) for each in fields(TopicConfig)}
+@pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS])
+def test_defaults_keep_their_own_rules(table: dict[str, ConfigDefinition]) -> None:
+    """A value that an operator reads back may be set again."""
+    given = {name: row for name, row in table.items() if row.default is not None}
 
-    assert typed == {name: TOPIC_CONFIGS[name.replace("_", ".")].default_value() for name in typed}
+    assert {name: show(row.parse(str(row.default))) for name, row in given.items()} == {
+        name: row.default for name, row in given.items()
+    }
+
+
+@pytest.mark.parametrize("name", [name for row in TOPIC_CONFIGS.values() for name in row.synonyms])
+def test_topics_take_over_configurations_that_brokers_have(name: str) -> None:
+    """A synonym that is no configuration of a broker would be found out by the first topic that needs it."""
+    assert name in BROKER_CONFIGS
 
 
 def test_there_are_kafkas_33_topic_configurations() -> None:
@@ -37,7 +63,7 @@ def test_dynamic_broker_configurations_are_kafkas() -> None:
     """99 are listed as changeable at run time, as Kafka 4.3 does; Syncline's own come on top."""
     dynamic = [d for d in BROKER_CONFIGS.values() if d.update_mode is not UpdateMode.READ_ONLY and not d.hidden]
 
-    assert len([d for d in dynamic if d.name not in OWN_CONFIGS]) == 99
+    assert len([d for d in dynamic if not d.own]) == 99
 
 
 def test_topic_without_overrides_follows_the_broker() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from syncline.core.replication.effects import IsrChange
 from syncline.model import events as journal
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
-from syncline.model.configs import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.node.slow_reads import slow_read_rules
 from syncline.wire.api import ApiKey

@@ -100,7 +100,7 @@ def broker(
     """Run one broker in the foreground. Brokers with the same data directory form one cluster."""
     from syncline.local.broker_process import BrokerProcess
     from syncline.local.ports import HOST, listen, listen_for_metrics, port_of
-    from syncline.model.configs import BrokerConfig
+    from syncline.model.broker_config import BrokerConfig
 
     configs = checked_configs(config)
     layout = Layout(data.absolute())

@@ -21,8 +21,9 @@ from syncline.cli.target import (
     result_of,
 )
 from syncline.local.layout import LocalClusterError
-from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
-from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.model.broker_config import BROKER_CONFIGS
+from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.topic_config import TOPIC_CONFIGS
 
 app = typer.Typer(no_args_is_help=True, help="Describe and alter configurations of topics and brokers.")
 

@@ -33,8 +33,8 @@ DECIDED: Final = {
 
 def checked_configs(pairs: list[str] | None, profile: str | None = None) -> dict[str, str]:
     """Return broker configurations that a broker will accept; a sentence says what is wrong with others."""
+    from syncline.model.broker_config import BrokerConfig
     from syncline.model.config_types import ConfigError
-    from syncline.model.configs import BrokerConfig
 
     configs = parse_configs(pairs, profile)
     for name in configs:
@@ -57,7 +57,7 @@ def _like_it(names: Iterable[str]) -> str:
     """Return a hint for a name that nobody knows, "" when all are known."""
     import difflib
 
-    from syncline.model.broker_config_table import BROKER_CONFIGS
+    from syncline.model.broker_config import BROKER_CONFIGS
 
     for name in names:
         if name not in BROKER_CONFIGS:

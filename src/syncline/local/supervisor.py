@@ -150,7 +150,7 @@ class Supervisor:
         return 0 if self._announced else 128 + self._stop_signal
 
     def _metrics_port(self) -> int:
-        from syncline.model.configs import BrokerConfig
+        from syncline.model.broker_config import BrokerConfig
 
         return BrokerConfig.resolve(self._spec.config).metrics_port
 

@@ -5,17 +5,23 @@ text (DescribeConfigs); in between it is a bool, int, float, str or a tuple of
 strings. Parsing follows Java, since clients compare what they wrote with what
 they read back: numbers are bounded by their type, a double prints as
 `1.0E10`, blanks around a value and around the items of a list do not count.
+
+A configuration that Syncline reads is declared once, as a field of `BrokerConfig`
+or `TopicConfig` made by `setting`: the field's name with dots for underscores is
+the configuration's, and `definitions_of` lists a class's definitions.
 Source: Kafka's ConfigDef.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 Value = bool | int | float | str | tuple[str, ...] | None
+V = TypeVar("V", bound=Value)
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -35,12 +41,32 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
+BOOLEAN: Final = ConfigType.BOOLEAN
+STRING: Final = ConfigType.STRING
+INT: Final = ConfigType.INT
+SHORT: Final = ConfigType.SHORT
+LONG: Final = ConfigType.LONG
+DOUBLE: Final = ConfigType.DOUBLE
+LIST: Final = ConfigType.LIST
+CLASS: Final = ConfigType.CLASS
+PASSWORD: Final = ConfigType.PASSWORD
+
+# What the documentation of a configuration says that Syncline stores and does not read.
+NOT_ACTED_ON: Final = "Accepted and stored for compatibility; Syncline does not act on it."
+NOT_YET: Final = "Accepted and stored; Syncline does not act on it yet."
+
+
 class UpdateMode(Enum):
     """When a broker configuration may change."""
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
     PER_BROKER = "per-broker"
+
+
+READ_ONLY: Final = UpdateMode.READ_ONLY
+CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
+PER_BROKER: Final = UpdateMode.PER_BROKER
 
 
 class ConfigError(ValueError):
@@ -62,6 +88,7 @@ _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigTy
 _INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
 _LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
 _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?\Z")
+_SCALE_TO_MS: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
 _THROTTLED_FORM: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
@@ -79,6 +106,8 @@ class ConfigDefinition:
     synonyms: tuple[str, ...] = ()
     # Neither listed nor documented: for tests, under Kafka's name where it has one.
     hidden: bool = False
+    # Apache Kafka has no configuration of this name.
+    own: bool = False
 
     @property
     def is_sensitive(self) -> bool:
@@ -125,6 +154,58 @@ class ConfigDefinition:
 
     def _not_a_number(self, text: str) -> ConfigError:
         return ConfigError(f"Invalid value {text} for configuration {self.name}: Not a number of type {self.kind.name}")
+
+
+def setting(
+    kind: ConfigType,
+    default: V,
+    update_mode: UpdateMode,
+    documentation: str,
+    *,
+    check: Check | None = None,
+    synonyms: str = "",
+    hidden: bool = False,
+    own: bool = False,
+) -> V:
+    """Return a dataclass field that declares a configuration; `synonyms` are names with blanks between them.
+
+    The type says what the field holds, as that of `dataclasses.field` does: type checkers see the default.
+    """
+    rules = {
+        "kind": kind,
+        "check": check,
+        "update_mode": update_mode,
+        "documentation": documentation,
+        "synonyms": tuple(synonyms.split()),
+        "hidden": hidden,
+        "own": own,
+    }
+    return dataclasses.field(default=default, metadata=rules)
+
+
+def definitions_of(config: type[Any]) -> tuple[ConfigDefinition, ...]:
+    """Return the definitions that the fields of a configuration class declare, in the order of its fields."""
+    defaults: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(config)}
+    return tuple(
+        ConfigDefinition(each.name.replace("_", "."), default=show(defaults[each.name]), **each.metadata)
+        for each in dataclasses.fields(config)
+        if each.metadata
+    )
+
+
+def parse_all(definitions: Mapping[str, ConfigDefinition], texts: Mapping[str, str]) -> dict[str, Value]:
+    """Return the values of those `texts` that have a definition, by name; raises `ConfigError`."""
+    return {name: definitions[name].parse(text) for name, text in texts.items() if name in definitions}
+
+
+def as_fields(settings: Mapping[str, ConfigDefinition], values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return those `values` that are settings of a class, by the names of its fields."""
+    return {name.replace(".", "_"): value for name, value in values.items() if name in settings}
+
+
+def scale_to_ms(name: str) -> int:
+    """Return by what a duration under this name is multiplied to give the milliseconds of a topic."""
+    return _SCALE_TO_MS.get(name.rpartition(".")[2], 1)
 
 
 def show(value: Value) -> str | None:
@@ -194,6 +275,15 @@ def throttled_replicas(name: str) -> Check:
         )
 
     return check
+
+
+COMPRESSIONS: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+CLEANUP_POLICIES: Final = one_of("compact", "delete")
+TIMESTAMP_TYPES: Final = one_of("CreateTime", "LogAppendTime")
+GZIP_LEVELS: Final = between_or(1, 9, -1)
+LZ4_LEVELS: Final = between(1, 17)
+ZSTD_LEVELS: Final = between(-131072, 22)
+SEGMENT_BYTES: Final = at_least(1 << 20)
 
 
 def _in_message(value: Value) -> str | None:

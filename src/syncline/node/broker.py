@@ -34,7 +34,7 @@ from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.pending_fetches import SlowReadRules
 from syncline.core.replication.tick_index import TickIndex
 from syncline.model import events
-from syncline.model.configs import BrokerConfig, TopicConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC, BrokerEpoch, BrokerId, Offset, TopicPartition
 from syncline.model.metadata import (
@@ -45,6 +45,7 @@ from syncline.model.metadata import (
     Topic,
     directory_id,
 )
+from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines

@@ -1,6 +1,6 @@
 """From a topic's configuration to what its logs need of it."""
 
-from syncline.model.configs import TopicConfig
+from syncline.model.topic_config import TopicConfig
 from syncline.storage.settings import LogSettings
 
 

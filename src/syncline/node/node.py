@@ -19,8 +19,9 @@ from uuid import UUID
 
 from syncline.coordination.port import Coordination
 from syncline.core.replication.truncation import TruncationMode
-from syncline.model.configs import BrokerConfig, TopicConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import JOURNAL_TOPIC, BrokerEpoch, BrokerId
+from syncline.model.topic_config import TopicConfig
 from syncline.node.broker import Broker, Probe
 from syncline.node.clock import Clock
 from syncline.node.connection import Connection

@@ -31,10 +31,10 @@ from syncline.core.replication.follower import FollowerPartition
 from syncline.core.replication.leader import LeaderPartition
 from syncline.core.replication.truncation import TruncationMode
 from syncline.core.replication.watermark import follower_mark
-from syncline.model.configs import TopicConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
+from syncline.model.topic_config import TopicConfig
 from syncline.node.disk_watch import NOTABLE_MS
 from syncline.node.log_settings import log_settings
 from syncline.records.batch import BatchHeader, stamp

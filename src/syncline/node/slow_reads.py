@@ -32,7 +32,7 @@ from syncline.core.replication.pending_fetches import (
     SlowReadRules,
     watch_period_ms,
 )
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json, Observation
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition

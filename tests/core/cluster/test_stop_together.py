@@ -6,7 +6,7 @@ import pytest
 
 from syncline.core.cluster.broker_lifecycle import stop_together
 from syncline.core.cluster.standing import rest_ends
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import Recovery, directory_id
 from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image, partition
 

@@ -13,7 +13,7 @@ from syncline.core.cluster.topics import (
     create_topics,
     delete_topics,
 )
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
 from tests.core.controller_world import TOPIC_ID, image, partition

@@ -15,7 +15,7 @@ from syncline.core.replication.lag_policy import TimeLag
 from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, SlowReadRules
 from syncline.core.replication.truncation import TruncationMode
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import PartitionRecord

@@ -11,7 +11,7 @@ import pytest
 from syncline.coordination.port import Batch, Lease, LeaseLost, StoreFailed
 from syncline.core.cluster.broker_lifecycle import Registration, heartbeat
 from syncline.core.cluster.decision import Decision
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import (
     BrokerChanged,

@@ -13,7 +13,7 @@ import pytest
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, ProposeIsr
 from syncline.core.replication.evidence import Evidence
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataDelta, MetadataImage
 from syncline.node.api import (

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import OFFSETS_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import BrokerChanged, BrokerRecord, MetadataImage, PartitionRecord, TopicCreated

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncline.core.groups.records import GroupRecordError
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.records.builder import build_batch
 from syncline.virtual.loop import VirtualLoop, run

@@ -19,7 +19,7 @@ from syncline.core.cluster.decision import Decision, TopicRules, topic_rules
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
 from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Recovery

@@ -21,7 +21,7 @@ from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision
 from syncline.core.cluster.elections import at_rest
 from syncline.core.cluster.standing import leads_any, partitions_failing, partitions_with, partitions_without
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage, PartitionsChanged

@@ -20,13 +20,13 @@ from typing import Final
 from syncline.core.cluster.decision import Decision
 from syncline.core.cluster.standing import after_min_isr_change
 from syncline.core.cluster.topic_names import what_is_wrong
-from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
+from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerConfig, check_protection_cap
 from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
-from syncline.model.configs import PROTECTION_CAP, BrokerConfig, check_protection_cap, validate_topic_configs
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId
+from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
-from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
 
 _MIN_ISR: Final = "min.insync.replicas"
 # Changed by at most a factor of two at a time, so that a slip does not starve a broker.

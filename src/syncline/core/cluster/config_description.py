@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from syncline.model.broker_config_table import BROKER_CONFIGS, THROTTLE_RATES
-from syncline.model.config_types import ConfigDefinition, UpdateMode, Value, show
-from syncline.model.topic_config_table import TOPIC_CONFIGS
+from syncline.model.broker_config import BROKER_CONFIGS
+from syncline.model.config_types import ConfigDefinition, UpdateMode, Value, scale_to_ms, show
+from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.topic_config import TOPIC_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
-_SCALE_TO_MS: Final = {".minutes": 60_000, ".hours": 3_600_000}
 
 
 class ConfigSource(IntEnum):
@@ -158,11 +158,11 @@ def _inherited(definition: ConfigDefinition, layers: BrokerLayers) -> Value:
         value = layers.value_of(BROKER_CONFIGS[name])
         if value is None:
             continue
-        scale = next((factor for suffix, factor in _SCALE_TO_MS.items() if name.endswith(suffix)), None)
-        if scale is not None:
-            assert isinstance(value, int), "a duration"
-            return value * scale
-        return value
+        scale = scale_to_ms(name)
+        if scale == 1:
+            return value
+        assert isinstance(value, int), "a duration"
+        return value * scale
     return definition.default_value()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import CLUSTER_DEFAULTS, Change, MetadataImage
 
 Answer = TypeVar("Answer")

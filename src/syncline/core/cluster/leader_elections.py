@@ -18,7 +18,7 @@ from uuid import UUID
 from syncline.core.cluster.decision import Decision, topic_rules
 from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic
 

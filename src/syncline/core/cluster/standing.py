@@ -12,7 +12,7 @@ from uuid import UUID
 
 from syncline.core.cluster.decision import TopicRules, topic_rules
 from syncline.core.cluster.elections import Acceptable, ElectionKind, Replicas, next_state
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic, directory_id
 

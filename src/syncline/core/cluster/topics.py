@@ -19,8 +19,8 @@ from syncline.core.cluster.assignments import validate_assignment
 from syncline.core.cluster.decision import Below, Decision
 from syncline.core.cluster.placement import Replicas, place
 from syncline.core.cluster.topic_names import colliding, what_is_wrong
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
-from syncline.model.configs import BrokerConfig, validate_topic_configs
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import (
@@ -36,6 +36,7 @@ from syncline.model.metadata import (
     TopicCreated,
     TopicDeleted,
 )
+from syncline.model.topic_config import validate_topic_configs
 
 # As many partitions as one request may ask for.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

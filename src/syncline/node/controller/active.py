@@ -29,7 +29,7 @@ from syncline.core.cluster.decision import Decision
 from syncline.core.cluster.decision_events import events_of
 from syncline.core.cluster.demotions import Demotions
 from syncline.core.cluster.standing import is_at_rest, preferred_elections, rest_ends, unclean_elections
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Election, Event
 from syncline.model.ids import BrokerEpoch, BrokerId

@@ -31,7 +31,7 @@ from syncline.coordination.port import Coordination, Holder, Lease
 from syncline.core.replication.effects import IsrAnswer, IsrChange, ProposeIsr, RefusalOutcome
 from syncline.core.replication.isr import outcome_of
 from syncline.core.replication.proposals import ProposalQueue
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch

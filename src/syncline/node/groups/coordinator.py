@@ -53,7 +53,7 @@ from syncline.core.groups.messages import (
     Ticket,
 )
 from syncline.core.groups.records import CommittedOffset, GroupRecordError, is_storable
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import OFFSETS_TOPIC
 from syncline.node.groups.port import GroupsHost

@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Protocol
 
-from syncline.model.configs import BrokerConfig
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
 from syncline.node.clock import Clock
