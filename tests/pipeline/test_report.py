@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from syncline.pipeline.report import flights_map, isr_picture, lag_picture, scales, words
+from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
 from syncline.pipeline.report.facts import (
     Check,
     Facts,
@@ -171,18 +171,3 @@ def test_heat_map_leaves_out_hours_that_are_almost_empty() -> None:
     """One early flight in a year makes no column; the note under the picture counts it."""
     assert flights_map.shown_hours(FACTS.cells) == list(range(6, 20))
     assert "left out (10 flights)" in render(FACTS)
-
-
-@pytest.mark.parametrize(
-    ("number", "written"),
-    [(0, "0"), (950, "950"), (1_000, "1k"), (1_240, "1.2k"), (34_400, "34k"), (2_500_000, "2.5M")],
-)
-def test_short_numbers_fit_a_cell(number: float, written: str) -> None:
-    """At most four characters."""
-    assert scales.short(number) == written
-
-
-def test_ticks_reach_the_highest_value() -> None:
-    """The axis ends at or above the data, on a round number."""
-    assert scales.nice_ticks(12.9, 5) == [0.0, 5.0, 10.0, 15.0]
-    assert scales.time_ticks_ms(95_000, 12) == list(range(0, 95_001, 10_000))

@@ -18,6 +18,7 @@ from syncline.core.replication.leader import LeaderPartition, PartitionSettings
 from syncline.core.replication.pending_fetches import PendingFetches, SlowReadRules
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.pictures.labels import seconds
 
 MODES: Final = ("messages", "lag-begin", "time")
 LAG_MS: Final = 10_000
@@ -40,7 +41,7 @@ class Outcome:
     def __str__(self) -> str:
         if self.evicted_ms is None:
             return "in"
-        back = f", back after {self.returned_ms - self.evicted_ms} ms" if self.returned_ms is not None else ""
+        back = f", back after {seconds(self.returned_ms - self.evicted_ms)}" if self.returned_ms is not None else ""
         return f"out at {self.evicted_ms / 1000:g} s{back}"
 
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from syncline.lab.lag_modes import LAG_MS, LAST_MS, MESSAGES_MAX, TICK_MS, Outcome, Row, rows
-from syncline.lab.picture import PATTERNS, STYLE
-from syncline.pipeline.report import svg
+from syncline.lab.style import PATTERNS, STYLE
+from syncline.pictures import legend, svg
+from syncline.pictures.labels import wrapped
+from syncline.pictures.scales import Linear
 
 NAME: Final = "lag-modes"
 TITLE: Final = "The three lag modes side by side"
@@ -22,6 +24,7 @@ MODES: Final = {
 WIDTH: Final = 1280.0
 _LEFT: Final = 500.0
 _RIGHT: Final = WIDTH - 214.0
+_x: Final = Linear(0, LAST_MS, _LEFT, _RIGHT)
 _BAR: Final = 15.0
 _GAP: Final = 22.0
 
@@ -62,10 +65,7 @@ def draw(modes: Sequence[str]) -> str:
     parts = [
         svg.text(24, 38, TITLE, class_="title"),
         svg.text(24, 60, f"syncline lab run {NAME}", class_="muted"),
-        svg.rect(24, 78, 34, 10, class_="in-sync"),
-        svg.text(66, 88, "in sync"),
-        svg.rect(140, 78, 34, 10, class_="out"),
-        svg.text(182, 88, "out of the ISR"),
+        *legend.row((legend.box("in sync", "in-sync"), legend.box("out of the ISR", "out")), 24, 88, right=300),
         svg.text(300, 88, ABOUT.partition("go by. ")[2], class_="muted"),
     ]
     top = y - 18
@@ -79,17 +79,12 @@ def draw(modes: Sequence[str]) -> str:
         parts.append(svg.text(x, y + 4, f"{tick_ms // 1_000} s", class_="tick mid"))
     y += 28
     ground = svg.rect(0, 0, WIDTH, y, class_="page")
-    return svg.drawing(WIDTH, y, TITLE, svg.element("style", STYLE), PATTERNS, ground, *parts, *body)
+    return svg.drawing(WIDTH, y, TITLE, STYLE, PATTERNS, ground, *parts, *body)
 
 
 def _situation(row: Row, modes: Sequence[str], y: float) -> list[str]:
     parts = [svg.line(24, y - 10, WIDTH - 24, y - 10, class_="grid")]
-    words = row.situation.split()
-    lines = [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 52:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
+    lines = wrapped(row.situation, 53)
     parts += [svg.text(24, y + 12 + 16 * number, line) for number, line in enumerate(lines)]
     for number, mode in enumerate(modes):
         at = y + number * _BAR
@@ -106,7 +101,3 @@ def _bar(outcome: Outcome, y: float) -> list[str]:
         end = _x(LAST_MS if outcome.returned_ms is None else outcome.returned_ms)
         parts.append(svg.rect(x, y, max(end - x, 3.0), _BAR - 4, class_="out"))
     return parts
-
-
-def _x(at_ms: int) -> float:
-    return _LEFT + at_ms / LAST_MS * (_RIGHT - _LEFT)

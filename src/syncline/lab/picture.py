@@ -1,10 +1,9 @@
-"""Pictures of runs: one lane per replica, epochs as bands, log end and high watermark as lines, deeds as marks.
+"""Pictures of runs: one lane per replica, epochs as bands, log end and high watermark as lines, faults as marks.
 
-Time runs from left to right in steps: each step is as wide as it needs to be read, and longer ones are wider, so that
-neither a wait of a second nor a change within milliseconds hides the rest. The seconds at the bottom are real ones.
-A band is the part of a log that one leader epoch wrote; it ends when the log is cut. The strip on top of a lane says
-whether the replica leads, is in sync, or is out of the ISR. Meaning never hangs on colour alone: the log end is solid,
-the high watermark dashed, a dead replica hatched, a paused one dotted.
+Time runs from left to right in the run's steps, which are as wide as they need to be read; the seconds at the bottom
+are real ones. A band is the part of a log that one leader epoch wrote; it ends when the log is cut. The strip on top
+of a lane says whether the replica leads, is in sync, or is out of the ISR. Meaning never hangs on colour alone: the
+log end is solid, the high watermark dashed, a dead replica hatched, a paused one dotted.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +12,10 @@ from typing import Final
 
 from syncline.lab.scenario import Scenario
 from syncline.lab.stage import Mark, Replica, Told
-from syncline.pipeline.report import svg
+from syncline.lab.style import EPOCH_COLOURS, PATTERNS, STYLE
+from syncline.pictures import legend, svg
+from syncline.pictures.axis import StepAxis
+from syncline.pictures.labels import CHARACTER_PX, Rows, wrapped
 
 WIDTH: Final = 1280.0
 _LEFT: Final = 128.0
@@ -21,75 +23,14 @@ _RIGHT: Final = WIDTH - 150.0
 _LANE: Final = 96.0
 _LANE_GAP: Final = 50.0
 _STEP_MIN: Final = 96.0
-_CHARACTER: Final = 6.4
 _BAND_LABEL_MIN: Final = 54.0
 _TEXT_LINE: Final = 18.0
-_COLOURS: Final = 6
 IN_SYNC: Final = "in sync"
 OUT: Final = "out of the ISR"
-
-_LIGHT: Final = (
-    "--page:#fff;--ink:#1d2126;--muted:#5c6570;--grid:#e3e1da;--edge:#c9c5bb;--void:#f6f5f1;--end:#12344d;"
-    "--mark:#b3261e;--good:#0b6b4f;--bad:#b3261e;--deed:#7d4c90;--dead:#8a8577;--lead:#0b4f8a;"
-    "--sync:#9fc7e6;--out:#fdeee2;--out-line:#d4691e;"
-    "--e0:#d3e4f1;--e1:#f6d9b0;--e2:#cfe8d8;--e3:#ecd3e6;--e4:#f3eaa9;--e5:#d6d6f2;"
-)
-_DARK: Final = (
-    "--page:#1c2026;--ink:#e8e6e1;--muted:#a0a8b2;--grid:#2e343c;--edge:#454c56;--void:#22272e;--end:#d9ecfb;"
-    "--mark:#ff8f86;--good:#5fd0a5;--bad:#ff8f86;--deed:#cfa3dd;--dead:#7a828c;--lead:#7cbcf0;"
-    "--sync:#2f5878;--out:#3a2a1e;--out-line:#f0913d;"
-    "--e0:#26405a;--e1:#5c4522;--e2:#244a3a;--e3:#4d3049;--e4:#4f4a1c;--e5:#35356a;"
-)
-_RULES: Final = (
-    'text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif;'
-    "fill:var(--ink)}"
-    ".page{fill:var(--page)}.title{font-size:20px;font-weight:650}.heading{font-size:15px;font-weight:650}"
-    ".muted{fill:var(--muted)}.tick{fill:var(--muted);font-size:11px}.strong{font-weight:650}.mid{text-anchor:middle}"
-    ".end-anchor{text-anchor:end}.good{fill:var(--good);font-weight:650}.bad{fill:var(--bad);font-weight:650}"
-    ".lane{fill:var(--void);stroke:var(--edge)}.grid{stroke:var(--grid)}.step{stroke:var(--edge);stroke-dasharray:2 4}"
-    ".step-dot{fill:var(--ink)}.step-number{fill:var(--page);font-weight:700;font-size:11px}"
-    ".log-end{stroke:var(--end);stroke-width:2.6;stroke-linejoin:round}"
-    ".watermark{stroke:var(--mark);stroke-width:2.2;stroke-dasharray:6 4}"
-    ".deed{stroke:var(--deed);stroke-width:1.6}.deed-label{fill:var(--deed);font-weight:650;font-size:11.5px}"
-    ".deed-dot{fill:var(--deed)}.leads{fill:var(--lead)}.on-lead{fill:var(--page);font-size:10.5px;font-weight:650}"
-    ".in-sync{fill:var(--sync)}.out{fill:url(#out);stroke:var(--out-line)}.out-ground{fill:var(--out)}"
-    ".out-stripe{stroke:var(--out-line);stroke-width:2}.on-out{fill:var(--ink);font-size:10.5px;font-weight:650}"
-    ".hatch-line{stroke:var(--dead);stroke-width:1.6}.dot-mark{fill:var(--dead)}"
-    ".dead{fill:url(#dead)}.paused{fill:url(#paused)}"
-    ".halo{paint-order:stroke;stroke:var(--page);stroke-width:4px;stroke-linejoin:round}"
-    ".value{font:12px ui-monospace,Menlo,'DejaVu Sans Mono',monospace;fill:var(--ink)}"
-    ".epoch-label{font-size:11px;fill:var(--ink)}" + "".join(f".epoch{n}{{fill:var(--e{n})}}" for n in range(_COLOURS))
-)
 
 Place = Callable[[float], float]
 Height = Callable[[Replica], int]
 Key = Callable[[Replica], object]
-
-STYLE: Final = f":root{{{_LIGHT}}}{_RULES}@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-
-
-def _patterns() -> str:
-    stripe = svg.line(0, 0, 0, 8, class_="hatch-line")
-    dots = svg.element("circle", cx=3, cy=3, r=1.1, class_="dot-mark")
-    common = {"patternUnits": "userSpaceOnUse"}
-    return svg.element(
-        "defs",
-        svg.element("pattern", stripe, id="dead", width=8, height=8, patternTransform="rotate(45)", **common),
-        svg.element(
-            "pattern",
-            svg.rect(0, 0, 7, 7, class_="out-ground"),
-            svg.line(0, 0, 0, 7, class_="out-stripe"),
-            id="out",
-            width=7,
-            height=7,
-            patternTransform="rotate(45)",
-            **common,
-        ),
-        svg.element("pattern", dots, id="paused", width=7, height=7, **common),
-    )
-
-
-PATTERNS: Final = _patterns()
 
 
 @dataclass(frozen=True)
@@ -101,28 +42,9 @@ class Span:
     replica: Replica
 
 
-class Axis:
-    """Places of moments: linear within each step, and each step wide enough."""
-
-    def __init__(self, told: Told) -> None:
-        first_s = told.steps[0].start_s if told.steps else 0.0
-        self.edges = [first_s, *(step.end_s for step in told.steps)]
-        lengths = [max(end - start, 0.001) for start, end in zip(self.edges, self.edges[1:], strict=False)] or [1.0]
-        free = max(0.0, (_RIGHT - _LEFT) - _STEP_MIN * len(lengths))
-        least = min(_STEP_MIN, (_RIGHT - _LEFT) / len(lengths))
-        total = sum(length**0.5 for length in lengths)
-        self.places = [_LEFT]
-        for length in lengths:
-            self.places.append(self.places[-1] + least + free * length**0.5 / total)
-
-    def x(self, at_s: float) -> float:
-        """Return the place of a moment."""
-        for index in range(len(self.edges) - 1):
-            start, end = self.edges[index], self.edges[index + 1]
-            if at_s <= end:
-                share = (max(at_s, start) - start) / max(end - start, 0.001)
-                return self.places[index] + share * (self.places[index + 1] - self.places[index])
-        return self.places[-1]
+def _axis(told: Told) -> StepAxis:
+    first_s = told.steps[0].start_s if told.steps else 0.0
+    return StepAxis([first_s, *(step.end_s for step in told.steps)], _LEFT, _RIGHT, step_px_min=_STEP_MIN)
 
 
 def draw(scenario: Scenario, runs: Sequence[Told]) -> str:
@@ -130,50 +52,50 @@ def draw(scenario: Scenario, runs: Sequence[Told]) -> str:
     parts = [
         svg.text(24, 38, scenario.title, class_="title"),
         svg.text(24, 60, f"syncline lab run {scenario.name}", class_="muted"),
-        *_legend(24, 86),
+        *_legend(),
     ]
     y = 140.0
     for told in runs:
         panel, y = _panel(scenario, told, y)
         parts += panel
     ground = svg.rect(0, 0, WIDTH, y, class_="page")
-    style = svg.element("style", STYLE)
     label = f"{scenario.title}: logs and high watermarks of all replicas over time"
-    return svg.drawing(WIDTH, y, label, style, PATTERNS, ground, *parts)
+    return svg.drawing(WIDTH, y, label, STYLE, PATTERNS, ground, *parts)
 
 
-def _legend(x: float, y: float) -> list[str]:
-    parts = [svg.rect(x, y - 11, 26, 14, class_="epoch0"), svg.rect(x + 26, y - 11, 26, 14, class_="epoch1")]
-    parts += [svg.text(x + 60, y, "records, a colour per leader epoch")]
-    x += 286
-    parts += [svg.line(x, y - 4, x + 34, y - 4, class_="log-end"), svg.text(x + 42, y, "log end (LEO)")]
-    x += 142
-    parts += [svg.line(x, y - 4, x + 34, y - 4, class_="watermark"), svg.text(x + 42, y, "high watermark (HW)")]
-    y, x = y + 24, 24
-    parts += [svg.rect(x, y - 10, 34, 8, class_="leads"), svg.text(x + 42, y, "leads")]
-    x += 88
-    parts += [svg.rect(x, y - 10, 34, 8, class_="in-sync"), svg.text(x + 42, y, "in sync")]
-    x += 98
-    parts += [svg.rect(x, y - 10, 34, 8, class_="out"), svg.text(x + 42, y, "out of the ISR")]
-    x += 138
-    parts += [svg.rect(x, y - 12, 34, 16, class_="dead"), svg.text(x + 42, y, "no process")]
-    x += 116
-    parts += [svg.rect(x, y - 12, 34, 16, class_="paused"), svg.text(x + 42, y, "paused, or silent")]
-    x += 160
-    parts += [svg.line(x, y - 12, x, y + 4, class_="deed"), svg.text(x + 10, y, "what was done", class_="deed-label")]
-    return parts
+def _legend() -> list[str]:
+    def epochs(x: float, y: float) -> str:
+        return svg.rect(x, y - 11, 26, 14, class_="epoch0") + svg.rect(x + 26, y - 11, 26, 14, class_="epoch1")
+
+    def fault(x: float, y: float) -> str:
+        return svg.line(x + 2, y - 12, x + 2, y + 4, class_="fault-line")
+
+    contents = (
+        legend.Entry("records, a colour per leader epoch", 52, epochs),
+        legend.stroke("log end (LEO)", "log-end"),
+        legend.stroke("high watermark (HW)", "watermark"),
+    )
+    standings = (
+        legend.box("leads", "leads", height=8),
+        legend.box("in sync", "in-sync", height=8),
+        legend.box("out of the ISR", "out", height=8),
+        legend.box("no process", "dead", height=16),
+        legend.box("paused, or silent", "paused", height=16),
+        legend.Entry("what was done", 4, fault, "fault-label"),
+    )
+    return legend.row(contents, 24, 86, right=WIDTH) + legend.row(standings, 24, 110, right=WIDTH)
 
 
 def _panel(scenario: Scenario, told: Told, top: float) -> tuple[list[str], float]:
-    axis = Axis(told)
+    axis = _axis(told)
     parts = [svg.line(24, top, WIDTH - 24, top, class_="grid")]
     y = top + 26
     parts.append(svg.text(24, y, told.mode, class_="heading"))
-    parts.append(svg.text(24 + 9.2 * len(told.mode) + 14, y, scenario.modes[told.mode], class_="muted"))
+    parts.append(svg.text(24 + 8.6 * len(told.mode) + 14, y, scenario.modes[told.mode], class_="muted"))
     y += 22
     mark = "✓ as expected" if told.outcome.is_expected else "✗ not as expected"
     parts.append(svg.text(24, y, mark, class_="good" if told.outcome.is_expected else "bad"))
-    for line in _wrapped(told.outcome.text, 150):
+    for line in wrapped(told.outcome.text, 150):
         parts.append(svg.text(150, y, line, class_="strong"))
         y += _TEXT_LINE
     y += 18
@@ -188,16 +110,16 @@ def _panel(scenario: Scenario, told: Told, top: float) -> tuple[list[str], float
     marks = [part for step in told.steps for part in _step_mark(axis, step.number, step.end_s, number_y, bottom)]
     # Under everything but the ground.
     parts = [parts[0], *marks, *parts[1:]]
-    for index, edge in enumerate(axis.edges):
-        parts.append(svg.text(axis.places[index], bottom + 34, f"{edge - axis.edges[0]:.2f} s", class_="tick mid"))
+    for index, edge in enumerate(axis.edges_s):
+        parts.append(svg.text(axis.places[index], bottom + 34, f"{edge - axis.edges_s[0]:.2f} s", class_="tick mid"))
     for broker_id, lane_y in zip(told.lanes, (first + n * (_LANE + _LANE_GAP) for n in range(9)), strict=False):
-        parts += _deeds(axis, [mark for mark in told.marks if mark.broker_id == broker_id], lane_y)
-    parts += _deeds(axis, [mark for mark in told.marks if mark.broker_id is None], first - 22)
+        parts += _marks(axis, [mark for mark in told.marks if mark.broker_id == broker_id], lane_y)
+    parts += _marks(axis, [mark for mark in told.marks if mark.broker_id is None], first - 22)
     y = bottom + 66
     for step in told.steps:
         parts.append(svg.element("circle", cx=34, cy=y - 4, r=8.5, class_="step-dot"))
         parts.append(svg.text(34, y, str(step.number), class_="step-number mid"))
-        for line in _wrapped(step.text, 180):
+        for line in wrapped(step.text, 180):
             parts.append(svg.text(52, y, line))
             y += _TEXT_LINE
         for note in step.notes:
@@ -207,7 +129,7 @@ def _panel(scenario: Scenario, told: Told, top: float) -> tuple[list[str], float
     return parts, y + 14
 
 
-def _step_mark(axis: Axis, number: int, end_s: float, y: float, bottom: float) -> list[str]:
+def _step_mark(axis: StepAxis, number: int, end_s: float, y: float, bottom: float) -> list[str]:
     x = axis.x(end_s)
     middle = (axis.places[number - 1] + axis.places[number]) / 2
     return [
@@ -224,7 +146,7 @@ def _spans(told: Told, broker_id: int) -> list[Span]:
     return [Span(sample.at_s, end, sample.replica) for sample, end in zip(mine, ends, strict=True)]
 
 
-def _lane(axis: Axis, told: Told, broker_id: int, y: float, highest: int) -> list[str]:
+def _lane(axis: StepAxis, told: Told, broker_id: int, y: float, highest: int) -> list[str]:
     end_x = axis.places[-1]
     parts = [svg.rect(_LEFT, y, end_x - _LEFT, _LANE, class_="lane")]
     name = told.lanes[broker_id]
@@ -257,7 +179,7 @@ def _lane(axis: Axis, told: Told, broker_id: int, y: float, highest: int) -> lis
 def _colours(told: Told) -> dict[int, int]:
     """Return the number of the colour of each epoch that wrote something; neighbours in time differ."""
     epochs = sorted({epoch for sample in told.samples for epoch, _, _ in _parts_of(sample.replica)})
-    return {epoch: number % _COLOURS for number, epoch in enumerate(epochs)}
+    return {epoch: number % len(EPOCH_COLOURS) for number, epoch in enumerate(epochs)}
 
 
 def _standings(told: Told, broker_id: int, spans: Sequence[Span]) -> list[tuple[float, float, str]]:
@@ -282,7 +204,7 @@ def _standings(told: Told, broker_id: int, spans: Sequence[Span]) -> list[tuple[
     return [(at_s, end_s, standing) for (at_s, standing), end_s in zip(changes, ends, strict=True)]
 
 
-def _strip(axis: Axis, start_s: float, end_s: float, standing: str, y: float) -> list[str]:
+def _strip(axis: StepAxis, start_s: float, end_s: float, standing: str, y: float) -> list[str]:
     x, end = axis.x(start_s), axis.x(end_s)
     style = {IN_SYNC: "in-sync", OUT: "out"}.get(standing, "leads")
     height = 14.0 if style == "leads" else 7.0
@@ -292,7 +214,7 @@ def _strip(axis: Axis, start_s: float, end_s: float, standing: str, y: float) ->
     return parts
 
 
-def _bands(axis: Axis, spans: Sequence[Span], place: Place, colours: dict[int, int]) -> list[str]:
+def _bands(axis: StepAxis, spans: Sequence[Span], place: Place, colours: dict[int, int]) -> list[str]:
     parts = []
     for span in _merged(spans, lambda replica: (replica.epochs, replica.log_end)):
         x, end_x = axis.x(span.start_s), axis.x(span.end_s)
@@ -303,7 +225,7 @@ def _bands(axis: Axis, spans: Sequence[Span], place: Place, colours: dict[int, i
     return parts
 
 
-def _band_labels(axis: Axis, spans: Sequence[Span], place: Place) -> list[str]:
+def _band_labels(axis: StepAxis, spans: Sequence[Span], place: Place) -> list[str]:
     """Return one label for each stretch of one epoch at one place."""
     parts = []
     for epoch, low, high, start_s, end_s in _stretches(spans):
@@ -337,7 +259,7 @@ def _stretches(spans: Sequence[Span]) -> list[tuple[int, int, int, float, float]
     return [*found, *((*part, start_s, last_s) for part, start_s in open_since.items())]
 
 
-def _outline(axis: Axis, spans: Sequence[Span], place: Place, height: Height) -> list[tuple[float, float]]:
+def _outline(axis: StepAxis, spans: Sequence[Span], place: Place, height: Height) -> list[tuple[float, float]]:
     points: list[tuple[float, float]] = []
     for span in spans:
         y = place(height(span.replica))
@@ -355,29 +277,27 @@ def _final(told: Told, broker_id: int, spans: Sequence[Span], x: float, y: float
         svg.text(x + 12, y + 28, f"HW {last.high_watermark:,}", class_="strong"),
     ]
     y += 44
-    for line in _wrapped(f"epochs {last.history}", 17)[:2]:
+    for line in wrapped(f"epochs {last.history}", 17)[:2]:
         parts.append(svg.text(x + 12, y, line, class_="muted"))
         y += 16
     values = told.contents.get(broker_id)
     if values is not None and len(values) <= 8:
         words = " ".join(values) or "(no records)"
-        for number, line in enumerate(_wrapped(words, 16)[:2]):
+        for number, line in enumerate(wrapped(words, 16)[:2]):
             parts.append(svg.text(x + 12, y + 4 + 16 * number, line, class_="value"))
     return parts
 
 
-def _deeds(axis: Axis, marks: Sequence[Mark], y: float) -> list[str]:
-    """Return what was done to one broker, with the words below its lane, in two rows where they would touch."""
+def _marks(axis: StepAxis, marks: Sequence[Mark], y: float) -> list[str]:
+    """Return what was done to one broker, with the words below its lane."""
     parts: list[str] = []
-    taken = [float("-inf"), float("-inf")]
+    rows = Rows()
     for mark in marks:
         x = axis.x(mark.at_s)
-        row = 0 if x > taken[0] else 1
-        taken[row] = x + len(mark.label) * _CHARACTER + 14
-        at = y + _LANE + 13 + 13 * row
-        parts.append(svg.line(x, y, x, at - 2, class_="deed"))
-        parts.append(svg.element("circle", cx=x, cy=y, r=3.2, class_="deed-dot"))
-        parts.append(svg.text(x + 5, at, mark.label, class_="deed-label halo"))
+        baseline = y + _LANE + 13 + 13 * rows.row(x, len(mark.label) * CHARACTER_PX + 14)
+        parts.append(svg.line(x, y, x, baseline - 2, class_="fault-line"))
+        parts.append(svg.element("circle", cx=x, cy=y, r=3.2, class_="fault-dot"))
+        parts.append(svg.text(x + 5, baseline, mark.label, class_="fault-label halo"))
     return parts
 
 
@@ -396,13 +316,3 @@ def _ticks(highest: int) -> list[int]:
     if highest <= 8:
         return list(range(highest + 1))
     return sorted({0, highest // 2, highest})
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines of at most so many characters."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines

@@ -16,12 +16,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
 
+from syncline.pictures.labels import seconds
 from syncline.pipeline import tables
 from syncline.pipeline.flights import CARRIER_NAMES, FLIGHT_COUNT, FLIGHT_FIELDS
 from syncline.pipeline.report import words
 from syncline.pipeline.report.facts import Check, Facts, FaultMark, FlightCell, IsrInterval, LagSample, LeaderChange
 from syncline.pipeline.report.page import render
-from syncline.pipeline.report.scales import seconds
 from syncline.pipeline.session import spark_session
 
 # Only what is looked at: Spark's JSON reader skips the other fields at a third of the cost.

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from syncline.pipeline.report import svg
+from syncline.pictures import svg
+from syncline.pictures.labels import short
 from syncline.pipeline.report.facts import Facts, FlightCell
-from syncline.pipeline.report.scales import short
 
 _CELL: Final = (25.0, 23.0)
 _GAP: Final = 2.0
@@ -58,9 +58,7 @@ def draw(facts: Facts) -> str:
     )
     height = _TOP + len(carriers) * _CELL[1] + 52
     parts = [
-        svg.text(
-            _LEFT - 8, _row_y(row) + 15.5, f"{facts.carrier_names.get(code, '')} ", class_="ink", text_anchor="end"
-        )
+        svg.text(_LEFT - 8, _row_y(row) + 15.5, f"{facts.carrier_names.get(code, '')} ", class_="ink end-anchor")
         + svg.text(8, _row_y(row) + 15.5, code, class_="mono muted")
         for row, code in enumerate(carriers)
     ]

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from syncline.pipeline.report import svg
+from syncline.pictures import legend, svg
+from syncline.pictures.axis import TimeAxis
+from syncline.pictures.labels import seconds
+from syncline.pictures.palette import HATCHING
+from syncline.pipeline.report import fault_marks
 from syncline.pipeline.report.facts import Facts, IsrInterval, LeaderChange
-from syncline.pipeline.report.scales import seconds
-from syncline.pipeline.report.time_axis import TimeAxis
 
 WIDTH: Final = 1280.0
 _LEFT: Final = 136.0
@@ -20,6 +22,9 @@ _TOP: Final = 88.0
 _LANE: Final = 17.0
 _GROUP_GAP: Final = 13.0
 _LEADER_LABEL_MIN: Final = 92.0
+# What a replica was, by its class in the style sheet: how far its bar stays inside its lane, and the words.
+_INSET: Final = {"leads": 1.5, "in-sync": 3.5, "out": 3.5}
+_WORDS: Final = {"leads": "leads", "in-sync": "in the ISR", "out": "out of the ISR"}
 
 
 def draw(facts: Facts) -> str:
@@ -28,11 +33,11 @@ def draw(facts: Facts) -> str:
     lanes = _lanes(facts.intervals)
     bottom = max(lanes.values(), default=_TOP) + _LANE + 4
     parts = [
-        _hatching(),
+        svg.element("defs", HATCHING),
         *_legend(),
-        *axis.bands(facts.faults, _TOP - 8, bottom),
-        *axis.grid(_TOP - 8, bottom),
-        *axis.marks(facts.faults, _TOP - 16),
+        *fault_marks.bands(axis, facts.faults, _TOP - 8, bottom),
+        *axis.grid(_TOP - 8, bottom, fault_marks.AXIS_TITLE),
+        *fault_marks.marks(axis, facts.faults, _TOP - 16),
         *_lane_labels(facts.topic, lanes),
     ]
     parts += [_bar(axis, facts, lanes[item.partition, item.replica], item) for item in facts.intervals]
@@ -53,40 +58,25 @@ def _lanes(intervals: Sequence[IsrInterval]) -> dict[tuple[int, int], float]:
     return lanes
 
 
-def _hatching() -> str:
-    stripe = svg.line(0, 0, 0, 7, class_="hatch-line")
-    ground = svg.rect(0, 0, 7, 7, class_="hatch-ground")
-    pattern = svg.element(
-        "pattern",
-        ground,
-        stripe,
-        id="hatch",
-        width=7,
-        height=7,
-        patternUnits="userSpaceOnUse",
-        patternTransform="rotate(45)",
-    )
-    return svg.element("defs", pattern)
-
-
 def _legend() -> list[str]:
-    parts, x = [], _LEFT
-    for style, inset, name in (
-        ("leader", 1.5, "leader"),
-        ("in-sync", 3.5, "follower, in sync"),
-        ("out", 3.5, "out of the ISR"),
-    ):
-        parts.append(svg.rect(x, 8 + inset, 30.0, _LANE - 2 * inset, class_=f"lane-{style}", rx=2))
-        parts.append(svg.text(x + 38, 21, name, class_="ink"))
-        x += 62 + 7.0 * len(name)
-    parts.append(svg.line(x + 6, 10, x + 6, 22, class_="handover"))
-    parts.append(svg.element("circle", cx=x + 6, cy=22, r=4, class_="handover-dot"))
-    parts.append(svg.text(x + 20, 21, "leadership moves to this replica", class_="ink"))
-    x += 250
-    parts.append(svg.rect(x, 9, 22.0, 15.0, class_="fault-band"))
-    parts.append(svg.line(x, 9, x, 24, class_="fault-edge"))
-    parts.append(svg.text(x + 30, 21, "injected fault", class_="ink"))
-    return parts
+    def handover(x: float, y: float) -> str:
+        return svg.line(x + 6, y - 11, x + 6, y + 1, class_="handover") + svg.element(
+            "circle", cx=x + 6, cy=y + 1, r=4, class_="handover-dot"
+        )
+
+    def fault(x: float, y: float) -> str:
+        return svg.rect(x, y - 12, 22.0, 15.0, class_="fault-band") + svg.line(
+            x, y - 12, x, y + 3, class_="fault-line fault-edge"
+        )
+
+    entries = (
+        legend.box("leader", "leads", width=30, height=_LANE - 2 * _INSET["leads"], rx=2),
+        legend.box("follower, in sync", "in-sync", width=30, height=_LANE - 2 * _INSET["in-sync"], rx=2),
+        legend.box("out of the ISR", "out", width=30, height=_LANE - 2 * _INSET["out"], rx=2),
+        legend.Entry("leadership moves to this replica", 12, handover),
+        legend.Entry("injected fault", 22, fault),
+    )
+    return legend.row(entries, _LEFT, 21, right=WIDTH - 14)
 
 
 def _lane_labels(topic: str, lanes: dict[tuple[int, int], float]) -> list[str]:
@@ -97,7 +87,7 @@ def _lane_labels(topic: str, lanes: dict[tuple[int, int], float]) -> list[str]:
         parts.append(svg.text(8, y + 13, name if len(name) < 11 else f"…-{partition}", class_="ink strong"))
         parts.append(svg.line(8, y - _GROUP_GAP / 2, WIDTH - 14, y - _GROUP_GAP / 2, class_="grid"))
     for (_, replica), y in lanes.items():
-        parts.append(svg.text(_LEFT - 8, y + 12.5, f"broker {replica}", class_="tick", text_anchor="end"))
+        parts.append(svg.text(_LEFT - 8, y + 12.5, f"broker {replica}", class_="tick end-anchor"))
     return parts
 
 
@@ -105,17 +95,17 @@ def _bar(axis: TimeAxis, facts: Facts, y: float, item: IsrInterval) -> str:
     x = axis.x(item.start_ms)
     end_ms = facts.journal_end_ms if item.end_ms is None else item.end_ms
     width = max(axis.x(end_ms) - x - 0.8, 0.8)
-    style, inset = ("leader", 1.5) if item.is_leader else ("in-sync", 3.5) if item.in_isr else ("out", 3.5)
-    state = {"leader": "leads", "in-sync": "in the ISR", "out": "out of the ISR"}[style]
+    style = "leads" if item.is_leader else "in-sync" if item.in_isr else "out"
+    inset = _INSET[style]
     why = f"\nbecause of {item.cause.replace('_', ' ')}: {item.rule}" if item.rule else ""
     evidence = f"\n{item.evidence}" if item.evidence not in {None, "{}"} else ""
     tip = (
-        f"{facts.topic}-{item.partition}, broker {item.replica} {state} for {seconds(end_ms - item.start_ms)}, "
+        f"{facts.topic}-{item.partition}, broker {item.replica} {_WORDS[style]} for {seconds(end_ms - item.start_ms)}, "
         f"leader epoch {item.leader_epoch}{why}{evidence}"
     )
-    bar = svg.rect(x, y + inset, width, _LANE - 2 * inset, svg.tip(tip), class_=f"lane-{style}", rx=2)
+    bar = svg.rect(x, y + inset, width, _LANE - 2 * inset, svg.tip(tip), class_=style, rx=2)
     if item.is_leader and width >= _LEADER_LABEL_MIN:
-        bar += svg.text(x + 7, y + 12.3, f"leader, epoch {item.leader_epoch}", class_="on-leader")
+        bar += svg.text(x + 7, y + 12.3, f"leader, epoch {item.leader_epoch}", class_="on-lead")
     return bar
 
 

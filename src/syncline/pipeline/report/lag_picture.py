@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from syncline.pipeline.report import svg
+from syncline.pictures import legend, svg
+from syncline.pictures.axis import TimeAxis
+from syncline.pictures.labels import seconds, short
+from syncline.pictures.scales import Linear, Logarithmic, nice_ticks
+from syncline.pipeline.report import fault_marks
 from syncline.pipeline.report.facts import Facts, LagSample
-from syncline.pipeline.report.scales import Linear, Logarithmic, nice_ticks, seconds, short
-from syncline.pipeline.report.time_axis import TimeAxis
 
 WIDTH: Final = 1280.0
 _LEFT: Final = 76.0
@@ -38,9 +40,9 @@ def draw(facts: Facts) -> str:
     followers = sorted({sample.follower for sample in facts.lag})
     parts = [
         *_legend(followers),
-        *axis.bands(facts.faults, _TOP - 36, bottom),
-        *axis.grid(_TOP, bottom),
-        *axis.marks(facts.faults, _TOP - 44),
+        *fault_marks.bands(axis, facts.faults, _TOP - 36, bottom),
+        *axis.grid(_TOP, bottom, fault_marks.AXIS_TITLE),
+        *fault_marks.marks(axis, facts.faults, _TOP - 44),
         *_panel(facts, axis, followers, _TOP, in_time=True),
         *_panel(facts, axis, followers, second, in_time=False),
     ]
@@ -48,14 +50,11 @@ def draw(facts: Facts) -> str:
 
 
 def _legend(followers: Sequence[int]) -> list[str]:
-    parts, x = [], _LEFT
-    for order, follower in enumerate(followers):
-        parts.append(svg.line(x, 17, x + 34, 17, class_=f"series series{order % _STYLES}"))
-        parts.append(svg.text(x + 42, 21, f"broker {follower} as follower, worst partition", class_="ink"))
-        x += 300
-    parts.append(svg.line(x, 17, x + 34, 17, class_=f"faint series{0}"))
-    parts.append(svg.text(x + 42, 21, "single partitions", class_="ink"))
-    return parts
+    entries = [
+        legend.stroke(f"broker {follower} as follower, worst partition", f"series series{order % _STYLES}")
+        for order, follower in enumerate(followers)
+    ]
+    return legend.row([*entries, legend.stroke("single partitions", "faint series0")], _LEFT, 21, right=WIDTH)
 
 
 def _panel(facts: Facts, axis: TimeAxis, followers: Sequence[int], top: float, *, in_time: bool) -> list[str]:
@@ -77,7 +76,7 @@ def _panel(facts: Facts, axis: TimeAxis, followers: Sequence[int], top: float, *
     for number, name in ticks:
         y = scale(number)
         parts.append(svg.line(_LEFT, y, WIDTH - _RIGHT, y, class_="grid"))
-        parts.append(svg.text(_LEFT - 8, y + 4, name, class_="tick", text_anchor="end"))
+        parts.append(svg.text(_LEFT - 8, y + 4, name, class_="tick end-anchor"))
     if limit is not None:
         y = scale(limit)
         parts.append(svg.line(_LEFT, y, WIDTH - _RIGHT, y, class_="limit"))

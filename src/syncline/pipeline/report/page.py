@@ -1,18 +1,16 @@
 """The report as one HTML file that needs nothing else: no script, no font, no picture from anywhere.
 
-The style sheet holds all colours, once for light and once for dark surroundings. Data colours come from sets that
-people with any common kind of colour vision can tell apart (Okabe and Ito's for lines; blue against orange for
-delays), and text on coloured ground was chosen for a contrast of at least 4.5 to 1.
+Its style sheet (`style.py`) holds all colours, once for light and once for dark surroundings.
 """
 
 from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+from syncline.pictures.labels import clock, seconds
 from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
 from syncline.pipeline.report.facts import Check, Facts, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, HOUR_FLIGHTS_MIN, shown_hours
-from syncline.pipeline.report.scales import clock, seconds
 from syncline.pipeline.report.style import STYLE
 
 _DECISION_ROWS_MAX: Final = 400

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from syncline.pictures.labels import clock, seconds
 from syncline.pipeline.report.facts import Facts, FaultMark, FlightCell, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, by_size, shown_hours
-from syncline.pipeline.report.scales import clock, seconds
 
 _SUFFERED: Final = {"kill": "killed", "pause": "paused", "stop": "stopped", "cut": "cut off", "restart": "restarted"}
 

@@ -1,7 +1,6 @@
 """From numbers to places on a drawing, and the round numbers that an axis names.
 
-Units: a scale maps data (any unit) to pixels. A time axis is in milliseconds and is labelled in minutes and seconds
-since its start.
+Units: a scale maps data (any unit) to pixels. Instants of a time axis are milliseconds since its start.
 """
 
 import math
@@ -61,26 +60,3 @@ def time_ticks_ms(span_ms: int, count: int) -> list[int]:
     wanted_s = span_ms / 1000 / max(count, 1)
     step_s = next((step for step in _TIME_STEPS_S if step >= wanted_s), _TIME_STEPS_S[-1])
     return list(range(0, span_ms + 1, step_s * 1000))
-
-
-def clock(ms: int) -> str:
-    """Return a duration as m:ss."""
-    return f"{ms // 60_000}:{ms // 1000 % 60:02d}"
-
-
-def seconds(ms: float) -> str:
-    """Return a duration in words that fit: 340 ms, 3.4 s, 2 min 5 s."""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    return f"{int(ms) // 60_000} min {int(ms) // 1000 % 60} s"
-
-
-def short(number: float) -> str:
-    """Return a number in at most four characters: 950, 1.2k, 34k, 1.5M."""
-    for limit, suffix in ((1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            scaled = number / limit
-            return f"{scaled:.0f}{suffix}" if scaled >= 10 else f"{scaled:.1f}".rstrip("0").rstrip(".") + suffix
-    return f"{number:.0f}"

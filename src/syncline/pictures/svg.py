@@ -1,7 +1,7 @@
 """SVG as text: just enough to draw with, everything escaped.
 
-Colours never stand in the drawings: shapes carry class names and the page's style sheet gives them colours, so that
-one drawing suits a light and a dark page. Lengths are pixels of the drawing's own `viewBox`.
+Drawings hold no colours: shapes carry class names and a style sheet (`palette.py`) gives them colours, so that one
+drawing suits a light and a dark page. Lengths are pixels of the drawing's own `viewBox`.
 """
 
 from collections.abc import Iterable
@@ -41,6 +41,14 @@ def rect(x: float, y: float, width: float, height: float, *children: str, **attr
 def path(points: Iterable[tuple[float, float]], **attributes: object) -> str:
     """Return a line through the points."""
     return element("path", d="M" + "L".join(f"{_text(x)},{_text(y)}" for x, y in points), fill="none", **attributes)
+
+
+def pattern(name: str, size: float, *shapes: str, turned: bool = False) -> str:
+    """Return a definition of a tile with which areas are filled: `fill:url(#name)`; `turned` by 45 degrees."""
+    turn = "rotate(45)" if turned else None
+    return element(
+        "pattern", *shapes, id=name, width=size, height=size, patternUnits="userSpaceOnUse", patternTransform=turn
+    )
 
 
 def drawing(width: float, height: float, label: str, *children: str) -> str:
