@@ -1,0 +1,1 @@
+"""What keeps the house in order: who may import whom, and what the syntax tree shows."""

@@ -1,0 +1,95 @@
+"""The import contracts of pyproject.toml hold, and each of them catches a violation."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+SETTINGS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+CONTRACTS: Final = [contract["name"] for contract in SETTINGS["contracts"]]
+
+# What breaks each contract and no other: a new module, and what it imports. If that is ours, it is an empty `target` in
+# the named package, so that a planted violation does not depend on the names of real modules.
+PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
+    "imports point down": {"virtual/planted.py": "import syncline.local.target"},
+    "pure packages reach no clock, socket, file, thread or dice": {"model/planted.py": "import socket"},
+    "the pipeline speaks to brokers as any client does": {"pipeline/planted.py": "import syncline.wire.target"},
+    "explanations rest on the journal's events alone": {"explain/planted.py": "import syncline.records.target"},
+    "pictures are made of nothing of ours": {"pictures/planted.py": "import syncline.model.target"},
+    "rules of replication stand below those of fetching, cluster and groups stand alone": {
+        "core/fetching/planted.py": "import syncline.core.groups.target"
+    },
+    "no cycles": {
+        "model/planted.py": "import syncline.model.target",
+        "model/target.py": "import syncline.model.planted",
+    },
+}
+FORMS: Final = {
+    "at the top": "{}\n",
+    "in a function": "def late() -> None:\n    {}\n",
+}
+
+
+def lint(root: Path) -> tuple[list[str], str]:
+    """Return the contracts that the tree in `root` breaks, and the report."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo", "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    verdicts = re.findall(r"^(.+) (KEPT|BROKEN)$", run.stdout, re.MULTILINE)
+    assert [name for name, _ in verdicts] == CONTRACTS, run.stdout + run.stderr
+    broken = [name for name, verdict in verdicts if verdict == "BROKEN"]
+    assert (run.returncode == 0) == (not broken)
+    return broken, run.stdout
+
+
+def test_imports_keep_all_contracts() -> None:
+    """The tree as it is; the report says which import is wrong."""
+    broken, report = lint(ROOT)
+
+    assert broken == [], report
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the tree in which modules may be planted."""
+    root = tmp_path_factory.mktemp("tree")
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    return root
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_contract_catches_what_breaks_it(contract: str, form: str, copy: Path) -> None:
+    """A contract without an entry in `PLANTED` fails here: nothing shows that it forbids anything."""
+    modules = {path: FORMS[form].format(statement) for path, statement in PLANTED[contract].items()}
+    targets = {
+        match.replace(".", "/") + ".py": ""
+        for text in modules.values()
+        for match in re.findall(r"syncline\.(\S+)", text)
+    }
+    planted = {copy / "src" / "syncline" / path: text for path, text in {**targets, **modules}.items()}
+    for path, text in planted.items():
+        assert not path.exists()
+        path.write_text(text)
+
+    try:
+        broken, report = lint(copy)
+    finally:
+        for path in planted:
+            path.unlink()
+
+    assert broken == [contract], report
+
+
+def test_nothing_is_planted_for_a_contract_that_is_gone() -> None:
+    """A contract that is renamed takes its violation along."""
+    assert set(PLANTED) == set(CONTRACTS)
