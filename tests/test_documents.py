@@ -11,6 +11,7 @@ import pytest
 from syncline.model import events
 from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
 from syncline.model.config_types import ConfigDefinition
+from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig
 from syncline.node.metrics.table import FAMILIES
 from tests import documents
@@ -168,3 +169,10 @@ def test_journal_page_shows_events_as_they_are_written() -> None:
 
     assert {json.loads(line)["type"] for line in examples} == {event.TYPE for event in get_args(events.KnownEvent)}
     assert [events.to_json(events.from_json(line)).decode() for line in examples] == examples
+
+
+def test_journal_page_lists_every_reason() -> None:
+    """A reason that the controller writes is on the page."""
+    section = JOURNAL.partition("### Reasons")[2].partition("\n## ")[0].partition("\n### ")[0]
+
+    assert set(re.findall(r"`([a-z-]+)`", section.partition("|---|---|---|")[2])) == {each.value for each in Reason}

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from syncline.core.cluster.broker_lifecycle import Registration, fence, heartbeat, register
 from syncline.core.cluster.broker_sessions import BrokerSessions
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import (
     BrokerChanged,
@@ -22,6 +22,7 @@ from syncline.model.metadata import (
     ResourceType,
     TopicCreated,
 )
+from syncline.model.reasons import Reason
 
 TOPIC_ID = UUID(int=0xBEEF)
 ELR = BrokerConfig()
@@ -87,7 +88,7 @@ class World:
 
     def fence(self, broker_id: int) -> None:
         """Fence a broker."""
-        self.take(fence(self.image, broker_id, self.settings, "test"))
+        self.take(fence(self.image, broker_id, self.settings, Why(Reason.PROCESS_GONE)))
 
     def heartbeat(
         self, broker_id: int, *, version: int | None = None, want_shut_down: bool = False, failed: tuple[str, ...] = ()

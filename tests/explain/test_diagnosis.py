@@ -7,9 +7,13 @@ import pytest
 from syncline.explain.diagnosis import Cause, Diagnosis, Effect
 from syncline.explain.sentences import tell
 from syncline.model.events import Truncation
+from syncline.model.reasons import Reason
 
 from .witnesses import (
+    GONE,
     NOON,
+    SILENT,
+    Why,
     diagnosed,
     elected,
     fault,
@@ -25,9 +29,6 @@ from .witnesses import (
     stall,
     state,
 )
-
-GONE = "its process is gone: the connection broke and its listener refuses others"
-SILENT = "not heard of for more than 9000 ms"
 
 
 def main_of(diagnosis: Diagnosis) -> tuple[Cause, int]:
@@ -50,7 +51,7 @@ def test_leader_that_gave_a_partition_away_had_a_slow_disk() -> None:
         slow_disk(1, 2_000, 27_000, "read", replica=2),
         observation("protection", 1, 2, 2_000, 3_000, topic="flights", partition=3),
         relinquished,
-        elected(1, 3, 3_000, "isr proposed"),
+        elected(1, 3, 3_000, Why(Reason.PROPOSED_BY_LEADER, {})),
     )
 
     assert main_of(diagnosis) == (Cause.LEADER_DISK, 1)
@@ -71,7 +72,7 @@ def test_follower_is_dead_when_the_controller_found_its_process_gone() -> None:
     diagnosis = diagnosed(
         misses_follower(1, 2, 5_000, 9_000),
         state(2, 5_100, "fenced", GONE),
-        left(2, 5_100, 0, rule="fencing", reason=GONE),
+        left(2, 5_100, 0, rule="fencing", why=GONE),
         state(2, 9_000, "registered"),
         joined(2, 9_500),
     )
@@ -85,7 +86,7 @@ def test_leader_is_dead_when_its_process_is_gone_and_another_leads() -> None:
     diagnosis = diagnosed(
         state(1, 5_000, "fenced", GONE),
         elected(1, 2, 5_000, GONE),
-        left(1, 5_000, 0, rule="fencing", reason=GONE),
+        left(1, 5_000, 0, rule="fencing", why=GONE),
     )
 
     assert main_of(diagnosis) == (Cause.LEADER_DEAD, 1)
@@ -128,7 +129,7 @@ def test_leader_was_paused_when_its_loop_stood_still() -> None:
         observation("controller-unreachable", 1, 3, 10_500, 12_000, controller=3),
         state(1, 10_000, "fenced", SILENT),
         elected(1, 2, 10_000, SILENT),
-        left(1, 10_000, 0, rule="fencing", reason=SILENT),
+        left(1, 10_000, 0, rule="fencing", why=SILENT),
         stall(1, 1_000, 12_000),
     )
 
@@ -221,7 +222,7 @@ def test_cut_line_to_the_leader_is_deeper_than_the_fencing_by_it_as_the_controll
         misses_leader(2, 1, 1_100, 20_000),
         observation("controller-unreachable", 2, 1, 1_000, 20_000, controller=1),
         state(2, 10_000, "fenced", SILENT),
-        left(2, 10_000, 900, rule="fencing", reason=SILENT),
+        left(2, 10_000, 900, rule="fencing", why=SILENT),
     )
 
     assert main_of(diagnosis)[0] is Cause.CUT_BOTH_WAYS
@@ -235,7 +236,7 @@ def test_line_between_replicas_is_named_also_when_it_is_the_leaders_line_to_the_
         observation("controller-unreachable", 1, 3, 1_000, 20_000, controller=3),
         state(1, 10_000, "fenced", SILENT),
         elected(1, 2, 10_000, SILENT),
-        left(1, 10_000, 900, rule="fencing", reason=SILENT),
+        left(1, 10_000, 900, rule="fencing", why=SILENT),
     )
 
     assert main_of(diagnosis)[0] is Cause.CUT_BOTH_WAYS
@@ -247,7 +248,7 @@ def test_brokers_that_do_not_know_whom_to_follow_have_no_cut_line() -> None:
         observation("controller-unreachable", 1, 3, 1_000, 20_000, controller=3),
         state(1, 10_000, "fenced", SILENT),
         elected(1, 2, 10_000, SILENT),
-        left(1, 10_000, 900, rule="fencing", reason=SILENT),
+        left(1, 10_000, 900, rule="fencing", why=SILENT),
         misses_follower(1, 2, 10_100, 20_000),
         misses_follower(2, 1, 10_100, 20_000),
     )
@@ -262,7 +263,7 @@ def test_what_was_over_before_the_session_began_explains_no_fencing() -> None:
         stall(2, -9_000, -3_000),
         observation("controller-unreachable", 2, 3, 1_000, 20_000, controller=3),
         state(2, 10_000, "fenced", SILENT),
-        left(2, 10_000, 900, rule="fencing", reason=SILENT),
+        left(2, 10_000, 900, rule="fencing", why=SILENT),
         since=0,
     )
 
@@ -286,7 +287,7 @@ def test_new_replica_is_named_when_a_log_began_empty() -> None:
     """The death before it is told as well; what stands out is the log that had to be filled."""
     diagnosis = diagnosed(
         state(2, 1_000, "fenced", GONE),
-        left(2, 1_000, 0, rule="fencing", reason=GONE),
+        left(2, 1_000, 0, rule="fencing", why=GONE),
         state(2, 5_000, "registered"),
         observation(
             "catching-up",
@@ -329,7 +330,7 @@ def test_controller_was_unreachable_for_a_leader_that_it_fenced() -> None:
         observation("controller-unreachable", 1, 3, 1_000, 20_000, controller=3),
         state(1, 10_000, "fenced", SILENT),
         elected(1, 2, 10_000, SILENT),
-        left(1, 10_000, 0, rule="fencing", reason=SILENT),
+        left(1, 10_000, 0, rule="fencing", why=SILENT),
     )
 
     assert main_of(diagnosis) == (Cause.CONTROLLER, 1)
@@ -347,7 +348,7 @@ def test_broker_was_fenced_though_alive_when_it_went_on_fetching() -> None:
     diagnosis = diagnosed(
         observation("controller-unreachable", 2, 3, 1_000, 20_000, controller=3),
         state(2, 10_000, "fenced", SILENT),
-        left(2, 10_000, 0, rule="fencing", reason=SILENT),
+        left(2, 10_000, 0, rule="fencing", why=SILENT),
         joined(2, 21_000),
     )
 
@@ -456,7 +457,7 @@ def test_fetch_that_came_after_the_decision_is_told_as_such() -> None:
 
 def test_leader_after_none_is_told_with_what_it_may_have_cost() -> None:
     """A partition that was offline and has a leader again, an unclean one even."""
-    unclean = dataclasses.replace(elected(-1, 3, 9_000, "unclean election"), clean=False)
+    unclean = dataclasses.replace(elected(-1, 3, 9_000, Why(Reason.UNCLEAN_ALLOWED, {})), clean=False)
     diagnosis = diagnosed(unclean)
     told = words(diagnosis)
 
@@ -469,17 +470,20 @@ def test_leader_after_none_is_told_with_what_it_may_have_cost() -> None:
 def test_isr_of_an_unclean_election_is_told_in_words() -> None:
     """Who was in it is out, and who was elected is in."""
     change = dataclasses.replace(
-        left(1, 9_000, 0, rule="fencing", reason=SILENT), before=(1,), after=(2,), rule="election", change="expand"
+        left(1, 9_000, 0, rule="fencing", why=SILENT), before=(1,), after=(2,), rule="election", change="expand"
     )
     told = words(diagnosed(change))
 
-    assert f"Replica 1 left the ISR of flights-3 at 9: 2 was elected although not in it ({SILENT})." in told
+    assert (
+        "Replica 1 left the ISR of flights-3 at 9: 2 was elected although not in it (no heartbeat for 9.1 s, and a "
+        "session lasts 9 s)."
+    ) in told
     assert "Replica 2 joined the ISR of flights-3 at 9: it was elected, although it was not known" in told
 
 
 def test_partitions_beginning_is_no_change_of_its_leader() -> None:
     """A topic that was just made has a beginning and no history."""
-    diagnosis = diagnosed(elected(-1, 1, 9_000, "created"))
+    diagnosis = diagnosed(elected(-1, 1, 9_000, Why(Reason.CREATED, {})))
 
     assert (diagnosis.findings, diagnosis.created_ms) == ([], NOON + 9_000)
     assert words(diagnosis).startswith("Nothing happened to flights-3 since it was created at 9:")
@@ -487,7 +491,7 @@ def test_partitions_beginning_is_no_change_of_its_leader() -> None:
 
 def test_wanted_election_needs_no_cause() -> None:
     """The preferred leader leads again: nothing was wrong."""
-    diagnosis = diagnosed(elected(2, 1, 9_000, "preferred leader"))
+    diagnosis = diagnosed(elected(2, 1, 9_000, Why(Reason.PREFERRED_REPLICA_BACK, {})))
 
     assert diagnosis.main is None
     assert "unknown" not in words(diagnosis)
@@ -495,10 +499,10 @@ def test_wanted_election_needs_no_cause() -> None:
 
 def test_broker_that_stops_at_once_was_stopped_in_good_order() -> None:
     """One that leads nothing may go with its first word: it is fenced for that, and not for a fault."""
-    reason = "unfenced to shutdown-now by its heartbeat"
+    why = Why(Reason.STOP_GRANTED, {})
     diagnosis = diagnosed(
-        state(2, 5_000, "fenced", reason),
-        left(2, 5_000, 0, rule="fencing", reason=reason),
+        state(2, 5_000, "fenced", why),
+        left(2, 5_000, 0, rule="fencing", why=why),
         state(2, 5_300, "registered"),
         joined(2, 5_400),
     )
@@ -572,7 +576,7 @@ def test_watermark_below_the_least_isr_has_the_cause_of_those_that_left() -> Non
     )
     diagnosis = diagnosed(
         state(2, 5_000, "fenced", GONE),
-        left(2, 5_000, 0, rule="fencing", reason=GONE),
+        left(2, 5_000, 0, rule="fencing", why=GONE),
         stood,
     )
 

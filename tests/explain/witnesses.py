@@ -1,6 +1,6 @@
 """What brokers would tell of an incident, written by hand: three brokers, partition flights-3, led by broker 1."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncline.explain.diagnosis import Diagnosis, diagnose
 from syncline.model.events import (
@@ -13,11 +13,24 @@ from syncline.model.events import (
     Observation,
     Watermark,
 )
+from syncline.model.reasons import Reason
 
 # 12:00:00 UTC of some day; times of tests are ms after it.
 NOON = 1_767_268_800_000
 TOPIC, PARTITION = "flights", 3
 LAG_MS = 10_000
+
+
+class Why(NamedTuple):
+    """Why the controller decided something, as its events carry it."""
+
+    reason: Reason
+    numbers: dict[str, Any]
+
+
+NOT_SAID = Why(Reason.UNKNOWN, {})
+GONE = Why(Reason.PROCESS_GONE, {})
+SILENT = Why(Reason.SESSION_TIMED_OUT, {"timeout_ms": 9_000, "silent_ms": 9_100})
 
 
 def shown(unix_ms: int) -> str:
@@ -74,9 +87,11 @@ def misses_leader(follower: int, leader: int, since: int, until: int, beats: int
     )
 
 
-def left(replica: int, at: int, caught_up: int, *, rule: str = "lag:time", reason: str = "", **asked: Any) -> IsrChange:
+def left(
+    replica: int, at: int, caught_up: int, *, rule: str = "lag:time", why: Why = NOT_SAID, **asked: Any
+) -> IsrChange:
     """Return a shrink by leader 1, or by controller 3 when the rule is fencing."""
-    evidence: dict[str, Any] = {"reason": reason}
+    evidence: dict[str, Any] = {"reason": why.reason, **why.numbers}
     if rule != "fencing":
         evidence = {
             "now_ms": 900_000 + at,
@@ -137,7 +152,7 @@ def joined(replica: int, at: int) -> IsrChange:
     )
 
 
-def elected(before: int, after: int, at: int, reason: str) -> Election:
+def elected(before: int, after: int, at: int, why: Why) -> Election:
     """Return a change of the leader by controller 3."""
     return Election(
         ts_ms=NOON + at,
@@ -148,14 +163,15 @@ def elected(before: int, after: int, at: int, reason: str) -> Election:
         leader_after=after,
         leader_epoch=5,
         isr=(2, 3),
-        reason=reason,
+        reason=why.reason,
         isr_before=(1, 2, 3),
+        evidence=why.numbers,
     )
 
 
-def state(broker: int, at: int, what: Any, reason: str = "") -> BrokerState:
+def state(broker: int, at: int, what: Any, why: Why = NOT_SAID) -> BrokerState:
     """Return the controller's view of a broker."""
-    return BrokerState(ts_ms=NOON + at, broker=3, subject=broker, state=what, reason=reason)
+    return BrokerState(ts_ms=NOON + at, broker=3, subject=broker, state=what, reason=why.reason, evidence=why.numbers)
 
 
 def sample(follower: int, at: int, log_end: int, lag_ms: int = 0, inflow: int = 10) -> FollowerProgress:

@@ -20,6 +20,7 @@ from syncline.model.events import (
     Watermark,
 )
 from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.reasons import Reason
 
 _int64 = st.integers(-(2**63), 2**63 - 1)
 _json = st.recursive(
@@ -43,7 +44,9 @@ _known = st.one_of(
         rule=st.text(),
         evidence=_evidence,
     ),
-    st.builds(Election, **_where, leader_before=_int64, leader_after=_int64, isr=_brokers, reason=st.text()),
+    st.builds(
+        Election, **_where, leader_before=_int64, leader_after=_int64, isr=_brokers, reason=st.sampled_from(Reason)
+    ),
     st.builds(Truncation, **_where, rule=st.text(), evidence=_evidence),
     st.builds(FollowerProgress, **_where, lag_records=_int64, lag_ms=_int64, in_sync=st.booleans()),
     st.builds(Watermark, **_where, phase=st.sampled_from(["held", "resumed"]), rule=st.text(), evidence=_evidence),
@@ -58,7 +61,7 @@ _known = st.one_of(
         partition=st.integers(-1, 9),
         evidence=_evidence,
     ),
-    st.builds(BrokerState, subject=st.integers(0, 9), reason=st.text()),
+    st.builds(BrokerState, subject=st.integers(0, 9), reason=st.sampled_from(Reason), evidence=_evidence),
     st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
 )
 
@@ -111,6 +114,26 @@ def test_event_of_a_known_type_drops_fields_of_a_newer_writer() -> None:
     content = json.loads(events.to_json(_SHRINK)) | {"added_later": 1}
 
     assert events.from_json(json.dumps(content)) == _SHRINK
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        pytest.param("process-gone", Reason.PROCESS_GONE, id="known"),
+        pytest.param("not heard of for more than 9000 ms", Reason.UNKNOWN, id="text of version 1"),
+        pytest.param("moved-by-an-administrator", Reason.UNKNOWN, id="newer writer"),
+        pytest.param(None, Reason.UNKNOWN, id="null"),
+        pytest.param(["process-gone"], Reason.UNKNOWN, id="list"),
+    ],
+)
+def test_reason_that_a_reader_does_not_know_is_unknown(written: object, read: Reason) -> None:
+    """Events of older and of newer brokers are read all the same."""
+    content = {"v": 1, "type": "broker_state", "ts_ms": 5, "broker": 1, "subject": 3, "state": "fenced"}
+
+    event = events.from_json(json.dumps(content | {"reason": written}))
+
+    assert isinstance(event, BrokerState)
+    assert (event.subject, event.state, event.reason) == (3, "fenced", read)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, IsrChange
+from syncline.model.reasons import Reason
 
 START_MS = 1_700_000_000_000
 SECONDS = 95
@@ -45,12 +46,12 @@ def story(topic: str = "flights") -> list[Event]:
 def _events() -> Iterator[Event]:
     partitions = {p: _Partition(first_leader(p), 0, 0, BROKERS) for p in range(PARTITIONS)}
     for p, state in partitions.items():
-        yield _election(_ms(0) + p, p, state, before=-1, reason="created")
+        yield _election(_ms(0) + p, p, state, before=-1, reason=Reason.CREATED)
     yield Fault(ts_ms=_ms(KILL_S), broker=-1, kind="kill", target=f"broker-{KILLED}", phase="begin", note="SIGKILL")
     yield Fault(ts_ms=_ms(RETURN_S), broker=-1, kind="kill", target=f"broker-{KILLED}", phase="end")
     yield Fault(ts_ms=_ms(PAUSE_S), broker=-1, kind="pause", target=f"broker-{PAUSED}", phase="begin", note="SIGSTOP")
     yield Fault(ts_ms=_ms(RESUME_S), broker=-1, kind="pause", target=f"broker-{PAUSED}", phase="end")
-    yield BrokerState(ts_ms=_ms(KILL_S + 0.2), broker=1, subject=KILLED, state="fenced", reason="connection refused")
+    yield BrokerState(ts_ms=_ms(KILL_S + 0.2), broker=1, subject=KILLED, state="fenced", reason=Reason.PROCESS_GONE)
     for second in range(1, SECONDS):
         for p, state in partitions.items():
             yield from _happen(second, p, state)
@@ -64,7 +65,7 @@ def _happen(second: int, p: int, state: _Partition) -> Iterator[Event]:
         state.partition_epoch += 1
         if before == KILLED:
             state.leader, state.leader_epoch = state.isr[p % 2], state.leader_epoch + 1
-            yield _election(at, p, state, before=before, reason="leader_gone")
+            yield _election(at, p, state, before=before, reason=Reason.PROCESS_GONE)
         else:
             yield _isr_change(at, p, state, before=BROKERS, rule="fencing", writer=1, evidence={"replica": KILLED})
     if second == RETURN_S + 3:
@@ -118,7 +119,7 @@ def _progress(second: int, p: int, state: _Partition) -> Iterator[Event]:
         )
 
 
-def _election(at: int, p: int, state: _Partition, *, before: int, reason: str) -> Election:
+def _election(at: int, p: int, state: _Partition, *, before: int, reason: Reason) -> Election:
     return Election(
         ts_ms=at,
         broker=1,

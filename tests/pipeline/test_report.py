@@ -43,7 +43,7 @@ FACTS = Facts(
         IsrInterval(0, 2, 21_000, 30_000, False, False, 1, 0, "isr_change", "time", '{"behind_ms":3100}'),
         IsrInterval(0, 2, 30_000, None, True, False, 1, 0, "isr_change", "caught_up", "{}"),
     ),
-    leader_changes=(LeaderChange(40_000, 0, 2, 1, 1, "leader_gone", True),),
+    leader_changes=(LeaderChange(40_000, 0, 2, 1, 1, "process-gone", True),),
     lag=tuple(
         LagSample(1_000 * s, 0, 2, 50 * (18 <= s < 30), 12 + 1_000 * max(0, s - 18) * (s < 30), not 21 <= s < 30)
         for s in range(1, 60)
@@ -159,8 +159,8 @@ def test_episodes_count_a_replica_once_that_stays_out_under_a_new_leader() -> No
     """An outage that spans an election is one outage."""
     lane = [
         IsrInterval(0, 2, 0, 5, True, True, 2, 0, "election", "created", None),
-        IsrInterval(0, 2, 5, 9, False, False, 1, 1, "election", "leader_gone", None),
-        IsrInterval(0, 2, 9, 12, False, False, 3, 2, "election", "leader_gone", None),
+        IsrInterval(0, 2, 5, 9, False, False, 1, 1, "election", "process-gone", None),
+        IsrInterval(0, 2, 9, 12, False, False, 3, 2, "election", "process-gone", None),
         IsrInterval(0, 2, 12, None, True, False, 3, 2, "isr_change", "caught_up", None),
     ]
 

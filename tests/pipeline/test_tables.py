@@ -15,6 +15,7 @@ from syncline.model.events import (
     UnknownEvent,
     to_json,
 )
+from syncline.model.reasons import Reason
 from tests.pipeline import journal_story as told
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -44,7 +45,7 @@ def _at(ms: int) -> datetime:
 
 
 def _election(ts_ms: int, before: int, after: int, epoch: int, isr: tuple[int, ...]) -> Election:
-    reason = "created" if before < 0 else "leader_gone"
+    reason = Reason.CREATED if before < 0 else Reason.PROCESS_GONE
     return Election(
         ts_ms=ts_ms,
         broker=9,
@@ -146,11 +147,11 @@ def test_isr_timeline_changes_leaders_at_an_election(events_of) -> None:
 
     assert _timeline(events) == [
         (1, 0, 2_000, True, True, "created"),
-        (1, 2_000, None, False, False, "leader_gone"),
+        (1, 2_000, None, False, False, "process-gone"),
         (2, 0, 2_000, True, False, "created"),
-        (2, 2_000, None, True, False, "leader_gone"),
+        (2, 2_000, None, True, False, "process-gone"),
         (3, 0, 2_000, True, False, "created"),
-        (3, 2_000, None, True, True, "leader_gone"),
+        (3, 2_000, None, True, True, "process-gone"),
     ]
 
 

@@ -33,6 +33,7 @@ from syncline.model.events import (
     Watermark,
     to_json,
 )
+from syncline.model.reasons import STOPS, Reason
 
 # Reports of one trouble that lie this close belong together.
 JOIN_MS: Final = 2_000
@@ -40,7 +41,6 @@ JOIN_MS: Final = 2_000
 EXPLAINED_SHARE: Final = 0.4
 # A disk that was slow for less in all holds nobody up.
 SLOW_DISK_MS: Final = 600
-GONE: Final = "process is gone"
 # A writer that is at most this late is not told apart from one that is in time.
 CLOCKS_MS: Final = 500
 BURST_RECORDS: Final = 1_000
@@ -252,7 +252,7 @@ def _gone(history: History) -> list[Condition]:
     for index, state in enumerate(history.states):
         if _is_stopping(state):
             stopping.add(state.subject)
-        elif state.state == "fenced" and GONE in state.reason and state.subject not in stopping:
+        elif state.state == "fenced" and state.reason is Reason.PROCESS_GONE and state.subject not in stopping:
             found.append(_death(history, state.subject, state.ts_ms, index))
         elif state.state == "registered":
             if state.subject not in stopping and not any(
@@ -305,12 +305,7 @@ def _stopped(history: History) -> list[Condition]:
 
 
 def _is_stopping(state: BrokerState) -> bool:
-    return state.state == "shutdown" or (state.state == "fenced" and is_stop(state.reason))
-
-
-def is_stop(reason: str) -> bool:
-    """Return whether the controller's reason is that a broker announced its stop."""
-    return "shutdown" in reason or "stop together" in reason
+    return state.state == "shutdown" or (state.state == "fenced" and state.reason in STOPS)
 
 
 def _disks(history: History) -> list[Condition]:

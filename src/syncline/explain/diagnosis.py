@@ -11,14 +11,14 @@ The roles decide the name: the same pause is the follower's or the leader's.
 Pure: events in, findings out. Units: Unix milliseconds.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from syncline.explain.conditions import CLOCKS_MS, GONE, SLOW_DISK_MS, Condition, History, Kind, Seen, conditions_of
+from syncline.explain.conditions import CLOCKS_MS, SLOW_DISK_MS, Condition, History, Kind, Seen, conditions_of
 from syncline.model.events import Election, Event, IsrChange, Json, Truncation, Watermark
+from syncline.model.reasons import WANTED, Reason, reason_of
 
 # How long before an effect its cause may have begun, when nothing tells.
 LOOK_BACK_MS: Final = 15_000
@@ -60,8 +60,6 @@ class Effect(StrEnum):
     NOTHING = "none"
 
 
-# As in the reason of a fencing: "not heard of for more than 9000 ms".
-_TIMEOUT: Final = re.compile(r"more than (\d+) ms")
 # How much an effect counts when the window's main cause is looked for.
 _WEIGHTS: Final[Mapping[Effect, int]] = {
     Effect.LEFT: 6,
@@ -288,7 +286,7 @@ class _Diagnostician:
         from_ms = numbers.get("caught_up_ms")
         begin_ms = from_ms if isinstance(from_ms, int) else change.ts_ms - LOOK_BACK_MS
         if change.rule == "fencing":
-            begin_ms = _fencing_began_ms(change.ts_ms, str(change.evidence.get("reason", "")))
+            begin_ms = _fencing_began_ms(change.ts_ms, reason_of(change.evidence.get("reason")), change.evidence)
             # Whom the controller fenced may have led until then.
             leader = self._leader_at(change.ts_ms - CLOCKS_MS)
         cause, condition = self._why_missing(
@@ -320,9 +318,9 @@ class _Diagnostician:
 
     def _of_election(self, election: Election) -> Finding:
         before = election.leader_before
-        begin_ms = _fencing_began_ms(election.ts_ms, election.reason)
+        begin_ms = _fencing_began_ms(election.ts_ms, election.reason, election.evidence)
         cause, condition = Cause.UNKNOWN, None
-        if "relinquish" in election.reason or self._was_relinquished(before, election.ts_ms):
+        if election.reason is Reason.RELINQUISHED or self._was_relinquished(before, election.ts_ms):
             condition = self._slow_reads(before, election.ts_ms)
             cause = Cause.UNKNOWN if condition is None else Cause.LEADER_DISK
         elif before >= 0 and not _is_wanted(election):
@@ -552,20 +550,20 @@ class _Diagnostician:
 
 def _is_new(election: Election) -> bool:
     """Return whether this was the partition's beginning."""
-    return election.leader_before < 0 and election.reason == "created"
+    return election.leader_before < 0 and election.reason is Reason.CREATED
 
 
 def _is_wanted(election: Election) -> bool:
     """Return whether somebody asked for it, or the balancer did: nothing was wrong."""
-    return any(word in election.reason for word in ("prefer", "created", "asked"))
+    return election.reason in WANTED
 
 
-def _fencing_began_ms(at_ms: int, reason: str) -> int:
+def _fencing_began_ms(at_ms: int, reason: Reason, numbers: Mapping[str, Json]) -> int:
     """Return since when, at the latest, something was wrong with a broker that was fenced."""
-    timeout = _TIMEOUT.search(reason)
-    if timeout is not None:
-        return at_ms - int(timeout[1])
-    return at_ms - (SLACK_MS if GONE in reason else LOOK_BACK_MS)
+    timeout_ms = numbers.get("timeout_ms")
+    if reason is Reason.SESSION_TIMED_OUT and isinstance(timeout_ms, int):
+        return at_ms - timeout_ms
+    return at_ms - (SLACK_MS if reason is Reason.PROCESS_GONE else LOOK_BACK_MS)
 
 
 def _leaving_numbers(change: IsrChange, replica: int) -> dict[str, Json]:

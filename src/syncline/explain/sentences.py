@@ -4,12 +4,13 @@ Every sentence rests on an event; what nobody told is called unknown. `show`
 turns Unix milliseconds into the time of day of whoever reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from syncline.explain.conditions import Condition, Kind, is_stop
+from syncline.explain.conditions import Condition, Kind
 from syncline.explain.diagnosis import Cause, Diagnosis, Effect, Finding
-from syncline.model.events import Election, IsrChange, Truncation, Watermark
+from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
+from syncline.model.reasons import Reason, reason_of
 
 Show = Callable[[int], str]
 
@@ -143,11 +144,11 @@ def _left(finding: Finding, event: IsrChange, where: str, show: Show) -> list[st
     head = f"Replica {replica} left the ISR of {where} at {show(finding.ts_ms)}"
     if event.rule == "election":
         chosen = ", ".join(map(str, event.after))
-        return [f"{head}: {chosen} was elected although not in it ({event.evidence.get('reason', 'no reason given')})."]
+        return [f"{head}: {chosen} was elected although not in it ({_because(event.evidence)})."]
     if event.rule == "fencing" and finding.cause is Cause.STOPPED:
         return [f"{head}: it announced its stop to controller {event.broker}."]
     if event.rule == "fencing":
-        return [f"{head}: controller {event.broker} fenced it ({event.evidence.get('reason', 'no reason given')})."]
+        return [f"{head}: controller {event.broker} fenced it ({_because(event.evidence)})."]
     caught_up, decided = numbers.get("caught_up_ms"), numbers.get("decided_ms")
     window = numbers.get("replica_lag_time_max_ms")
     most = numbers.get("replica_lag_max_messages")
@@ -208,8 +209,7 @@ def _elected(event: Election, where: str, at: str) -> list[str]:
             + f", epoch {event.leader_epoch}"
         )
     unclean = "" if event.clean else " The election was unclean: records may have been lost."
-    reason = "the broker announced its stop" if is_stop(event.reason) else event.reason
-    return [f"{head}. The controller's reason: {reason}.{unclean}"]
+    return [f"{head}. The controller's reason: {reason_in_words(event.reason, event.evidence)}.{unclean}"]
 
 
 def _held(finding: Finding, event: Watermark, where: str, show: Show) -> list[str]:
@@ -419,6 +419,57 @@ def _short(condition: Condition, show: Show) -> str:
         else f"broker {condition.broker}"
     )
     return f"{condition.kind.value} ({who}), from {show(condition.begin_ms)}{end}"
+
+
+# Reasons of the controller.
+
+REASONS: Final[dict[Reason, str]] = {
+    Reason.REGISTERED: "the broker registered for the first time",
+    Reason.REGISTERED_AGAIN: "the same process registered again",
+    Reason.REGISTERED_AFTER_CLEAN_STOP: "the broker registered after a clean stop",
+    Reason.REGISTERED_WITHOUT_PROOF: "the broker registered without proof of a clean stop",
+    Reason.BOUNCED: "a new process took the place of the old one",
+    Reason.CAUGHT_UP_WITH_METADATA: "the broker has applied the metadata and may serve",
+    Reason.SESSION_TIMED_OUT: "no heartbeat for {silent}, and a session lasts {timeout}",
+    Reason.PROCESS_GONE: "its process is gone: the connection broke and its listener refuses others",
+    Reason.LEASE_HOLDER_SILENT: "it was silent while it held the controller's lease",
+    Reason.ASKED_TO_BE_FENCED: "the broker asked to be fenced",
+    Reason.STOP_ANNOUNCED: "the broker announced its stop",
+    Reason.STOP_GRANTED: "the broker announced its stop",
+    Reason.STOPPED_TOGETHER: "all brokers stopped together",
+    Reason.LOGS_FAILED: "logs of the broker failed, {failed} in all",
+    Reason.LOGS_HEALED: "logs of the broker that had failed can be served again, {failed} cannot",
+    Reason.CREATED: "the partition was created",
+    Reason.DELETED: "the topic was deleted",
+    Reason.PROPOSED_BY_LEADER: "the leader proposed it",
+    Reason.RELINQUISHED: "its leader gave it away",
+    Reason.PREFERRED_REPLICA_BACK: "the preferred leader is back in the ISR",
+    Reason.PREFERRED_REQUESTED: "an administrator requested the preferred leader",
+    Reason.UNCLEAN_REQUESTED: "an administrator requested an unclean election",
+    Reason.UNCLEAN_ALLOWED: "the topic allows unclean elections",
+    Reason.LAST_LEADER_ABSENT: "its last leader did not come back in time",
+    Reason.CONTROLLER_TOOK_OVER: "a new controller took over",
+    Reason.CONFIGS_ALTERED: "configurations were altered",
+    Reason.PRODUCER_IDS_ALLOCATED: "a broker needed producer ids",
+    Reason.UNKNOWN: "not recorded",
+}
+
+
+def reason_in_words(reason: Reason, numbers: Mapping[str, Json]) -> str:
+    """Return why the controller decided something."""
+    return REASONS[reason].format(
+        silent=_duration(numbers.get("silent_ms")),
+        timeout=_duration(numbers.get("timeout_ms")),
+        failed=_count(numbers.get("failed_count")),
+    )
+
+
+def _because(evidence: Mapping[str, Json]) -> str:
+    return reason_in_words(reason_of(evidence.get("reason")), evidence)
+
+
+def _duration(value: object) -> str:
+    return _span(value) if isinstance(value, int) else "?"
 
 
 # Small change.

@@ -12,7 +12,7 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
     isr_change          topic, partition, leader_epoch, partition_epoch | change: shrink, expand, relinquish
                         outcome: committed, refused | before, after: [broker] | rule string | evidence {}
     election            topic, partition, leader_before, leader_after, leader_epoch | isr, isr_before: [broker]
-                        reason string | clean bool | evidence {}
+                        reason: `reasons.Reason` | clean bool | evidence {}
     truncation          topic, partition, leader, leader_epoch | log_end_before, log_end_after | rule | evidence {}
     follower_progress   topic, partition, leader_epoch, follower | log_end, follower_log_end, high_watermark
                         lag_records, lag_ms, lag_bytes | in_sync bool | interval_ms | inflow_records, inflow_bytes
@@ -20,12 +20,13 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         since_ms, lasted_ms | rule | evidence {}
     observation         kind string | subject | phase: begin, ongoing, end | since_ms, lasted_ms
                         topic, partition | evidence {}
-    broker_state        subject | state: registered, unfenced, fenced, shutdown | reason string
+    broker_state        subject | state: registered, unfenced, fenced, shutdown | reason: `reasons.Reason`
+                        evidence {}
     fault               kind, target string | phase: begin, end | note string
 
 Who writes what: the leader its ISR changes, its watermark's stalls and the progress of its followers; every broker what
 it observes (`observation`: nothing was decided, but something was unusual); the controller elections (also the
-first one of a new partition, reason "created", leader_before -1), ISR changes that it decides itself (a fenced
+first one of a new partition, reason CREATED, leader_before -1), ISR changes that it decides itself (a fenced
 replica: rule "fencing") and broker states, `subject` being the broker spoken of; a follower its truncations;
 whoever injects a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N",
 "TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
@@ -46,8 +47,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.reasons import Reason, reason_of
 
-VERSION: Final = 1
+# 2: reasons are values of `reasons.Reason`; they were text before.
+VERSION: Final = 2
 
 Json: TypeAlias = "str | int | float | bool | list[Any] | tuple[Any, ...] | Mapping[str, Any] | None"
 
@@ -90,7 +93,7 @@ class Election:
     leader_after: BrokerId
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
-    reason: str
+    reason: Reason
     clean: bool = True
     isr_before: tuple[BrokerId, ...] = ()
     evidence: Mapping[str, Json] = field(default_factory=dict)
@@ -186,7 +189,8 @@ class BrokerState:
     broker: BrokerId
     subject: BrokerId
     state: Literal["registered", "unfenced", "fenced", "shutdown"]
-    reason: str = ""
+    reason: Reason = Reason.UNKNOWN
+    evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +282,8 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
         values: dict[str, Any] = {
             key: tuple(content[key]) if key in _LISTS else content[key] for key in _OWN_FIELDS[known] if key in content
         }
+        if "reason" in values:
+            values["reason"] = reason_of(values["reason"])
         return known(ts_ms=ts_ms, broker=broker, **values)
     except TypeError as error:
         raise EventDecodeError(f"a {name} event is incomplete: {error}") from error

@@ -10,7 +10,7 @@ import pytest
 
 from syncline.coordination.port import Batch, Lease, LeaseLost, StoreFailed
 from syncline.core.cluster.broker_lifecycle import Registration, heartbeat
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import (
@@ -22,10 +22,12 @@ from syncline.model.metadata import (
     ProducerIdsAllocated,
     TopicCreated,
 )
+from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news
 
 OWN = UUID(int=0xCAFE)
+WHY = Why(Reason.CONFIGS_ALTERED)
 
 
 class Clock:
@@ -97,7 +99,7 @@ class Stage:
     def decide(self, number: int | None, name: str) -> None:
         """Allocate producer ids up to `number`, or change nothing; the answer is `name`."""
         changes = () if number is None else (ProducerIdsAllocated(number),)
-        self.controller.decide(lambda _image, _version: Decision(changes, name), self.answers.append)
+        self.controller.decide(lambda _image, _version: Decision(changes, name, WHY), self.answers.append)
 
     def poll(self, version: int, broker_id: int = 2) -> list[News]:
         """Poll for news; they appear in the list returned."""
@@ -252,7 +254,7 @@ def test_fencing_that_could_not_be_written_is_tried_again_on_the_next_tick() -> 
 
         assert not after_loss
         assert stage.controller.image.brokers[2].fenced
-        assert ["its process is gone" in event.reason for event in stage.events] == [True]
+        assert [event.reason for event in stage.events] == [Reason.PROCESS_GONE]
         assert (stage.store.commits, stage.controller._lost_fencings) == ([], {})
         stage.controller.stop()
 
@@ -328,7 +330,7 @@ def test_broker_whose_listener_refuses_connections_is_fenced_at_once() -> None:
 
         assert alive
         assert [event.state for event in stage.events] == ["fenced"]
-        assert "its process is gone" in stage.events[0].reason
+        assert stage.events[0].reason is Reason.PROCESS_GONE
         stage.controller.stop()
 
     run(test)
@@ -390,7 +392,7 @@ def test_holder_that_was_deposed_for_silence_is_fenced_with_the_takeover() -> No
         stage = Stage(image, silent=2)
         await committed(stage, lambda: stage.controller.image.brokers[2].fenced)
 
-        assert "silent while it held" in stage.events[-1].reason
+        assert stage.events[-1].reason is Reason.LEASE_HOLDER_SILENT
         stage.controller.stop()
         server.close()
 
@@ -531,7 +533,7 @@ def test_answer_that_cannot_be_given_harms_no_other() -> None:
         def fail(_answer: Any) -> None:
             raise ValueError("too long for the wire")
 
-        stage.controller.decide(lambda _image, _version: Decision((ProducerIdsAllocated(2),), None), fail)
+        stage.controller.decide(lambda _image, _version: Decision((ProducerIdsAllocated(2),), None, WHY), fail)
         stage.decide(3, "beside it")
         stage.store.finish()
         stage.store.finish()

@@ -8,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from syncline.core.cluster.decision import Why
 from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, ProposeIsr
 from syncline.core.replication.evidence import Evidence
 from syncline.model.errors import ErrorCode
+from syncline.model.reasons import Reason
 from syncline.node.controller.channel import Channel
 from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
 from syncline.virtual.cluster import INTERNAL_PORT
@@ -311,7 +313,7 @@ async def test_controller_does_not_hear_a_heartbeat_when_its_line_is_older_than_
     impostor, old = await joined(world)
     new = await world.peer(1)
     await impostor.register(new)
-    channel(world, 1).active._fence(2, "it stops together with all")
+    channel(world, 1).active._fence(2, Why(Reason.STOPPED_TOGETHER))
     await world.until(lambda: world.broker(1).image.brokers[2].fenced)
     late = await impostor.heartbeat(old, impostor.broker_epoch)
     fenced_after_late = world.broker(1).image.brokers[2].fenced

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from syncline.core.cluster.decision import Decision, TopicRules, topic_rules
+from syncline.core.cluster.decision import Decision, TopicRules, Why, topic_rules
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
 from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in
@@ -23,6 +23,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Recovery
+from syncline.model.reasons import Reason
 
 
 class IsrRequest(NamedTuple):
@@ -102,8 +103,8 @@ def alter_partition(
                 error = ErrorCode.NEW_LEADER_ELECTED
         results.append(IsrResult(request.topic_id, request.partition, error, state))
     changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
-    reason = "relinquished by its leader" if has_relinquished else "proposed by the leader"
-    return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), reason)
+    why = Why(Reason.RELINQUISHED if has_relinquished else Reason.PROPOSED_BY_LEADER)
+    return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), why)
 
 
 def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record: PartitionRecord) -> ErrorCode:

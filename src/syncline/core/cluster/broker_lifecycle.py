@@ -16,15 +16,17 @@ Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from syncline.core.cluster.broker_sessions import BrokerSessions
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.elections import at_rest
 from syncline.core.cluster.standing import leads_any, partitions_failing, partitions_with, partitions_without
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage, PartitionsChanged
+from syncline.model.reasons import Reason
 
 
 class BrokerState(Enum):
@@ -71,6 +73,14 @@ class HeartbeatAnswer:
 
 _NO_EPOCH = BrokerEpoch(NONE)
 
+# Why a heartbeat moves a broker into a state.
+_MOVES: Final = {
+    BrokerState.FENCED: Reason.ASKED_TO_BE_FENCED,
+    BrokerState.UNFENCED: Reason.CAUGHT_UP_WITH_METADATA,
+    BrokerState.CONTROLLED_SHUTDOWN: Reason.STOP_ANNOUNCED,
+    BrokerState.SHUTDOWN_NOW: Reason.STOP_GRANTED,
+}
+
 
 def register(
     image: MetadataImage,
@@ -99,7 +109,7 @@ def register(
             fenced=known.fenced, shutting_down=known.shutting_down, failed=known.failed
         )
         changes: tuple[Change, ...] = () if amended == known else (BrokerChanged(amended),)
-        return Decision(changes, RegistrationAnswer(ErrorCode.NONE, known.broker_epoch), "registered again")
+        return Decision(changes, RegistrationAnswer(ErrorCode.NONE, known.broker_epoch), Why(Reason.REGISTERED_AGAIN))
     is_bounce = settings.quick_bounce_enable
     is_alive = known is not None and not known.fenced and sessions.is_valid(broker_id, now_ms)
     if is_alive and not predecessor_gone and not is_bounce:
@@ -107,15 +117,15 @@ def register(
     broker_epoch = BrokerEpoch(version)
     sessions.begin(broker_id, broker_epoch, now_ms)
     changes = (BrokerChanged(_record(registration, broker_epoch)),)
-    reason = "registered"
+    reason = Reason.REGISTERED
     if known is not None and is_bounce:
-        reason = "bounced"
+        reason = Reason.BOUNCED
     elif known is not None:
         stopped_cleanly = registration.previous_broker_epoch == known.broker_epoch
         lost_data = settings.eligible_leader_replicas_enable and not stopped_cleanly
         changes += partitions_without(image, broker_id, settings, lost_data=lost_data, is_whole=stopped_cleanly)
-        reason = "registered after a clean stop" if stopped_cleanly else "registered without proof of a clean stop"
-    return Decision(changes, RegistrationAnswer(ErrorCode.NONE, broker_epoch), reason)
+        reason = Reason.REGISTERED_AFTER_CLEAN_STOP if stopped_cleanly else Reason.REGISTERED_WITHOUT_PROOF
+    return Decision(changes, RegistrationAnswer(ErrorCode.NONE, broker_epoch), Why(reason))
 
 
 def heartbeat(
@@ -148,6 +158,7 @@ def heartbeat(
         session = sessions.begin(broker_id, record.broker_epoch, now_ms)
     sessions.touch(broker_id, now_ms)
     sessions.saw_metadata(broker_id, record.broker_epoch, metadata_version)
+    reported_before = record.failed
     lost = _note_failed(image, record, failed, settings)
     if lost:
         image = image.apply(lost, version)
@@ -172,20 +183,19 @@ def heartbeat(
         is_fenced=after in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
         should_shut_down=after is BrokerState.SHUTDOWN_NOW,
     )
-    reason = f"{before.value} to {after.value} by its heartbeat"
+    why = Why() if after is before else Why(_MOVES[after])
     if lost:
-        reason = f"{len(record.failed)} logs of broker {broker_id} have failed" + (
-            "" if after is before else f"; {reason}"
-        )
-    return Decision(changes, answer, reason)
+        logs = Reason.LOGS_FAILED if set(record.failed) - set(reported_before) else Reason.LOGS_HEALED
+        why = Why(logs if after is before else _MOVES[after], {"failed_count": len(record.failed)})
+    return Decision(changes, answer, why)
 
 
-def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, reason: str) -> Decision[None]:
+def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, why: Why) -> Decision[None]:
     """Return the changes that fence a broker; none if it is fenced already or unknown."""
     record = image.brokers.get(broker_id)
     if record is None or record.fenced:
         return Decision((), None)
-    return Decision(_move(image, record, BrokerState.FENCED, settings), None, reason)
+    return Decision(_move(image, record, BrokerState.FENCED, settings), None, why)
 
 
 def stop_together(image: MetadataImage) -> Decision[bool]:
@@ -204,7 +214,7 @@ def stop_together(image: MetadataImage) -> Decision[bool]:
         led = tuple(at_rest(each) for each in topic.partitions if each.has_leader)
         if led:
             changes.append(PartitionsChanged(topic.topic_id, led))
-    return Decision(tuple(changes), True, "all brokers stop together")
+    return Decision(tuple(changes), True, Why(Reason.STOPPED_TOGETHER))
 
 
 def state_of(record: BrokerRecord) -> BrokerState:

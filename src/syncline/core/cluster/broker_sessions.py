@@ -14,7 +14,7 @@ Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from syncline.model.ids import BrokerEpoch, BrokerId
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 
 
 @dataclass(slots=True)
@@ -62,6 +62,11 @@ class BrokerSessions:
         """Return whether `broker` was heard of recently enough."""
         session = self._sessions.get(broker)
         return session is not None and now_ms <= session.last_contact_ms + self.session_timeout_ms
+
+    def silent_ms(self, broker: BrokerId, now_ms: int) -> int:
+        """Return how long ago `broker` made contact last, NONE if it never did."""
+        session = self._sessions.get(broker)
+        return NONE if session is None else now_ms - session.last_contact_ms
 
     def expired(self, brokers: Iterable[BrokerId], now_ms: int) -> BrokerId | None:
         """Return the broker out of `brokers` that is overdue for longest, None if all were heard of."""

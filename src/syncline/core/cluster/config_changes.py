@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.standing import after_min_isr_change
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerConfig, check_protection_cap
@@ -26,6 +26,7 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
+from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
 
 _MIN_ISR: Final = "min.insync.replicas"
@@ -107,7 +108,7 @@ def alter_configs(
         results.append(ResourceResult(resource.kind, resource.name))
     if any(isinstance(change, ConfigsChanged) and _MIN_ISR in change.values for change in changes):
         changes.extend(after_min_isr_change(image.apply(changes, image.version), settings))
-    return Decision(tuple(changes), tuple(results), "configurations altered")
+    return Decision(tuple(changes), tuple(results), Why(Reason.CONFIGS_ALTERED))
 
 
 def _changed(

@@ -9,12 +9,14 @@ Settings are the controller's own static configuration where a topic and the
 cluster leave a choice open.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import CLUSTER_DEFAULTS, Change, MetadataImage
+from syncline.model.reasons import Reason
 
 Answer = TypeVar("Answer")
 
@@ -22,13 +24,29 @@ Answer = TypeVar("Answer")
 Below = Callable[[int], int]
 
 
+_NO_NUMBERS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class Why(NamedTuple):
+    """Why a decision was taken, for the journal: the reason, and the numbers that were compared."""
+
+    reason: Reason = Reason.UNKNOWN
+    numbers: Mapping[str, int] = _NO_NUMBERS
+
+
+_UNEXPLAINED: Final = Why()
+
+
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
-    """What to commit, what to answer then, and why, in words for the journal."""
+    """What to commit, what to answer then, and why."""
 
     changes: tuple[Change, ...]
     answer: Answer
-    reason: str = ""
+    why: Why = _UNEXPLAINED
+
+    def __post_init__(self) -> None:
+        assert not self.changes or self.why.reason is not Reason.UNKNOWN, f"no reason for {self.changes[0]}"
 
 
 class TopicRules(NamedTuple):

@@ -9,6 +9,7 @@ Units: `ts_ms` is Unix time.
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from syncline.core.cluster.decision import Why
 from syncline.model.events import BrokerState, Election, Event, IsrChange, Json
 from syncline.model.ids import NONE, BrokerId
 from syncline.model.metadata import (
@@ -22,6 +23,7 @@ from syncline.model.metadata import (
     Recovery,
     TopicCreated,
 )
+from syncline.model.reasons import Reason
 
 
 class _Pen(NamedTuple):
@@ -29,21 +31,21 @@ class _Pen(NamedTuple):
 
     writer: BrokerId
     ts_ms: int
-    reason: str
+    why: Why
 
 
 def events_of(
     before: MetadataImage,
     changes: Iterable[Change],
     *,
-    reason: str,
+    why: Why,
     proposed_by_leader: bool,
     writer: BrokerId,
     ts_ms: int,
 ) -> Iterator[Event]:
     """Return the events of one decision; `before` is the image that it was taken on."""
-    pen = _Pen(writer, ts_ms, reason)
-    created = pen._replace(reason="created")
+    pen = _Pen(writer, ts_ms, why)
+    created = pen._replace(why=Why(Reason.CREATED))
     for change in changes:
         if isinstance(change, BrokerChanged):
             yield from _broker_events(before, change.record, pen)
@@ -76,7 +78,14 @@ def _broker_events(before: MetadataImage, record: BrokerRecord, pen: _Pen) -> It
         state = "shutdown"
     else:
         return
-    yield BrokerState(ts_ms=pen.ts_ms, broker=pen.writer, subject=record.broker_id, state=state, reason=pen.reason)
+    yield BrokerState(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        subject=record.broker_id,
+        state=state,
+        reason=pen.why.reason,
+        evidence=dict(pen.why.numbers),
+    )
 
 
 def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen: _Pen) -> Election:
@@ -91,10 +100,10 @@ def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen
         leader_after=new.leader,
         leader_epoch=new.leader_epoch,
         isr=new.isr,
-        reason=pen.reason,
+        reason=pen.why.reason,
         clean=not unclean or new.leader in eligible,
         isr_before=() if old is None else tuple(sorted(old.isr)),
-        evidence={} if old is None else _standing(old, new),
+        evidence=dict(pen.why.numbers) if old is None else {**pen.why.numbers, **_standing(old, new)},
     )
 
 
@@ -122,5 +131,10 @@ def _isr_change(topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pe
         before=tuple(sorted(old.isr)),
         after=tuple(sorted(new.isr)),
         rule="fencing" if shrinks else "election",
-        evidence={"reason": pen.reason, "elr": list(new.elr), "last_known_elr": list(new.last_known_elr)},
+        evidence={
+            "reason": pen.why.reason,
+            **pen.why.numbers,
+            "elr": list(new.elr),
+            "last_known_elr": list(new.last_known_elr),
+        },
     )

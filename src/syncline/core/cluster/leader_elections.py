@@ -15,15 +15,20 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from syncline.core.cluster.decision import Decision, topic_rules
+from syncline.core.cluster.decision import Decision, Why, topic_rules
 from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic
+from syncline.model.reasons import Reason
 
 # By the numbers of the protocol.
 KINDS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
+_REASONS: Final = {
+    ElectionKind.PREFERRED: Reason.PREFERRED_REQUESTED,
+    ElectionKind.UNCLEAN: Reason.UNCLEAN_REQUESTED,
+}
 
 _TEXTS: Final = {
     ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
@@ -70,7 +75,7 @@ def elect_leaders(
             if not is_all or error is not ErrorCode.ELECTION_NOT_NEEDED:
                 results.append(ElectionResult(name, index, error, _TEXTS.get(error)))
     changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
-    return Decision(changes, tuple(results), f"{kind.value} election asked for")
+    return Decision(changes, tuple(results), Why(_REASONS[kind]))
 
 
 def _elect(

@@ -16,7 +16,7 @@ from typing import Final
 from uuid import UUID
 
 from syncline.core.cluster.assignments import validate_assignment
-from syncline.core.cluster.decision import Below, Decision
+from syncline.core.cluster.decision import Below, Decision, Why
 from syncline.core.cluster.placement import Replicas, place
 from syncline.core.cluster.topic_names import colliding, what_is_wrong
 from syncline.model.broker_config import BrokerConfig
@@ -36,6 +36,7 @@ from syncline.model.metadata import (
     TopicCreated,
     TopicDeleted,
 )
+from syncline.model.reasons import Reason
 from syncline.model.topic_config import validate_topic_configs
 
 # As many partitions as one request may ask for.
@@ -124,7 +125,7 @@ def create_topics(
                 replication_factor=len(partitions[0].replicas),
             )
         )
-    return Decision(tuple(changes), tuple(results), "created")
+    return Decision(tuple(changes), tuple(results), Why(Reason.CREATED))
 
 
 def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Decision[tuple[TopicResult, ...]]:
@@ -163,7 +164,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
         else:
             results.append(TopicResult(image.topic_names[topic_id], topic_id=topic_id))
     deleted = tuple(TopicDeleted(topic_id) for topic_id in found if topic_id not in doubtful)
-    return Decision(deleted, tuple(results), "deleted")
+    return Decision(deleted, tuple(results), Why(Reason.DELETED))
 
 
 def create_partitions(
@@ -185,7 +186,7 @@ def create_partitions(
             results.append(TopicResult(topic.name, refusal.code, refusal.message))
             continue
         results.append(TopicResult(topic.name))
-    return Decision(tuple(changes), tuple(results), "created")
+    return Decision(tuple(changes), tuple(results), Why(Reason.CREATED))
 
 
 def _requested_partitions(topic: NewTopic, settings: BrokerConfig) -> int:

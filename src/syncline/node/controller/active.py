@@ -25,7 +25,7 @@ from uuid import UUID
 from syncline.coordination.port import Batch, Coordination, Lease, LeaseLost
 from syncline.core.cluster.broker_lifecycle import Registration, RegistrationAnswer, fence, register, stop_together
 from syncline.core.cluster.broker_sessions import BrokerSessions
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.decision_events import events_of
 from syncline.core.cluster.demotions import Demotions
 from syncline.core.cluster.standing import is_at_rest, preferred_elections, rest_ends, unclean_elections
@@ -43,6 +43,7 @@ from syncline.model.metadata import (
     MetadataImage,
 )
 from syncline.model.metadata_json import encode_changes
+from syncline.model.reasons import Reason
 from syncline.node.clock import Clock
 from syncline.node.controller.broker_watch import BrokerWatch
 from syncline.node.controller.cluster_ids import new_cluster_id, new_topic_id
@@ -83,7 +84,7 @@ class _Pending(NamedTuple):
     changes: Sequence[Change]
     answer: Any
     answered: Answered
-    reason: str
+    why: Why
     proposed_by_leader: bool
 
 
@@ -131,7 +132,7 @@ class ActiveController:
         self._polls: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
         self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
         # Brokers to be fenced whose fencing could not be written: their epoch, and why.
-        self._lost_fencings: dict[BrokerId, tuple[BrokerEpoch, str]] = {}
+        self._lost_fencings: dict[BrokerId, tuple[BrokerEpoch, Why]] = {}
         self._unlooked: set[BrokerId] = set()
         self._held_registrations: list[Callable[[], None]] = []
         # The connection over which each broker registered last.
@@ -187,7 +188,7 @@ class ActiveController:
             after = self._tentative = before.apply(decision.changes, version)
         self._waiting.append(
             _Pending(
-                version, before, after, decision.changes, decision.answer, answered, decision.reason, proposed_by_leader
+                version, before, after, decision.changes, decision.answer, answered, decision.why, proposed_by_leader
             )
         )
         if not self._in_commit:
@@ -315,7 +316,7 @@ class ActiveController:
             self.sessions.begin(record.broker_id, record.broker_epoch, now_ms)
         self._inaugurate()
         if silent is not None and silent != self._broker_id:
-            self._fence(silent, "silent while it held the controller lease")
+            self._fence(silent, Why(Reason.LEASE_HOLDER_SILENT))
         records = (record for topic in self._committed.topics.values() for record in topic.partitions)
         is_resting = any(is_at_rest(record) for record in records)
         self._starting_until_ms = now_ms + int(START_S * 1_000) if is_resting else None
@@ -330,7 +331,9 @@ class ActiveController:
             self._first_look = self._loop.call_later(FIRST_LOOK_S, self._looked_long_enough)
 
     def _inaugurate(self) -> None:
-        self.decide(lambda image, _: Decision(self._inauguration(image), None, "took the lease"), _ignore)
+        self.decide(
+            lambda image, _: Decision(self._inauguration(image), None, Why(Reason.CONTROLLER_TOOK_OVER)), _ignore
+        )
 
     def _inauguration(self, image: MetadataImage) -> tuple[Change, ...]:
         changes: list[Change] = []
@@ -419,7 +422,7 @@ class ActiveController:
             for event in events_of(
                 pending.before,
                 pending.changes,
-                reason=pending.reason,
+                why=pending.why,
                 proposed_by_leader=pending.proposed_by_leader,
                 writer=self._broker_id,
                 ts_ms=ts_ms,
@@ -477,17 +480,17 @@ class ActiveController:
             return  # Its next process is to find everything as if nothing had happened.
         known = self._tentative.brokers.get(record.broker_id)
         if known is not None and known.broker_epoch == record.broker_epoch:
-            self._fence(record.broker_id, "its process is gone: the connection broke and its listener refuses others")
+            self._fence(record.broker_id, Why(Reason.PROCESS_GONE))
 
-    def _fence(self, broker_id: BrokerId, reason: str) -> None:
+    def _fence(self, broker_id: BrokerId, why: Why) -> None:
         def decide(image: MetadataImage, _version: int) -> Decision[bool]:
-            decision = fence(image, broker_id, self.config, reason)
-            return Decision(decision.changes, True, decision.reason)
+            decision = fence(image, broker_id, self.config, why)
+            return Decision(decision.changes, True, decision.why)
 
         def answered(is_done: bool | None) -> None:
             known = self._committed.brokers.get(broker_id)
             if not is_done and known is not None:
-                self._lost_fencings[broker_id] = (known.broker_epoch, reason)
+                self._lost_fencings[broker_id] = (known.broker_epoch, why)
 
         self.decide(decide, answered)
 
@@ -496,10 +499,10 @@ class ActiveController:
         if (self._tentative.controller_id, self._tentative.controller_epoch) != (self._broker_id, self.lease_epoch):
             self._inaugurate()
         lost, self._lost_fencings = self._lost_fencings, {}
-        for broker_id, (broker_epoch, reason) in lost.items():
+        for broker_id, (broker_epoch, why) in lost.items():
             known = self._tentative.brokers.get(broker_id)
             if known is not None and known.broker_epoch == broker_epoch:
-                self._fence(broker_id, reason)
+                self._fence(broker_id, why)
 
     # Clockwork.
 
@@ -522,7 +525,7 @@ class ActiveController:
         if self._starting_until_ms is not None and now_ms >= self._starting_until_ms:
             self._starting_until_ms = None
             self.decide(
-                lambda image, _: Decision(rest_ends(image, self.config), None, "its last leader did not come back"),
+                lambda image, _: Decision(rest_ends(image, self.config), None, Why(Reason.LAST_LEADER_ABSENT)),
                 _ignore,
             )
         if self._ready_to_stop:
@@ -534,7 +537,11 @@ class ActiveController:
         overdue = self.sessions.expired(unfenced, now_ms)
         if overdue is not None:
             self.timed_out_count += 1
-            self._fence(overdue, f"not heard of for more than {self.sessions.session_timeout_ms} ms")
+            numbers = {
+                "timeout_ms": self.sessions.session_timeout_ms,
+                "silent_ms": self.sessions.silent_ms(overdue, now_ms),
+            }
+            self._fence(overdue, Why(Reason.SESSION_TIMED_OUT, numbers))
         if now_ms - self._balanced_ms >= self.config.leader_imbalance_check_interval_seconds * 1_000:
             self._balanced_ms = now_ms
             if self.config.auto_leader_rebalance_enable:
@@ -542,14 +549,15 @@ class ActiveController:
         if now_ms - self._unclean_ms >= self.config.unclean_leader_election_interval_ms:
             self._unclean_ms = now_ms
             self.decide(
-                lambda image, _: Decision(unclean_elections(image, self.config), None, "unclean election"), _ignore
+                lambda image, _: Decision(unclean_elections(image, self.config), None, Why(Reason.UNCLEAN_ALLOWED)),
+                _ignore,
             )
 
     def _balanced(self, image: MetadataImage, now_ms: int) -> Decision[None]:
         def is_demoted(topic_id: UUID, partition: int, broker_id: BrokerId) -> bool:
             return self.demotions.is_demoted(topic_id, partition, broker_id, image, now_ms)
 
-        return Decision(preferred_elections(image, self.config, is_demoted), None, "preferred leader")
+        return Decision(preferred_elections(image, self.config, is_demoted), None, Why(Reason.PREFERRED_REPLICA_BACK))
 
 
 def _warn_of_bounces(config: BrokerConfig) -> None:
@@ -566,7 +574,7 @@ def _tell(pending: _Pending, answer: Any) -> None:
         pending.answered(answer)
     except Exception:
         # An answer that cannot be given is its requester's loss; the others of the same commit wait for theirs.
-        log.exception("the controller cannot answer (%s)", pending.reason)
+        log.exception("the controller cannot answer (%s)", pending.why.reason)
 
 
 def _ignore(_answer: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from syncline.core.cluster.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
 from syncline.core.cluster.config_description import BrokerLayers, describe_topic
-from syncline.core.cluster.decision import Decision
+from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.leader_elections import KINDS, ElectionResult, elect_leaders
 from syncline.core.cluster.topics import (
     MorePartitions,
@@ -26,6 +26,7 @@ from syncline.core.cluster.topics import (
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import NO_TOPIC_ID, MetadataImage, ProducerIdsAllocated
+from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
@@ -288,7 +289,8 @@ def _describe_quorum(controller: ActiveController, asked: Asked, reply: Reply) -
 def _allocate_producer_ids(controller: ActiveController, asked: Asked, reply: Reply) -> None:
     def decide(image: MetadataImage, _version: int) -> Decision[int]:
         first = image.next_producer_id
-        return Decision((ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),), first)
+        changes = (ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),)
+        return Decision(changes, first, Why(Reason.PRODUCER_IDS_ALLOCATED))
 
     def answer(first: int | None) -> None:
         if first is None:

@@ -116,7 +116,7 @@ def _change(axis: TimeAxis, lanes: dict[tuple[int, int], float], change: LeaderC
     x, middle = axis.x(change.at_ms), _LANE / 2
     tip = svg.tip(
         f"leadership moves from broker {change.before} to broker {change.after}, "
-        f"leader epoch {change.leader_epoch} ({change.reason.replace('_', ' ')})"
+        f"leader epoch {change.leader_epoch} ({change.reason.replace('-', ' ')})"
     )
     return [
         svg.line(x, from_y + middle, x, to_y + middle, class_="handover"),
