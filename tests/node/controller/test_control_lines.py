@@ -108,7 +108,7 @@ async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: 
     await world.topic(replicas=(2, 3))
     active = channel(world, 1).active
     there = channel(world, 2)
-    active._unlooked.add(99)
+    active.registrations.hold_for([99])
     before = there._control
     world.call(2, before.close)
     await world.until(lambda: there._control is not before and there._stream is not None)
@@ -116,7 +116,7 @@ async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: 
     answers: list[IsrAnswer] = []
     propose(world, 2, drop_member(world, 2, 3), answers.append)
     await world.later(1)
-    active._looked_at(99)
+    active.registrations.looked_at(99)
     await world.until(lambda: answers)
 
     assert world.network._connections == made
@@ -313,7 +313,7 @@ async def test_controller_does_not_hear_a_heartbeat_when_its_line_is_older_than_
     impostor, old = await joined(world)
     new = await world.peer(1)
     await impostor.register(new)
-    channel(world, 1).active._fence(2, Why(Reason.STOPPED_TOGETHER))
+    channel(world, 1).active.fencings.fence(2, Why(Reason.STOPPED_TOGETHER))
     await world.until(lambda: world.broker(1).image.brokers[2].fenced)
     late = await impostor.heartbeat(old, impostor.broker_epoch)
     fenced_after_late = world.broker(1).image.brokers[2].fenced

@@ -30,7 +30,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     """Decide as controller, and answer when the decision is committed."""
     forwarded = decode_forward(request.body, request.position)
     active = broker.controller.active
-    if active is None or not active.is_heard_over(forwarded.receiver, request.connection):
+    if active is None or not active.registrations.is_current(forwarded.receiver, request.connection):
         request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
         return
 

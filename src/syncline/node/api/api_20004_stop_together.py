@@ -26,7 +26,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     def answer(error: ErrorCode) -> None:
         request.reply_parts((encode_error(error),))
 
-    if active is None or not active.is_heard_over(broker_id, request.connection):
+    if active is None or not active.registrations.is_current(broker_id, request.connection):
         answer(ErrorCode.NOT_CONTROLLER)
     else:
         active.stop_together(broker_id, broker_epoch, answer)

@@ -32,7 +32,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         request.reply(_reply(request.version, answer or AlterPartitionAnswer(ErrorCode.NOT_CONTROLLER)))
 
     sender = BrokerId(int(asked.broker_id))
-    if active is None or not active.is_heard_over(sender, request.connection):
+    if active is None or not active.registrations.is_current(sender, request.connection):
         answered(None)
         return
     requests = [_isr_request(topic, row, request.version) for topic in asked.topics for row in topic.partitions]

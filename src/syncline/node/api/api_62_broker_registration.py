@@ -29,7 +29,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     def answered(answer: RegistrationAnswer | None) -> None:
         result = answer or RegistrationAnswer(ErrorCode.NOT_CONTROLLER, BrokerEpoch(NONE))
         if active is not None and result.error is ErrorCode.NONE:
-            active.speaks_over(BrokerId(int(asked.broker_id)), request.connection)
+            active.registrations.registered_over(BrokerId(int(asked.broker_id)), request.connection)
         fields = {"throttle_time": 0, "error_code": result.error, "broker_epoch": result.broker_epoch}
         request.reply(build(response_type(KEY, request.version), fields))
 

@@ -73,4 +73,4 @@ def _is_current(active: "ActiveController", asked: Any, request: "Request") -> b
     broker_id = BrokerId(int(asked.broker_id))
     known = active.image.brokers.get(broker_id)
     is_known = known is not None and known.broker_epoch == int(asked.broker_epoch)
-    return not is_known or active.is_heard_over(broker_id, request.connection)
+    return not is_known or active.registrations.is_current(broker_id, request.connection)

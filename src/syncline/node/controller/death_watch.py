@@ -14,8 +14,12 @@ its next heartbeat unfences it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
+
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import BrokerRecord
+from syncline.node.links import Links
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
@@ -89,6 +93,59 @@ class DeathWatch:
         except OSError:
             return False
         return True
+
+
+class DeathWatches:
+    """The watches of one controller: one over each broker in service, except over itself.
+
+    Invariant: a watch belongs to the process that is registered; a new registration gets a new watch.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        own_id: BrokerId,
+        links: Links,
+        *,
+        on_gone: Callable[[BrokerRecord], None],
+        on_looked: Callable[[BrokerId], None],
+    ) -> None:
+        self._loop = loop
+        self._own_id = own_id
+        self._links = links
+        self._on_gone = on_gone
+        self._on_looked = on_looked
+        self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
+
+    def follow(self, brokers: Mapping[BrokerId, BrokerRecord]) -> None:
+        """Watch the unfenced of these brokers, and no other."""
+        for broker_id in [each for each in self._watches if each not in brokers or brokers[each].fenced]:
+            self._watches.pop(broker_id)[1].stop()
+        for broker_id, record in brokers.items():
+            if record.fenced or broker_id == self._own_id:
+                continue
+            watched = self._watches.get(broker_id)
+            if watched is not None:
+                if watched[0].broker_epoch == record.broker_epoch:
+                    continue
+                watched[1].stop()
+            self._watches[broker_id] = (record, self._watch(record))
+
+    def _watch(self, record: BrokerRecord) -> DeathWatch:
+        return DeathWatch(
+            self._loop,
+            record.internal_host,
+            record.internal_port,
+            reach=lambda: self._links.reach(record.broker_id),
+            on_gone=lambda: self._on_gone(record),
+            on_looked=lambda: self._on_looked(record.broker_id),
+        )
+
+    def stop(self) -> None:
+        """End all watches."""
+        for _, watch in self._watches.values():
+            watch.stop()
+        self._watches.clear()
 
 
 class _Line(asyncio.Protocol):

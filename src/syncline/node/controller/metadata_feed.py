@@ -1,0 +1,84 @@
+"""What brokers get of the committed metadata: the changes after their version, or a snapshot.
+
+A broker polls with the version that it has. If it lacks something, it gets that at once; otherwise the poll is parked
+until the next commit. A poll also shows that the broker has applied everything up to its version.
+
+Invariants: the history holds consecutive versions and ends with the committed one; every parked poll has the committed
+version; a broker has at most one parked poll.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from syncline.coordination.port import Batch
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import MetadataImage
+from syncline.node.controller.private_messages import Poll, encode_deltas, encode_no_news, encode_snapshot
+
+# Batches kept for brokers that lag behind; one that lags further takes a snapshot.
+HISTORY_BATCHES_MAX: Final = 1_000
+
+PollAnswer = Callable[[bytes], None]
+
+
+class MetadataFeed:
+    """The parked polls of all brokers, and the recent changes."""
+
+    def __init__(self, lease_epoch: int, *, history_batches_max: int = HISTORY_BATCHES_MAX) -> None:
+        self._lease_epoch = lease_epoch
+        self._history: deque[Batch] = deque(maxlen=history_batches_max)
+        self._parked: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
+
+    def poll(self, poll: Poll, answer: PollAnswer, committed: MetadataImage) -> None:
+        """Answer with what came after the broker's version; later, if nothing did."""
+        earlier = self._parked.pop(poll.broker_id, None)
+        if earlier is not None:
+            earlier[1](encode_no_news(ErrorCode.NONE))
+        if poll.version == committed.version:
+            self._parked[poll.broker_id] = (poll, answer)
+        else:
+            answer(self._news_since(poll.version, committed))
+
+    def remember(self, batches: Sequence[Batch]) -> None:
+        """Keep what was committed for the polls to come."""
+        assert not self._history or batches[0].version == self._history[-1].version + 1, (
+            f"version {batches[0].version} was committed after {self._history[-1].version}"
+        )
+        self._history.extend(batches)
+
+    def spread(self, committed: MetadataImage) -> None:
+        """Answer all parked polls: there is news."""
+        parked, self._parked = self._parked, {}
+        news: dict[int, bytes] = {}
+        for poll, answer in parked.values():
+            body = news.get(poll.version)
+            if body is None:
+                body = news[poll.version] = self._news_since(poll.version, committed)
+            answer(body)
+
+    def close(self) -> None:
+        """Send all parked polls to the next controller."""
+        parked, self._parked = self._parked, {}
+        for _, answer in parked.values():
+            answer(encode_no_news(ErrorCode.NOT_CONTROLLER))
+
+    def _news_since(self, version: int, committed: MetadataImage) -> bytes:
+        missing = committed.version - version
+        if not 0 < missing <= len(self._history):
+            return encode_snapshot(committed, self._lease_epoch)
+        recent = [self._history[index] for index in range(len(self._history) - missing, len(self._history))]
+        return encode_deltas(recent, self._lease_epoch, committed.version)
+
+    def check_invariants(self, committed: MetadataImage) -> None:
+        """Assert that history and polls fit the committed image."""
+        for older, newer in zip(self._history, list(self._history)[1:], strict=False):
+            assert newer.version == older.version + 1, f"the history has {newer.version} after {older.version}"
+        assert not self._history or self._history[-1].version == committed.version, (
+            f"the history ends with version {self._history[-1].version}, committed is {committed.version}"
+        )
+        for poll, _ in self._parked.values():
+            assert poll.version == committed.version, (
+                f"broker {poll.broker_id} waits with version {poll.version}, committed is {committed.version}"
+            )
