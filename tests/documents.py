@@ -14,6 +14,7 @@ from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.config_types import NOT_ACTED_ON, NOT_YET, ConfigDefinition
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
+from syncline.node.faults.table import KINDS, OPTIONS, FaultKind
 from syncline.node.metrics.table import FAMILIES, Family
 from tests.dashboards import DASHBOARDS
 
@@ -312,7 +313,42 @@ def _metric(family: Family, *, has_bean: bool) -> str:
     return f"{row} `{family.bean.split(',')[0]},{family.bean.split(',')[1]}` |" if has_bean else row
 
 
-GENERATED: Final = (Page("configs.md", configs), Page("scenarios.md", scenarios), Page("metrics.md", metrics))
+# Faults
+
+
+FAULTS_BEGIN: Final = "<!-- Generated from syncline/node/faults/table.py: python -m tests.documents -->\n"
+FAULTS_END: Final = "<!-- End of what is generated -->\n"
+
+
+def faults() -> str:
+    """Return docs/faults.md: the tables of kinds and of options are written anew, the rest is kept."""
+    head, _, rest = (DOCUMENTS / "faults.md").read_text().partition(FAULTS_BEGIN)
+    kinds = [f"| `{kind.name}` | {kind.effect} | {_options_of(kind)} | {_needs_of(kind)} |" for kind in KINDS.values()]
+    options = [f"| `{option.flag}` | `{name}` | {option.help} |" for name, option in OPTIONS.items()]
+    tables = [
+        "| kind | what happens | options | needs |\n|---|---|---|---|",
+        *kinds,
+        "",
+        "| option | from Python | |\n|---|---|---|",
+        *options,
+    ]
+    return head + FAULTS_BEGIN + "\n" + "\n".join(tables) + "\n\n" + FAULTS_END + rest.partition(FAULTS_END)[2]
+
+
+def _options_of(kind: FaultKind) -> str:
+    return ", ".join(f"`{OPTIONS[name].flag}`" for name in kind.options if name not in {"trigger", "for_s", "fault_id"})
+
+
+def _needs_of(kind: FaultKind) -> str:
+    return ", ".join(" or ".join(f"`{OPTIONS[name].flag}`" for name in names.split()) for names in kind.needs)
+
+
+GENERATED: Final = (
+    Page("faults.md", faults),
+    Page("configs.md", configs),
+    Page("scenarios.md", scenarios),
+    Page("metrics.md", metrics),
+)
 
 
 def main() -> None:

@@ -91,6 +91,11 @@ def test_generated_metrics_are_up_to_date() -> None:
     assert [family.name for family in FAMILIES if f"| `{family.name}`" not in page] == []
 
 
+def test_generated_faults_are_up_to_date() -> None:
+    """`python -m tests.documents` writes the tables of kinds and of options anew."""
+    assert documents.faults() == (ROOT / "docs" / "faults.md").read_text()
+
+
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.title)
 def test_panels_said_to_work_find_their_metrics(dashboard: Dashboard) -> None:
     """A metric that is renamed leaves a panel empty."""

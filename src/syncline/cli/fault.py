@@ -3,97 +3,38 @@
 All of it is also there from Python: `syncline.local.faults`.
 """
 
+import inspect
 import json
 import re
 import sys
-from typing import Annotated, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, print_table
-from syncline.local.faults import ALL_KINDS, NODES, Fault, Faults
+from syncline.local.faults import Fault, Faults
 from syncline.local.layout import LocalClusterError
-from syncline.node.faults.rules import DIRECTIONS, ERRNOS, LISTENERS, TRIGGERS
+from syncline.node.faults.table import KINDS, OPTIONS, FaultOptions, Form
 
 app = typer.Typer(no_args_is_help=True, help="Break a local cluster on purpose.")
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")]
 ID_HELP: Final = "Its id, as `syncline fault list` shows it; without: all."
 
 
-@app.command()
-def add(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(ALL_KINDS)}.")],
-    broker: Annotated[
-        list[str] | None,
-        typer.Option("--broker", "-n", metavar="NODE", help=f"Who is struck: {NODES}; repeatable (default: all)."),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--from", metavar="NODE", help="One end of a link; of a one-way cut, who sends.")
-    ] = None,
-    target: Annotated[list[str] | None, typer.Option("--to", metavar="NODE", help="The other end; repeatable.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only what is about this topic.")] = None,
-    partition: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="TOPIC:NUMBER", help="Only what is about this partition.")
-    ] = None,
-    direction: Annotated[
-        list[str] | None,
-        typer.Option("--direction", metavar="|".join(DIRECTIONS), help="Of a disk; repeatable (default: all)."),
-    ] = None,
-    delay: Annotated[
-        str | None, typer.Option("--delay", metavar="TIME", help="How late: 200ms, 1.5s; of what is slow.")
-    ] = None,
-    errno: Annotated[
-        str | None, typer.Option("--errno", metavar="NAME", help=f"How a disk fails: {', '.join(ERRNOS)}.")
-    ] = None,
-    api: Annotated[
-        list[str] | None,
-        typer.Option("--api", metavar="NAME", help="Which requests: PRODUCE, FETCH, ALTER_PARTITION, ...; repeatable."),
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", metavar="PATTERN", help="Only requests of clients with such an id.")
-    ] = None,
-    listener: Annotated[
-        str | None,
-        typer.Option(
-            "--listener", metavar="|".join(LISTENERS), help="Requests of clients (default), or those between brokers."
-        ),
-    ] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="CODE", help="Kafka's error that api-error answers.")
-    ] = None,
-    trigger: Annotated[
-        str | None, typer.Option("--trigger", metavar="WHEN", help=f"{TRIGGERS} (default: always).")
-    ] = None,
-    duration: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="For how long: 20s, 2m (default: until cleared).")
-    ] = None,
-    fault_id: Annotated[str | None, typer.Option("--id", help="An id of your own.")] = None,
-    data: DataOption = DEFAULT_DIRECTORY,
-    as_json: JsonOption = False,
-) -> None:
+def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
     """Begin a fault; it is felt when this returns."""
-    topic, number = _place(topic, partition)
-    fault = Faults(data).add(
-        kind,
-        broker=broker or None,
-        source=source,
-        target=target or None,
-        topic=topic,
-        partition=number,
-        direction=direction or None,
-        delay_s=_seconds(delay, "--delay"),
-        errno=errno,
-        api=api or None,
-        client_id=client,
-        listener=listener,
-        error=error,
-        trigger=trigger,
-        for_s=_seconds(duration, "--for"),
-        fault_id=fault_id,
-    )
+    options: dict[str, Any] = {name: None if value == [] else value for name, value in given.items()}
+    options["topic"], options["partition"] = _place(options["topic"], options["partition"])
+    for name, option in OPTIONS.items():
+        if option.form is Form.TIME:
+            options[name] = _seconds(options[name], option.flag)
+    fault = Faults(data).add(kind, **cast("FaultOptions", options))
     _warn(fault)
     if as_json:
         print(json.dumps(fault.as_json()))
@@ -156,6 +97,26 @@ def clear(
         print(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
     if not cleared:
         print("no faults")
+
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` with the signature that typer reads: one parameter for each option of the table."""
+    parameters = [inspect.Parameter("kind", inspect.Parameter.KEYWORD_ONLY, annotation=KindArgument)]
+    for name, option in OPTIONS.items():
+        flags = (option.flag, option.short_flag) if option.short_flag else (option.flag,)
+        declared = typer.Option(*flags, metavar=option.metavar, help=option.help)
+        hint: Any = Annotated[str | None, declared]
+        if option.form is Form.TEXTS:
+            hint = Annotated[list[str] | None, declared]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint))
+    for name, hint, default in (("data", DataOption, DEFAULT_DIRECTORY), ("as_json", JsonOption, False)):
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+app.command()(_with_options(add))
 
 
 def _place(topic: str | None, partition: str | None) -> tuple[str | None, int | None]:

@@ -5,51 +5,37 @@
         ...
     assert slow.hits > 0
 
-What a fault does inside a broker is the broker's (`syncline.node.faults`); here is who gets it. Nodes are named by
-number, or by what they are when the fault begins: "controller", "leader" and "followers" of the partition, "all".
-Pausing and killing is done with signals, so a pause is known by its file in the data directory.
+What there is stands in `syncline.node.faults.table`; what a fault does inside a broker is the broker's. Here is which
+brokers get it. Pausing and killing is done to processes (`process_faults`).
 """
 
 import contextlib
-import json
-import os
-import re
 import secrets
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from syncline.local.control import Control, ControlError, controls
-from syncline.local.layout import Layout, LocalClusterError, RunningCluster, state_of
-from syncline.node.faults.rules import (
-    API_ERROR,
-    API_KINDS,
-    DELAYED_KINDS,
-    DISK_KINDS,
-    DURATION_MS_MAX,
+from syncline.local.control import Control, ControlError
+from syncline.local.layout import LocalClusterError
+from syncline.local.named_brokers import LOOK_TIMEOUT_S, OF_A_PARTITION, NamedBrokers
+from syncline.local.process_faults import PAUSE_ID, ProcessFault, ProcessFaults, pause_id, pause_row
+from syncline.node.faults.rules import DURATION_MS_MAX
+from syncline.node.faults.table import (
+    KILL,
     KINDS,
     LINK_CUT_ONE_WAY,
-    LINK_KINDS,
+    OPTIONS,
+    PAUSE,
+    FaultKind,
+    FaultOptions,
+    Form,
+    Node,
+    Place,
 )
 
-PAUSE: Final = "pause"
-KILL: Final = "kill"
-ALL_KINDS: Final = (*KINDS, PAUSE, KILL)
-Node = int | str
-
-# How long a signal may take to have its effect; one that waits for its disk cannot be killed at once.
-SIGNAL_TIMEOUT_S: Final = 5.0
-# Whoever only lists does not wait long for a broker that stands still.
-LOOK_TIMEOUT_S: Final = 2.0
-# How soon whoever waits for the end of a pause sees that it has been ended.
-LOOK_AGAIN_S: Final = 0.2
-NODES: Final = "a broker's number, controller, leader, followers or all"
+ALL_KINDS: Final = tuple(KINDS)
 
 
 @dataclass
@@ -68,7 +54,7 @@ class Fault:
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """Who has it."""
+        """The brokers that have it."""
         return tuple(sorted(self.rows))
 
     @property
@@ -154,100 +140,55 @@ class Faults:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).absolute()
-        self._layout = Layout(self.directory)
+        self._processes = ProcessFaults(self.directory)
         # Why brokers could not be asked the last time, by broker.
         self.silent: dict[int, str] = {}
 
     # Beginning.
 
-    def add(
-        self,
-        kind: str,
-        *,
-        broker: Node | Sequence[Node] | None = None,
-        source: Node | None = None,
-        target: Node | Sequence[Node] | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        direction: str | Sequence[str] | None = None,
-        delay_s: float | None = None,
-        errno: str | None = None,
-        api: str | Sequence[str] | None = None,
-        client_id: str | None = None,
-        listener: str | None = None,
-        error: str | None = None,
-        trigger: str | None = None,
-        for_s: float | None = None,
-        fault_id: str | None = None,
-    ) -> Fault:
+    def add(self, kind: str, **options: Unpack[FaultOptions]) -> Fault:
         """Begin a fault and return it once it is felt; raises `LocalClusterError` with a sentence.
 
         `broker` says whose disk or requests are struck (without: everybody's), or which broker is paused or killed;
         `source` and `target` which link. Without `for_s` it lasts until it is cleared.
         """
-        if kind not in ALL_KINDS:
-            raise LocalClusterError(f"there is no fault {kind!r}. Known: {', '.join(ALL_KINDS)}.")
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        if kind not in KINDS:
+            raise LocalClusterError(f"there is no fault {kind!r}. Known: {', '.join(KINDS)}.")
+        entry = KINDS[kind]
+        for_s = given.get("for_s")
         if for_s is not None and for_s <= 0:
             raise LocalClusterError(f"a fault lasts for more than 0 s, not {for_s:g}.")
         if for_s is not None and not for_s <= DURATION_MS_MAX / 1_000:
             raise LocalClusterError(f"a fault lasts for at most {DURATION_MS_MAX // 1_000} s, not {for_s:g}.")
-        if fault_id is not None and _PAUSE_ID.fullmatch(fault_id):
-            raise LocalClusterError(f"{fault_id!r} is the id of a pause of that broker, use another one.")
+        if PAUSE_ID.fullmatch(given.get("fault_id", "")):
+            raise LocalClusterError(f"{given['fault_id']!r} is the id of a pause of that broker, use another one.")
+        topic, partition = given.get("topic"), given.get("partition")
         if topic is None and partition is not None:
             raise LocalClusterError("a partition is selected together with its topic.")
-        self._check_options(
-            kind,
-            {
-                "broker": broker,
-                "source": source,
-                "target": target,
-                "topic": topic,
-                "partition": partition,
-                "direction": direction,
-                "delay_s": delay_s,
-                "errno": errno,
-                "api": api,
-                "client_id": client_id,
-                "listener": listener,
-                "error": error,
-                "trigger": trigger,
-                "for_s": for_s,
-                "fault_id": fault_id,
-            },
-        )
-        brokers = self._controls()
-        place = (topic, partition)
-        if kind in (PAUSE, KILL):
-            victims = self._resolve(_nodes(broker), brokers, place)
+        _check_options(entry, given)
+        brokers = NamedBrokers(self.directory, (topic, partition))
+        if entry.place is Place.PROCESS:
+            victims = brokers.named(_nodes(given["broker"]))
             if len(victims) != 1:
                 raise LocalClusterError(f"{kind} takes one broker, not {', '.join(map(str, victims)) or 'none'}.")
-            return self._pause(victims[0], for_s) if kind == PAUSE else self._kill(victims[0])
-        fields: dict[str, Any] = {
-            "id": fault_id or f"f-{secrets.token_hex(2)}",
-            "kind": kind,
-            "topic": topic,
-            "partition": partition,
-            "directions": _list(direction),
-            "delay_ms": None if delay_s is None else max(1, round(delay_s * 1_000)),
-            "errno": errno,
-            "apis": _list(api),
-            "client_id": client_id,
-            "listener": listener,
-            "error": error,
-            "trigger": trigger,
-            "duration_ms": None if for_s is None else max(1, round(for_s * 1_000)),
-        }
-        if kind in LINK_KINDS:
-            links = self._links(kind, _nodes(source), _nodes(target), brokers, place)
-            fields |= {"links": links, "topic": None, "partition": None}
+            begun = self._processes.pause(victims[0], for_s) if kind == PAUSE else self._processes.kill(victims[0])
+            return self._of_process(victims[0], begun)
+        fields = {"id": f"f-{secrets.token_hex(2)}", "kind": kind, **_fields(entry, given)}
+        if entry.place is Place.LINK:
+            if "source" not in given or "target" not in given:
+                raise LocalClusterError(f"{kind} takes the two ends of the link, from and to.")
+            is_one_way = kind == LINK_CUT_ONE_WAY
+            links = brokers.links(_nodes(given["source"]), _nodes(given["target"]), one_way=is_one_way)
+            fields["links"] = links
             # The end that most links have in common is the one that may be cut off from the journal.
             takers = list(dict.fromkeys(broker for link in reversed(links) for broker in link))
         else:
-            takers = self._resolve(_nodes("all" if broker is None else broker), brokers, place)
-        fault = self._begin({name: value for name, value in fields.items() if value is not None}, takers, brokers)
-        if kind not in LINK_KINDS and topic is not None:
+            takers = brokers.named(_nodes(given.get("broker", "all")))
+        fault = self._begin(fields, takers, brokers.controls, is_link=entry.place is Place.LINK)
+        if entry.place is not Place.LINK and topic is not None:
             try:
-                self._ask_somebody(brokers, "broker.partition", topic=topic, partition=partition or 0)
+                brokers.ask_any("broker.partition", topic=topic, partition=partition or 0)
             except ControlError as refusal:
                 fault.remark = str(refusal)
         return fault
@@ -260,15 +201,16 @@ class Faults:
         """Kill a broker's process (SIGKILL); its supervisor starts it again, unless it was told not to."""
         return self.add(KILL, broker=broker)
 
-    def _begin(self, fields: dict[str, Any], takers: Sequence[int], brokers: dict[int, Control]) -> Fault:
-        paused = self._pauses()
+    def _begin(
+        self, fields: dict[str, Any], takers: Sequence[int], brokers: Mapping[int, Control], *, is_link: bool
+    ) -> Fault:
+        paused = self._processes.paused()
         for broker_id in takers:
             if broker_id in paused:
                 raise LocalClusterError(
-                    f"broker {broker_id} is paused. `syncline fault clear {_pause_id(broker_id)}` lets it go on."
+                    f"broker {broker_id} is paused. `syncline fault clear {pause_id(broker_id)}` lets it go on."
                 )
         rows: dict[int, dict[str, Any]] = {}
-        is_link = fields["kind"] in LINK_KINDS
         try:
             for broker_id in takers:
                 # A link has two ends and is one fault.
@@ -284,11 +226,11 @@ class Faults:
     # Looking and ending.
 
     def all(self) -> list[Fault]:
-        """Return all faults that the brokers know, those that are over, too; and who is paused."""
+        """Return all faults that the brokers know, those that are over, too; and the pauses."""
         rows: dict[str, dict[int, dict[str, Any]]] = {}
-        paused = self._pauses()
+        paused = self._processes.paused()
         self.silent = {}
-        for broker_id, control in self._controls().items():
+        for broker_id, control in NamedBrokers(self.directory).controls.items():
             if broker_id in paused:
                 continue
             try:
@@ -298,21 +240,24 @@ class Faults:
                 continue
             for row in answer["faults"]:
                 rows.setdefault(row["id"], {})[broker_id] = row
-        found = [Fault(fault_id, next(iter(each.values()))["kind"], each, self) for fault_id, each in rows.items()]
-        return found + [self._pause_fault(broker_id, state) for broker_id, state in paused.items()]
+        pauses = [
+            self._of_process(broker_id, ProcessFault(pause_row(broker_id, state), is_recorded=True))
+            for broker_id, state in paused.items()
+        ]
+        return self._of_brokers(rows) + pauses
 
     def clear(self, fault_id: str | None = None) -> list[Fault]:
         """End one fault, or all; return what they were. Raises `NoSuchFault`."""
         cleared = [
-            self._resume(broker_id, state)
-            for broker_id, state in self._pauses().items()
-            if fault_id in (None, _pause_id(broker_id))
+            self._of_process(broker_id, ProcessFault(self._processes.resume(broker_id, state), is_recorded=True))
+            for broker_id, state in self._processes.paused().items()
+            if fault_id in (None, pause_id(broker_id))
         ]
         if fault_id is not None and cleared:
             return cleared
         rows: dict[str, dict[int, dict[str, Any]]] = {}
         silent: dict[int, str] = {}
-        for broker_id, control in self._controls().items():
+        for broker_id, control in NamedBrokers(self.directory).controls.items():
             try:
                 answer = control.call("faults.list", timeout_s=LOOK_TIMEOUT_S)
                 if fault_id is not None and all(row["id"] != fault_id for row in answer["faults"]):
@@ -324,303 +269,48 @@ class Faults:
             for row in answer["cleared"]:
                 rows.setdefault(row["id"], {})[broker_id] = row
         self.silent = silent
-        found = [Fault(each_id, next(iter(each.values()))["kind"], each, self) for each_id, each in rows.items()]
+        found = self._of_brokers(rows)
         if fault_id is not None and not found:
             more = f" {' '.join(silent.values())}" if silent else ""
             raise NoSuchFault(f"there is no fault {fault_id!r}: `syncline fault list` shows those that are.{more}")
         return cleared + found
 
-    # Signals.
+    def _of_brokers(self, rows: Mapping[str, dict[int, dict[str, Any]]]) -> list[Fault]:
+        return [Fault(fault_id, next(iter(each.values()))["kind"], each, self) for fault_id, each in rows.items()]
 
-    def _pause(self, broker_id: int, for_s: float | None) -> Fault:
-        pid = self._pid(broker_id)
-        if state_of(pid) == "paused":
-            raise LocalClusterError(f"broker {broker_id} (process {pid}) is paused already.")
-        note = f"SIGSTOP{f' for {for_s:g} s' if for_s is not None else ''}"
-        is_recorded = self._record(PAUSE, broker_id, "begin", note)
-        token = secrets.token_hex(8)
-        until_ms = None if for_s is None else time.time_ns() // 1_000_000 + round(for_s * 1_000)
-        state = {"pid": pid, "token": token, "until_ms": until_ms}
-        os.kill(pid, signal.SIGSTOP)
-        self._await_state(pid, "paused")
-        self._pause_file(broker_id).write_text(json.dumps(state))
-        if for_s is not None:
-            # A process of its own: the pause is to end also if whoever began it has gone.
-            command = [sys.executable, "-m", __name__, str(self.directory), str(broker_id), token, f"{for_s:.3f}"]
-            with open(os.devnull, "r+b") as null:  # noqa: PTH123 - a device
-                subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
-        fault = self._pause_fault(broker_id, state)
-        fault.is_recorded = is_recorded
-        return fault
-
-    def _kill(self, broker_id: int) -> Fault:
-        pid = self._pid(broker_id)
-        is_recorded = self._record(KILL, broker_id, "begin", "SIGKILL")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        self._await_state(pid, "dead")
-        self._record(KILL, broker_id, "end", "its process is gone")
-        row = {"id": f"{KILL}-{broker_id}", "kind": KILL, "state": "over", "hits": 1, "seen": 1, "trigger": "once"}
-        return Fault(f"{KILL}-{broker_id}", KILL, {broker_id: row}, self, is_recorded)
-
-    def _await_state(self, pid: int, state: str) -> None:
-        """Wait until a signal has had its effect."""
-        deadline_s = time.monotonic() + SIGNAL_TIMEOUT_S
-        while (now := state_of(pid)) not in {state, "dead"}:
-            if time.monotonic() > deadline_s:
-                raise LocalClusterError(f"process {pid} is {now} after a signal that should have made it {state}.")
-            time.sleep(0.001)
-
-    def resume_when_due(self, broker_id: int, token: str, after_s: float) -> None:
-        """End a pause when its time is over; return sooner when it is over otherwise, or the process is gone."""
-        due_s = time.monotonic() + after_s
-        while (state := self._pauses().get(broker_id)) is not None and state.get("token") == token:
-            left_s = due_s - time.monotonic()
-            if left_s <= 0:
-                self._resume(broker_id, state)
-                return
-            time.sleep(min(left_s, LOOK_AGAIN_S))
-
-    def _resume(self, broker_id: int, state: dict[str, Any]) -> Fault:
-        self._pause_file(broker_id).unlink(missing_ok=True)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(state["pid"]), signal.SIGCONT)
-        self._record(PAUSE, broker_id, "end", "SIGCONT")
-        fault = self._pause_fault(broker_id, state)
-        fault.rows[broker_id] |= {"state": "over", "left_ms": None}
-        return fault
-
-    def _pauses(self) -> dict[int, dict[str, Any]]:
-        """Return the brokers whose processes are paused; by somebody else, too."""
-        running = self._running()
-        paused: dict[int, dict[str, Any]] = {}
-        for broker_id, pid in sorted(running.broker_pids.items()):
-            if state_of(pid) != "paused":
-                self._pause_file(broker_id).unlink(missing_ok=True)
-            else:
-                paused[broker_id] = {"pid": pid, "token": None, "until_ms": None}
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    state = json.loads(self._pause_file(broker_id).read_text())
-                    if state.get("pid") == pid:
-                        paused[broker_id] = state
-        return paused
-
-    def _pause_fault(self, broker_id: int, state: dict[str, Any]) -> Fault:
-        until_ms = state.get("until_ms")
-        row = {
-            "id": _pause_id(broker_id),
-            "kind": PAUSE,
-            "state": "active",
-            "hits": 1,
-            "seen": 1,
-            "trigger": "always",
-            "left_ms": None if until_ms is None else max(0, until_ms - time.time_ns() // 1_000_000),
-        }
-        return Fault(_pause_id(broker_id), PAUSE, {broker_id: row}, self)
-
-    def _pause_file(self, broker_id: int) -> Path:
-        return self.directory / f"paused-{broker_id}.json"
-
-    def _record(self, kind: str, broker_id: int, phase: str, note: str) -> bool:
-        """Have the journal say what was done to a broker's process; return whether some broker took it."""
-        ts_ms = time.time_ns() // 1_000_000
-        # The victim itself only if nobody else is there.
-        for _, control in sorted(self._controls().items(), key=lambda item: item[0] == broker_id):
-            with contextlib.suppress(ControlError):
-                control.call(
-                    "faults.record",
-                    timeout_s=LOOK_TIMEOUT_S,
-                    kind=kind,
-                    target=f"broker-{broker_id}",
-                    phase=phase,
-                    note=note,
-                    ts_ms=ts_ms,
-                )
-                return True
-        return False
-
-    # Who.
-
-    def _links(
-        self,
-        kind: str,
-        sources: Sequence[Node],
-        targets: Sequence[Node],
-        brokers: dict[int, Control],
-        place: tuple[str | None, int | None],
-    ) -> list[tuple[int, int]]:
-        if not sources or not targets:
-            raise LocalClusterError(f"{kind} takes the two ends of the link, from and to.")
-        links: dict[tuple[int, int], None] = {}
-        ends = self._resolve(targets, brokers, place)
-        for source in self._resolve(sources, brokers, place):
-            for target in ends:
-                if source != target:
-                    links[source, target] = None
-                    if kind != LINK_CUT_ONE_WAY:
-                        links[target, source] = None
-        if not links:
-            raise LocalClusterError(f"both ends of the link are broker {ends[0]}: name two brokers.")
-        return list(links)
-
-    def _resolve(
-        self, nodes: Sequence[Node], brokers: dict[int, Control], place: tuple[str | None, int | None]
-    ) -> list[int]:
-        """Return the numbers of the brokers that are meant, each once."""
-        found: dict[int, None] = {}
-        for node in nodes:
-            for broker_id in self._resolve_one(node, brokers, place):
-                if broker_id not in brokers:
-                    self._pid(broker_id)
-                    raise LocalClusterError(f"broker {broker_id} is just being started; try again in a moment.")
-                found[broker_id] = None
-        return list(found)
-
-    def _resolve_one(
-        self, node: Node, brokers: dict[int, Control], place: tuple[str | None, int | None]
-    ) -> Sequence[int]:
-        name = str(node)
-        if name.isdecimal():
-            return (int(name),)
-        if name == "all":
-            return tuple(brokers)
-        if name == "controller":
-            return (self._controller(brokers),)
-        if name in _OF_A_PARTITION:
-            topic, partition = place
-            if topic is None or partition is None:
-                raise LocalClusterError(f"{name!r} is of a partition: name it with --partition TOPIC:NUMBER.")
-            record = self._ask_somebody(brokers, "broker.partition", topic=topic, partition=partition)
-            leader = int(record["leader"])
-            followers = [int(replica) for replica in record["replicas"] if replica != leader]
-            chosen = [leader] if name == "leader" else followers[:1] if name == "follower" else followers
-            if not chosen or chosen == [-1]:
-                raise LocalClusterError(f"{topic}:{partition} has no {name} now.")
-            return chosen
-        raise LocalClusterError(f"a node is {NODES}, not {name!r}.")
-
-    def _controller(self, brokers: dict[int, Control]) -> int:
-        """Return who holds the lease: of those who think so, the one with the newest."""
-        leases: dict[int, int] = {}
-        for broker_id, control in brokers.items():
-            with contextlib.suppress(ControlError):
-                answer = control.call("broker.describe", timeout_s=LOOK_TIMEOUT_S)
-                if answer["is_controller"]:
-                    leases[int(answer["lease_epoch"])] = broker_id
-        if not leases:
-            raise LocalClusterError("no broker is the controller now; try again in a moment.")
-        return leases[max(leases)]
-
-    def _ask_somebody(self, brokers: dict[int, Control], verb: str, **fields: Any) -> dict[str, Any]:
-        refusal: ControlError | None = None
-        for control in brokers.values():
-            try:
-                return control.call(verb, timeout_s=LOOK_TIMEOUT_S, **fields)
-            except ControlError as error:
-                refusal = error
-        raise refusal or ControlError(f"no broker of the cluster in {self.directory} runs now.")
-
-    def _check_options(self, kind: str, given: dict[str, Any]) -> None:
-        """Say which option a kind of fault lacks, or has no use for."""
-        usable = {"topic", "partition"}
-        nodes = {str(node) for name in ("broker", "source", "target") for node in _nodes(given[name])}
-        if kind in (*LINK_KINDS, PAUSE, KILL) and not nodes & _OF_A_PARTITION:
-            usable = set()
-        if kind != KILL:
-            usable |= {"for_s"}
-        if kind not in (PAUSE, KILL):
-            usable |= {"fault_id"}
-        if kind in LINK_KINDS:
-            usable |= {"source", "target"}
-        else:
-            usable |= {"broker"}
-        if kind in DISK_KINDS:
-            usable |= {"direction", "trigger", "errno"}
-        if kind in API_KINDS:
-            usable |= {"api", "client_id", "listener", "trigger"}
-        if kind == API_ERROR:
-            usable |= {"error"}
-        if kind in DELAYED_KINDS:
-            usable |= {"delay_s"}
-        useless = [name for name, value in given.items() if value is not None and name not in usable]
-        if useless:
-            words = ", ".join(_WORDS.get(name, name) for name in useless)
-            raise LocalClusterError(f"{kind} has no use for {words}.")
-        for name, is_needed in (
-            ("delay_s", kind in DELAYED_KINDS),
-            ("error", kind == API_ERROR),
-            ("api", kind == API_ERROR or (kind in API_KINDS and given["client_id"] is None and given["topic"] is None)),
-            ("broker", kind in (PAUSE, KILL)),
-        ):
-            if is_needed and not given[name]:
-                raise LocalClusterError(f"{kind} needs {_WORDS.get(name, name)}.")
-
-    def _controls(self) -> dict[int, Control]:
-        """Return the control API of every broker that has a process."""
-        found = controls(self.directory)
-        pids = self._running().broker_pids
-        return {broker: control for broker, control in found.items() if state_of(pids.get(broker, 0)) != "dead"}
-
-    def _running(self) -> RunningCluster:
-        running = self._layout.running()
-        if running is None:
-            raise ControlError(
-                f"no cluster is running in {self.directory}. Start one with `syncline up`, or name its data directory."
-            )
-        return running
-
-    def _pid(self, broker_id: int) -> int:
-        pids = self._running().broker_pids
-        if broker_id not in pids:
-            known = ", ".join(map(str, sorted(pids)))
-            raise LocalClusterError(f"there is no broker {broker_id} in {self.directory}: it has {known}.")
-        pid = pids[broker_id]
-        if state_of(pid) == "dead":
-            raise LocalClusterError(f"broker {broker_id} (process {pid}) does not run now.")
-        return pid
+    def _of_process(self, broker_id: int, fault: ProcessFault) -> Fault:
+        return Fault(fault.row["id"], fault.row["kind"], {broker_id: fault.row}, self, fault.is_recorded)
 
 
-# What options are called where people type them.
-_WORDS: Final = {
-    "source": "--from",
-    "target": "--to",
-    "broker": "--broker",
-    "topic": "--topic",
-    "partition": "--partition",
-    "direction": "--direction",
-    "delay_s": "--delay",
-    "errno": "--errno",
-    "api": "--api",
-    "client_id": "--client",
-    "listener": "--listener",
-    "error": "--error",
-    "trigger": "--trigger",
-    "for_s": "--for",
-    "fault_id": "--id",
-}
-# Brokers that are named by what they are for a partition.
-_OF_A_PARTITION: Final = frozenset({"leader", "follower", "followers"})
-_PAUSE_ID: Final = re.compile(rf"{PAUSE}-\d+")
+def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
+    """Say which option a kind of fault lacks, or has no use for."""
+    usable = set(kind.options)
+    nodes = {str(node) for name in ("broker", "source", "target") for node in _nodes(given.get(name, ()))}
+    if nodes & OF_A_PARTITION:
+        usable |= {"topic", "partition"}
+    useless = [OPTIONS[name].flag for name in OPTIONS if name in given and name not in usable]
+    if useless:
+        raise LocalClusterError(f"{kind.name} has no use for {', '.join(useless)}.")
+    for names in kind.needs:
+        first, *others = names.split(" ")
+        if not any(given.get(name) for name in (first, *others)):
+            raise LocalClusterError(f"{kind.name} needs {OPTIONS[first].flag}.")
 
 
-def _pause_id(broker_id: int) -> str:
-    return f"{PAUSE}-{broker_id}"
+def _fields(kind: FaultKind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as the fields that brokers read; the links are not among them."""
+    fields: dict[str, Any] = {}
+    for name, option in OPTIONS.items():
+        if name not in given or name not in kind.options or option.field in {"", "links"}:
+            continue
+        value = given[name]
+        if option.form is Form.TIME:
+            value = max(1, round(value * 1_000))
+        elif option.form is Form.TEXTS:
+            value = [value] if isinstance(value, str) else list(value)
+        fields[option.field] = value
+    return fields
 
 
-def _nodes(value: Node | Sequence[Node] | None) -> Sequence[Node]:
-    if value is None:
-        return ()
+def _nodes(value: Node | Sequence[Node]) -> Sequence[Node]:
     return (value,) if isinstance(value, int | str) else value
-
-
-def _list(value: str | Sequence[str] | None) -> list[str] | None:
-    if value is None:
-        return None
-    return [value] if isinstance(value, str) else list(value)
-
-
-if __name__ == "__main__":
-    where, broker, its_token, seconds = sys.argv[1:]
-    # Without a cluster nobody is paused any more.
-    with contextlib.suppress(LocalClusterError):
-        Faults(where).resume_when_due(int(broker), its_token, float(seconds))

@@ -184,7 +184,7 @@ def test_rule_that_sticks_is_not_spent_by_its_trigger() -> None:
         ({"kind": "link-cut", "links": [[float("inf"), 2]]}, "different brokers"),
         ({"kind": "disk-fail", "topic": "t" * 1_001}, "'topic' has at most 1000 letters, not 1001"),
         ({"kind": "disk-fail", "trigger": "nth=" + "9" * 500}, "a trigger is always, once"),
-        ({"kind": "link-cut", "links": [[1, 2]], "trigger": "once"}, "link-cut takes no trigger"),
+        ({"kind": "link-cut", "links": [[1, 2]], "trigger": "once"}, "faults of kind link-cut have no 'trigger'"),
         ({"kind": "link-delay", "links": [[1, 2]]}, "'delay_ms'"),
         ({"kind": "api-error", "apis": ["PRODUCE"]}, "'error' is one of Kafka's error codes"),
         ({"kind": "api-error", "apis": ["PRODUCE"], "error": "NONE"}, "'error' is one of Kafka's error codes"),

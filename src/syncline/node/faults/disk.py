@@ -26,7 +26,8 @@ from typing import Final, TypeVar
 
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.faults.rules import DISK_FAIL, DISK_STUCK, READ, SYNC, WRITE, Rule
+from syncline.node.faults.rules import Rule
+from syncline.node.faults.table import DISK_FAIL, DISK_STUCK, READ, SYNC, WRITE
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import Disk, File, Lock
 

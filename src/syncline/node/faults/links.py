@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from syncline.node.faults.rules import LINK_DELAY, Rule
+from syncline.node.faults.rules import Rule
+from syncline.node.faults.table import LINK_DELAY
 from syncline.node.links import Links, broker_of
 from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection
 from syncline.records.buffers import Buffer

@@ -16,7 +16,8 @@ from syncline.node.control import ControlRefused
 from syncline.node.faults.disk import FaultyDisk
 from syncline.node.faults.links import LinkFaults
 from syncline.node.faults.requests import RequestFaults
-from syncline.node.faults.rules import API_KINDS, CLEARED, DISK_KINDS, LINK_KINDS, SPENT, TIME_IS_OVER, Rule
+from syncline.node.faults.rules import CLEARED, SPENT, TIME_IS_OVER, Rule
+from syncline.node.faults.table import Place
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
@@ -46,7 +47,7 @@ class Faults:
         rule = Rule(fields)
         if rule.id in self._rules:
             raise ControlRefused(f"there is a fault {rule.id} already. Clear it first, or use another id.")
-        if rule.kind in DISK_KINDS and self._disk is None:
+        if rule.place is Place.DISK and self._disk is None:
             raise ControlRefused("this broker's disk cannot be made faulty: it is not one of this machine's.")
         if len(self._rules) >= LISTED_MAX:
             raise ControlRefused(f"there are {LISTED_MAX} faults already. Clear some first.")
@@ -121,9 +122,9 @@ class Faults:
         """Have every place go by the rules that are active now."""
         active = [rule for rule in self._rules.values() if rule.is_active]
         if self._disk is not None:
-            self._disk.set_rules([rule for rule in active if rule.kind in DISK_KINDS])
-        links = [rule for rule in active if rule.kind in LINK_KINDS]
-        requests = [rule for rule in active if rule.kind in API_KINDS]
+            self._disk.set_rules([rule for rule in active if rule.place is Place.DISK])
+        links = [rule for rule in active if rule.place is Place.LINK]
+        requests = [rule for rule in active if rule.place is Place.REQUEST]
         self._links.set_rules(links)
         self._requests.set_rules(requests)
         dispatcher = self._broker.dispatcher

@@ -18,32 +18,19 @@ from typing import Any, Final
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.control import ControlRefused
+from syncline.node.faults.table import (
+    BROKER_KINDS,
+    CLIENT,
+    DIRECTIONS,
+    DISK_STUCK,
+    ERRNOS,
+    KINDS,
+    LISTENERS,
+    READ,
+    TRIGGERS,
+    Place,
+)
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
-
-READ: Final = "read"
-WRITE: Final = "write"
-SYNC: Final = "sync"
-DIRECTIONS: Final = (READ, WRITE, SYNC)
-
-CLIENT: Final = "client"
-LISTENERS: Final = (CLIENT, "internal")
-
-DISK_SLOW: Final = "disk-slow"
-DISK_STUCK: Final = "disk-stuck"
-DISK_FAIL: Final = "disk-fail"
-LINK_CUT: Final = "link-cut"
-LINK_CUT_ONE_WAY: Final = "link-cut-one-way"
-LINK_DELAY: Final = "link-delay"
-API_DROP_REPLY: Final = "api-drop-reply"
-API_ERROR: Final = "api-error"
-API_DISCONNECT: Final = "api-disconnect"
-API_THROTTLE: Final = "api-throttle"
-
-DISK_KINDS: Final = (DISK_SLOW, DISK_STUCK, DISK_FAIL)
-LINK_KINDS: Final = (LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY)
-API_KINDS: Final = (API_DROP_REPLY, API_ERROR, API_DISCONNECT, API_THROTTLE)
-KINDS: Final = (*DISK_KINDS, *LINK_KINDS, *API_KINDS)
-DELAYED_KINDS: Final = (DISK_SLOW, LINK_DELAY, API_THROTTLE)
 
 # Why a rule is over.
 SPENT: Final = "its trigger cannot fire again"
@@ -53,9 +40,7 @@ CLEARED: Final = "cleared"
 DELAY_MS_MAX: Final = 600_000
 DURATION_MS_MAX: Final = 2**31 - 1
 TEXT_MAX: Final = 1_000
-ERRNOS: Final = ("EIO", "ENOSPC", "EMFILE", "EROFS", "EACCES")
 TRIGGER_LENGTH_MAX: Final = 100
-TRIGGERS: Final = "always, once, nth=N, times=N, every=N or probability=P,seed=S"
 # Requests that no rule meets: who injects faults must be able to end them.
 SPARED: Final = frozenset({ApiKey.CONTROL})
 
@@ -97,37 +82,32 @@ class Rule:
     def __init__(self, fields: Mapping[str, Any]) -> None:
         reader = _Reader(fields)
         self.id = reader.text("id")
-        self.kind = reader.text("kind", KINDS)
+        self.kind = reader.kind.name
+        self.place = reader.kind.place
         self.duration_ms = reader.number("duration_ms", 1, DURATION_MS_MAX)
         self.trigger = Trigger(reader.optional_text("trigger") or "always")
         self.topic = reader.optional_text("topic")
         self.partition = reader.number("partition", 0)
         if self.partition is not None and self.topic is None:
             raise ControlRefused("a partition is selected together with its topic.")
-        is_delayed = self.kind in DELAYED_KINDS
-        self.delay_ms = (reader.number("delay_ms", 1, DELAY_MS_MAX, is_needed=True) if is_delayed else None) or 0
-        self.directions = reader.texts("directions", DIRECTIONS) or DIRECTIONS if self.kind in DISK_KINDS else ()
-        self.errno = reader.optional_text("errno", ERRNOS) or "EIO" if self.kind == DISK_FAIL else None
-        self.links = reader.links("links") if self.kind in LINK_KINDS else ()
-        self.apis = reader.apis("apis", is_needed=self.kind == API_ERROR) if self.kind in API_KINDS else ()
-        self.client_id = reader.optional_text("client_id") if self.kind in API_KINDS else None
-        self.listener = reader.optional_text("listener", LISTENERS) or CLIENT if self.kind in API_KINDS else None
-        self.error = reader.error("error") if self.kind == API_ERROR else None
+        self.delay_ms = reader.number("delay_ms", 1, DELAY_MS_MAX, is_needed=True) or 0
+        self.directions = reader.texts("directions", DIRECTIONS)
+        self.errno = reader.optional_text("errno", ERRNOS, default="EIO")
+        self.links = reader.links("links")
+        self.apis = reader.apis("apis")
+        self.client_id = reader.optional_text("client_id")
+        self.listener = reader.optional_text("listener", LISTENERS, default=CLIENT)
+        self.error = reader.error("error")
         # Whether this broker writes the fault into the journal; of several with the same fault one does.
         self.is_journalled = fields.get("journal", True) is True
-        reader.refuse_others()
-        self._check()
-        # Monotonic, None: until it is cleared.
-        self.until_ms: int | None = None
-        self.over: str | None = None
-
-    def _check(self) -> None:
-        if self.kind in LINK_KINDS and self.trigger.text != "always":
-            raise ControlRefused(f"{self.kind} takes no trigger: a link is cut, or late, for all that is sent.")
         if self.kind == DISK_STUCK and self.duration_ms is None and self.directions != (READ,):
             raise ControlRefused(
                 "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
             )
+        self._described = reader.kind.fields - {"id", "kind", "trigger", "duration_ms"}
+        # Monotonic, None: until it is cleared.
+        self.until_ms: int | None = None
+        self.over: str | None = None
 
     @property
     def is_active(self) -> bool:
@@ -199,37 +179,24 @@ class Rule:
             "hits": self.trigger.hits,
             "trigger": self.trigger.text,
             "left_ms": max(0, self.until_ms - now_ms) if self.until_ms is not None and self.is_active else None,
-            "topic": self.topic,
-            "partition": self.partition,
-            "client_id": self.client_id,
+            **{name: _as_json(getattr(self, name)) for name in sorted(self._described)},
         }
-        if self.kind in DELAYED_KINDS:
-            row["delay_ms"] = self.delay_ms
-        if self.kind in DISK_KINDS:
-            row["directions"] = list(self.directions)
-            row["errno"] = self.errno
-        if self.kind in LINK_KINDS:
-            row["links"] = [list(link) for link in self.links]
-        if self.kind in API_KINDS:
-            row["apis"] = [api.name for api in self.apis]
-            row["listener"] = self.listener
-            row["error"] = self.error.name if self.error is not None else None
         return {name: value for name, value in row.items() if value is not None}
 
     def target(self, broker_id: int) -> str:
         """Return what is struck, as the journal names it."""
         if self.links:
             return ",".join(f"broker-{source}>broker-{target}" for source, target in self.links)
-        if self.kind in DISK_KINDS and self.topic is not None and self.partition is not None:
+        if self.place is Place.DISK and self.topic is not None and self.partition is not None:
             return f"{self.topic}-{self.partition}"
         return f"broker-{broker_id}"
 
     def note(self) -> str:
         """Return in words what happens."""
         words = [f"fault {self.id}"]
-        if self.kind in DISK_KINDS:
+        if self.place is Place.DISK:
             words.append("/".join(self.directions) + (f" fail with {self.errno}" if self.errno else ""))
-        if self.kind in API_KINDS:
+        if self.place is Place.REQUEST:
             words.append("/".join(api.name for api in self.apis) or "any request")
         if self.error is not None:
             words.append(f"answered with {self.error.name}")
@@ -270,14 +237,22 @@ def _parse_trigger(text: str) -> tuple[str, float, Callable[[], float] | None]:
 
 
 class _Reader:
-    """Reads fields of a rule, and remembers which."""
+    """Reads the fields that a kind of fault has; others are None or empty, and refused when given."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
-        self._known = {"journal"}
+        kind = fields.get("kind")
+        if not isinstance(kind, str) or kind not in BROKER_KINDS:
+            if kind is None:
+                raise ControlRefused(f"a fault needs 'kind'{_among(BROKER_KINDS)}.")
+            raise ControlRefused(f"'kind' is not{_among(BROKER_KINDS)}: {kind!r}.")
+        self.kind = KINDS[kind]
+        self._known = self.kind.fields
+        others = [name for name in fields if name not in self._known | {"journal"} and fields[name] is not None]
+        if others:
+            raise ControlRefused(f"faults of kind {kind} have no {', '.join(map(repr, others))}.")
 
     def _get(self, name: str) -> Any:
-        self._known.add(name)
         return self._fields.get(name)
 
     def text(self, name: str, choices: Sequence[str] = ()) -> str:
@@ -286,10 +261,10 @@ class _Reader:
             raise ControlRefused(f"a fault needs {name!r}{_among(choices)}.")
         return value
 
-    def optional_text(self, name: str, choices: Sequence[str] = ()) -> str | None:
+    def optional_text(self, name: str, choices: Sequence[str] = (), default: str | None = None) -> str | None:
         value = self._get(name)
         if value is None:
-            return None
+            return default if name in self._known else None
         if not isinstance(value, str) or not value or (choices and value not in choices):
             raise ControlRefused(f"{name!r} is {'a text' if not choices else 'not'}{_among(choices)}: {value!r}.")
         if len(value) > TEXT_MAX:
@@ -298,21 +273,25 @@ class _Reader:
 
     def texts(self, name: str, choices: Sequence[str]) -> tuple[str, ...]:
         values = self._get(name)
-        if values is None:
+        if name not in self._known:
             return ()
+        if values is None:
+            return tuple(choices)
         if not isinstance(values, list) or any(value not in choices for value in values):
             raise ControlRefused(f"{name!r} is a list{_among(choices)}, not {values!r}.")
-        return tuple(choice for choice in choices if choice in values)
+        return tuple(choice for choice in choices if choice in values) or tuple(choices)
 
     def number(self, name: str, least: int, most: int = 2**31 - 1, *, is_needed: bool = False) -> int | None:
         value = self._get(name)
-        if value is None and not is_needed:
+        if name not in self._known or (value is None and not is_needed):
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise ControlRefused(f"{name!r} is a number from {least} to {most}, not {value!r}.")
         return value
 
     def links(self, name: str) -> tuple[tuple[int, int], ...]:
+        if name not in self._known:
+            return ()
         values = self._get(name)
         try:
             links = tuple((source, target) for source, target in values)
@@ -322,24 +301,21 @@ class _Reader:
             raise ControlRefused(f"{name!r} is a list of [from, to] pairs of different brokers, not {values!r}.")
         return links
 
-    def apis(self, name: str, *, is_needed: bool) -> tuple[ApiKey, ...]:
+    def apis(self, name: str) -> tuple[ApiKey, ...]:
         values = self._get(name) or []
-        if not isinstance(values, list) or (is_needed and not values):
+        if not isinstance(values, list) or ("api" in self.kind.needs and not values):
             raise ControlRefused(f"{name!r} is a list of requests such as PRODUCE, not {values!r}.")
         return tuple(dict.fromkeys(_api(value) for value in values))
 
-    def error(self, name: str) -> ErrorCode:
+    def error(self, name: str) -> ErrorCode | None:
+        if name not in self._known:
+            return None
         value = self._get(name)
         wanted = str(value).upper().replace("-", "_")
         for code in ErrorCode:
             if code is not ErrorCode.NONE and wanted in (code.name, str(int(code))):
                 return code
         raise ControlRefused(f"{name!r} is one of Kafka's error codes, such as NOT_LEADER_OR_FOLLOWER, not {value!r}.")
-
-    def refuse_others(self) -> None:
-        others = [name for name in self._fields if name not in self._known and self._fields[name] is not None]
-        if others:
-            raise ControlRefused(f"faults of kind {self._fields['kind']} have no {', '.join(map(repr, others))}.")
 
 
 def _is_id(value: Any) -> bool:
@@ -353,6 +329,12 @@ def _api(value: Any) -> ApiKey:
             return key
     known = ", ".join(key.name for key in ApiKey if key not in SPARED)
     raise ControlRefused(f"there is no request {value!r}. Known: {known}.")
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(each) for each in value]
+    return value.name if isinstance(value, ApiKey | ErrorCode) else value
 
 
 def _among(choices: Sequence[str]) -> str:

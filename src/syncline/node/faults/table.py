@@ -1,0 +1,211 @@
+"""Faults by name and their options: checks, help texts and docs/faults.md all go by this table.
+
+A new fault is one entry of `KINDS`, and its effect in `disk`, `links` or `requests` (of a process: `syncline.local`).
+A new option is one field of `FaultOptions`; where a broker acts on it, `Rule` reads the field that the option names.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Final, NamedTuple, TypedDict, get_type_hints
+
+READ: Final = "read"
+WRITE: Final = "write"
+SYNC: Final = "sync"
+DIRECTIONS: Final = (READ, WRITE, SYNC)
+
+CLIENT: Final = "client"
+LISTENERS: Final = (CLIENT, "internal")
+
+ERRNOS: Final = ("EIO", "ENOSPC", "EMFILE", "EROFS", "EACCES")
+TRIGGERS: Final = "always, once, nth=N, times=N, every=N or probability=P,seed=S"
+NODES: Final = "a broker's number, controller, leader, followers or all"
+
+Node = int | str
+Nodes = Node | Sequence[Node] | None
+Texts = str | Sequence[str] | None
+
+
+class Form(Enum):
+    """How people write an option, and what brokers get of it."""
+
+    TEXT = "a text"
+    TEXTS = "a text, repeatable; a list for brokers"
+    TIME = "a time such as 200ms; seconds in Python, milliseconds for brokers"
+    # The number is the option's value, TOPIC goes to the option of that name.
+    PLACE = "TOPIC:NUMBER"
+
+
+class Option(NamedTuple):
+    """One option of faults: its name on the command line, what help says of it, and its field in a rule."""
+
+    flag: str
+    metavar: str
+    help: str
+    # "" for what only says which broker gets the rule.
+    field: str = ""
+    form: Form = Form.TEXT
+    short_flag: str = ""
+
+
+class FaultOptions(TypedDict, total=False):
+    """The options of `syncline fault add` and of `Faults.add`, by the names of the latter."""
+
+    broker: Annotated[
+        Nodes,
+        Option("--broker", "NODE", f"Who is struck: {NODES}; repeatable (default: all).", "", Form.TEXTS, "-n"),
+    ]
+    source: Annotated[
+        Nodes, Option("--from", "NODE", "One end of a link; of a one-way cut, the broker that sends.", "links")
+    ]
+    target: Annotated[Nodes, Option("--to", "NODE", "The other end; repeatable.", "links", Form.TEXTS)]
+    topic: Annotated[str | None, Option("--topic", "TOPIC", "Only what is about this topic.", "topic")]
+    partition: Annotated[
+        int | None,
+        Option("--partition", "TOPIC:NUMBER", "Only what is about this partition.", "partition", Form.PLACE, "-p"),
+    ]
+    direction: Annotated[
+        Texts,
+        Option(
+            "--direction",
+            "|".join(DIRECTIONS),
+            f"Which operations: {', '.join(DIRECTIONS)}; repeatable (default: all).",
+            "directions",
+            Form.TEXTS,
+        ),
+    ]
+    delay_s: Annotated[float | None, Option("--delay", "TIME", "How late: 200ms, 1.5s.", "delay_ms", Form.TIME)]
+    errno: Annotated[str | None, Option("--errno", "NAME", f"How a disk fails: {', '.join(ERRNOS)}.", "errno")]
+    api: Annotated[
+        Texts,
+        Option(
+            "--api", "NAME", "Which requests: PRODUCE, FETCH, ALTER_PARTITION, ...; repeatable.", "apis", Form.TEXTS
+        ),
+    ]
+    client_id: Annotated[
+        str | None, Option("--client", "PATTERN", "Only requests of clients with such an id.", "client_id")
+    ]
+    listener: Annotated[
+        str | None,
+        Option("--listener", "|".join(LISTENERS), "Requests of clients (default), or between brokers.", "listener"),
+    ]
+    error: Annotated[str | None, Option("--error", "CODE", "The error code of Kafka in the answer.", "error")]
+    trigger: Annotated[str | None, Option("--trigger", "WHEN", f"{TRIGGERS} (default: always).", "trigger")]
+    for_s: Annotated[
+        float | None,
+        Option("--for", "TIME", "For how long: 20s, 2m (default: until cleared).", "duration_ms", Form.TIME),
+    ]
+    fault_id: Annotated[str | None, Option("--id", "TEXT", "An id of your own.", "id")]
+
+
+OPTIONS: Final[dict[str, Option]] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(FaultOptions, include_extras=True).items()
+}
+
+
+class Place(Enum):
+    """What a fault strikes."""
+
+    DISK = "disk"
+    LINK = "link"
+    REQUEST = "request"
+    PROCESS = "process"
+
+
+class FaultKind(NamedTuple):
+    """One kind of fault: what happens, and the names of its options."""
+
+    name: str
+    place: Place
+    effect: str
+    options: tuple[str, ...]
+    # Options without which it makes no sense; of several with blanks between them, one.
+    needs: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of its rules as brokers read them."""
+        return frozenset({"id", "kind", *(OPTIONS[name].field for name in self.options)} - {""})
+
+
+DISK_SLOW: Final = "disk-slow"
+DISK_STUCK: Final = "disk-stuck"
+DISK_FAIL: Final = "disk-fail"
+LINK_CUT: Final = "link-cut"
+LINK_CUT_ONE_WAY: Final = "link-cut-one-way"
+LINK_DELAY: Final = "link-delay"
+API_DROP_REPLY: Final = "api-drop-reply"
+API_ERROR: Final = "api-error"
+API_DISCONNECT: Final = "api-disconnect"
+API_THROTTLE: Final = "api-throttle"
+PAUSE: Final = "pause"
+KILL: Final = "kill"
+
+_DISK: Final = ("broker", "topic", "partition", "direction", "trigger", "for_s", "fault_id")
+_LINK: Final = ("source", "target", "for_s", "fault_id")
+_REQUEST: Final = ("broker", "topic", "partition", "api", "client_id", "listener", "trigger", "for_s", "fault_id")
+_SELECTED: Final = "api client_id topic"
+
+KINDS: Final[dict[str, FaultKind]] = {
+    kind.name: kind
+    for kind in (
+        FaultKind(
+            DISK_SLOW, Place.DISK, "each operation is late by `--delay`", (*_DISK, "delay_s"), needs=("delay_s",)
+        ),
+        FaultKind(DISK_STUCK, Place.DISK, "nothing comes back until the fault is over", _DISK),
+        FaultKind(DISK_FAIL, Place.DISK, "operations fail with `--errno` (default: `EIO`)", (*_DISK, "errno")),
+        FaultKind(LINK_CUT, Place.LINK, "nothing passes between two brokers", _LINK),
+        FaultKind(LINK_CUT_ONE_WAY, Place.LINK, "what `--from` sends to `--to` is lost; the other way passes", _LINK),
+        FaultKind(
+            LINK_DELAY,
+            Place.LINK,
+            "what two brokers send each other is late by `--delay`, both ways",
+            (*_LINK, "delay_s"),
+            needs=("delay_s",),
+        ),
+        FaultKind(
+            API_DROP_REPLY,
+            Place.REQUEST,
+            "the request is done, its answer is lost, and its connection with it",
+            _REQUEST,
+            needs=(_SELECTED,),
+        ),
+        FaultKind(
+            API_ERROR,
+            Place.REQUEST,
+            "the request is not done, its answer is `--error`",
+            (*_REQUEST, "error"),
+            needs=("error", "api"),
+        ),
+        FaultKind(
+            API_DISCONNECT,
+            Place.REQUEST,
+            "the request is not done, its connection closes",
+            _REQUEST,
+            needs=(_SELECTED,),
+        ),
+        FaultKind(
+            API_THROTTLE,
+            Place.REQUEST,
+            "the request is done, its answer is late by `--delay`, and so are those behind it",
+            (*_REQUEST, "delay_s"),
+            needs=("delay_s", _SELECTED),
+        ),
+        FaultKind(
+            PAUSE,
+            Place.PROCESS,
+            "the broker's process is stopped (SIGSTOP) until the fault is over",
+            ("broker", "for_s"),
+            needs=("broker",),
+        ),
+        FaultKind(
+            KILL,
+            Place.PROCESS,
+            "the broker's process ends at once (SIGKILL); `up` starts it again",
+            ("broker",),
+            needs=("broker",),
+        ),
+    )
+}
+
+# What a broker does to itself; the others are done to its process.
+BROKER_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.place is not Place.PROCESS)
