@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from syncline.pipeline import decode as decoding
 from syncline.pipeline.decode import Decoded, DecodeError
+from syncline.records.compression import DECOMPRESSED_BYTES_MAX
 from tests.pipeline.batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 
 EVERYTHING = tuple(decoding.COLUMNS)
@@ -197,6 +198,31 @@ def test_decoder_refuses_a_batch_whose_checksum_is_wrong() -> None:
 
     with pytest.raises(DecodeError, match="77 does not match its checksum"):
         _decode(bytes(rotten))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_decoder_refuses_a_batch_that_becomes_too_large(codec: str) -> None:
+    """A batch of some hundred kilobytes that holds more than brokers would open is one error that says so."""
+    bomb = batch([Record(None, bytes(DECOMPRESSED_BYTES_MAX), 0)], base_offset=77, codec=codec)
+    assert len(bomb) < DECOMPRESSED_BYTES_MAX // 20
+
+    with pytest.raises(DecodeError, match=r"batch at offset 77 cannot be decompressed: .* more than 67108864 bytes"):
+        _decode(bomb)
+
+
+def test_decoder_refuses_a_chunk_whose_batches_become_too_large_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch is within its bound; the chunk is refused before all of them lie in memory."""
+    monkeypatch.setattr(decoding, "_INT32_MAX", 5_000)
+    chunk = b"".join(batch([Record(None, bytes(2_000), 0)], base_offset=n, codec="zstd") for n in range(4))
+
+    with pytest.raises(DecodeError, match="batch at offset 2 cannot be decompressed: zstd: more than"):
+        _decode(chunk)
+
+
+def test_decoder_refuses_a_codec_that_does_not_exist() -> None:
+    """Codes 5 to 7 are free."""
+    with pytest.raises(DecodeError, match="batch at offset 5 cannot be decompressed: compression 6 does not exist"):
+        _decode(batch(_numbered(1), base_offset=5, attributes=6))
 
 
 @settings(deadline=None)

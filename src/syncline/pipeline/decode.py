@@ -13,7 +13,8 @@ offsets are the cutting points ("cut and take"), which costs one copy in C++.
 
 What is dropped: control batches, batches of aborted transactions (when the fetch names them), records outside
 the wanted offsets (a fetch answers with whole batches) and an incomplete batch at the end. Every CRC is verified.
-A chunk must be below 2 GiB, because Arrow's binary offsets are 32 bits wide.
+A chunk must be below 2 GiB, because Arrow's binary offsets are 32 bits wide; decompressed, too. A batch may become
+as large as brokers themselves would open (`DECOMPRESSED_BYTES_MAX`), and is refused beyond.
 
 Units: offsets count records, `end_offset` is exclusive; timestamps are Unix milliseconds on the wire and
 microseconds in Arrow, as Spark wants them; -1 is "no timestamp" and becomes null.
@@ -21,16 +22,18 @@ Source: KIP-98 (record batch v2), KIP-107, KIP-110 (zstd).
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import cramjam
 import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from syncline.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from syncline.records.errors import DecodeError as BatchError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -43,8 +46,6 @@ _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _ABORT: Final = 0
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
 _VARINT_BYTES_MAX: Final = 10
 _INT32_MAX: Final = 2**31 - 1
 _HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -182,7 +183,9 @@ def _uncompressed(view: memoryview, batches: list[_Batch]) -> tuple[Buffer, list
         return view, batches
     parts, moved, position = [], [], 0
     for batch in batches:
-        body = _decompress(batch.attributes & _CODEC_MASK, view[batch.start : batch.end], batch.base_offset)
+        # A small batch may claim to become gigabytes: each is bounded, and all of a chunk together.
+        room = min(DECOMPRESSED_BYTES_MAX, _INT32_MAX - position)
+        body = _decompress(batch.attributes & _CODEC_MASK, view[batch.start : batch.end], batch.base_offset, room)
         parts.append(body)
         moved.append(
             _Batch(
@@ -201,36 +204,11 @@ def _uncompressed(view: memoryview, batches: list[_Batch]) -> tuple[Buffer, list
     return b"".join(parts), moved
 
 
-def _snappy(body: memoryview) -> Buffer:
-    """Return Snappy data in the clear: Java's framing (a header, then blocks with their sizes), or one raw block."""
-    if bytes(body[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return memoryview(cramjam.snappy.decompress_raw(body))
-    blocks, position = [], _XERIAL_HEADER_BYTES
-    while position < len(body):
-        size = int.from_bytes(body[position : position + 4], "big")
-        position += 4
-        blocks.append(bytes(cramjam.snappy.decompress_raw(body[position : position + size])))
-        position += size
-    return b"".join(blocks)
-
-
-_CODECS: Final[Mapping[int, tuple[str, Callable[[memoryview], Any]]]] = {
-    0: ("none", lambda body: body),
-    1: ("gzip", cramjam.gzip.decompress),
-    2: ("snappy", _snappy),
-    3: ("lz4", cramjam.lz4.decompress),
-    4: ("zstd", cramjam.zstd.decompress),
-}
-
-
-def _decompress(codec: int, body: memoryview, base_offset: int) -> memoryview:
-    if codec not in _CODECS:
-        raise DecodeError(f"the batch at offset {base_offset} uses compression codec {codec}, which does not exist")
-    name, decompress = _CODECS[codec]
+def _decompress(codec: int, body: memoryview, base_offset: int, bytes_max: int) -> Buffer:
     try:
-        return memoryview(decompress(body))
-    except cramjam.DecompressionError as error:
-        raise DecodeError(f"the batch at offset {base_offset} cannot be decompressed as {name}: {error}") from error
+        return decompress(codec, body, bytes_max)
+    except BatchError as error:
+        raise DecodeError(f"the batch at offset {base_offset} cannot be decompressed: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
     if data[:8] != _XERIAL_MAGIC[:8]:
-        return _decompress_snappy_block(data, bytes_max)
+        return _decompress_snappy_block(data, bytes_max, bytes_max)
     position = len(_XERIAL_MAGIC)
     out = bytearray()
     while position < len(data):
@@ -158,18 +158,18 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
         position += 4
         if size < 0 or size > len(data) - position:
             raise DecodeError(f"snappy: a block of {size} bytes is announced, {len(data) - position} are left")
-        out += _decompress_snappy_block(data[position : position + size], bytes_max - len(out))
+        out += _decompress_snappy_block(data[position : position + size], bytes_max - len(out), bytes_max)
         position += size
     return bytes(out)
 
 
-def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, room_bytes: int, bytes_max: int) -> bytes:
     import cramjam
 
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         # The size is a claim of the block's first bytes: it is checked before anything is allocated for it.
-        out = cramjam.snappy.decompress_raw(block) if size <= bytes_max else None
+        out = cramjam.snappy.decompress_raw(block) if size <= room_bytes else None
     except cramjam.DecompressionError as error:
         raise DecodeError(f"snappy: {error}") from None
     if out is None:
