@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from syncline.explain.diagnosis import Cause, Diagnosis, Effect
+from syncline.explain.findings import Cause, Diagnosis, Effect
 from syncline.explain.sentences import tell
 from syncline.model.events import Truncation
 from syncline.model.reasons import Reason

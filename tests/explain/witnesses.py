@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from syncline.explain.diagnosis import Diagnosis, diagnose
+from syncline.explain.diagnosis import diagnose
+from syncline.explain.findings import Diagnosis
 from syncline.model.events import (
     BrokerState,
     Election,

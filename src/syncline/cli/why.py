@@ -24,7 +24,8 @@ from syncline.cli.target import (
     no_topic,
     topic_names,
 )
-from syncline.explain.diagnosis import Diagnosis, Finding, diagnose
+from syncline.explain.diagnosis import diagnose
+from syncline.explain.findings import Diagnosis, Finding
 from syncline.explain.sentences import evidence_against, evidence_for, tell, title_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, from_json, to_json

@@ -7,8 +7,8 @@ turns Unix milliseconds into the time of day of whoever reads.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from syncline.explain.conditions import Condition, Kind
-from syncline.explain.diagnosis import Cause, Diagnosis, Effect, Finding
+from syncline.explain.condition import Condition, Kind
+from syncline.explain.findings import Cause, Diagnosis, Effect, Finding
 from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
 from syncline.model.reasons import Reason, reason_of
 

@@ -1,0 +1,206 @@
+"""What was wrong with brokers: processes that ended or stopped, loops and disks that were slow, late knowledge.
+
+A broker's own report (its loop did not run, its disk was slow) counts more than what others conclude from its
+silence. Each function returns the conditions of its kinds that no condition among its arguments explains.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from syncline.explain.condition import CLOCKS_MS, JOIN_MS, Condition, Kind, number
+from syncline.explain.connection_conditions import SILENCES
+from syncline.explain.history import History, Observed
+from syncline.model.events import BrokerState
+from syncline.model.reasons import STOPS, Reason
+
+# Ignore a disk whose slow time adds up to less than this.
+SLOW_DISK_MS: Final = 600
+# A process that registers within this time after a death is the one that takes the place of the dead one.
+_RESTART_MS: Final = 60_000
+# A connection that broke within this time before a registration broke because the process before it ended.
+_CONNECTION_LOST_MS: Final = 30_000
+# Disk work beside the loop: a follower waits for the read, a log for its cut, and the broker goes on.
+_BESIDE_THE_LOOP: Final = frozenset({"read", "cut"})
+
+
+def deaths(history: History) -> list[Condition]:
+    """Return the deaths of processes: the controller found them gone, or another process registered."""
+    found: list[Condition] = []
+    stopping: set[int] = set()
+    for index, state in enumerate(history.states):
+        if _is_stopping(state):
+            stopping.add(state.subject)
+        elif state.state == "fenced" and state.reason is Reason.PROCESS_GONE and state.subject not in stopping:
+            found.append(_death(history, state.subject, state.ts_ms, index))
+        elif state.state == "registered":
+            if state.subject not in stopping and not any(
+                each.broker == state.subject and each.touches(state.ts_ms - _RESTART_MS, state.ts_ms) for each in found
+            ):
+                lost_ms = _connection_lost_ms(history, state.subject, state.ts_ms)
+                if lost_ms is not None:
+                    found.append(Condition(Kind.GONE, state.subject, lost_ms, state.ts_ms))
+            stopping.discard(state.subject)
+    return found
+
+
+def _death(history: History, broker: int, fenced_ms: int, index: int) -> Condition:
+    for later in history.states[index + 1 :]:
+        if later.subject == broker and later.state == "registered":
+            return Condition(Kind.GONE, broker, fenced_ms, later.ts_ms)
+    return Condition(Kind.GONE, broker, fenced_ms, fenced_ms, is_over=False)
+
+
+def _connection_lost_ms(history: History, broker: int, before_ms: int) -> int | None:
+    """Return when others lost their connection to a broker whose next process registered at `before_ms`."""
+    lost = [
+        each.begin_ms
+        for each in history.observations
+        if each.last.subject == broker
+        and each.last.kind in SILENCES
+        and each.last.evidence.get("connection") in {"lost", "none"}
+        and before_ms - _CONNECTION_LOST_MS <= each.begin_ms <= before_ms
+    ]
+    return max(lost, default=None)
+
+
+def stops(history: History) -> list[Condition]:
+    """Return the brokers that announced their stop, until their next process registered."""
+    found: list[Condition] = []
+    for index, state in enumerate(history.states):
+        if not _is_stopping(state):
+            continue
+        later = [each for each in history.states[index + 1 :] if each.subject == state.subject]
+        registered = [each.ts_ms for each in later if each.state == "registered"]
+        end_ms = registered[0] if registered else max([state.ts_ms, *(each.ts_ms for each in later)])
+        if any(each.broker == state.subject and state.ts_ms <= each.end_ms <= end_ms for each in found):
+            # The controller granted the stop a moment after the broker announced it.
+            continue
+        found.append(Condition(Kind.STOPPED, state.subject, state.ts_ms, end_ms, is_over=bool(registered)))
+    return found
+
+
+def _is_stopping(state: BrokerState) -> bool:
+    return state.state == "shutdown" or (state.state == "fenced" and state.reason in STOPS)
+
+
+def slow_disks(history: History) -> list[Condition]:
+    """Return which brokers waited for their disks; reads that only clients waited for are left out."""
+    found: dict[int, list[Condition]] = {}
+    for each in history.of_kind("slow-disk"):
+        event = each.last
+        operation, replica = str(event.evidence.get("op", "")), number(event.evidence, "for_replica")
+        if operation == "sync" or (operation == "read" and replica < 0):
+            # No follower waits for these: a sync runs beside everything else.
+            continue
+        total_ms = max(number(event.evidence, "total_ms"), event.lasted_ms if operation in _BESIDE_THE_LOOP else 0)
+        mine = found.setdefault(event.broker, [])
+        if not mine or each.begin_ms > mine[-1].end_ms + JOIN_MS:
+            mine.append(Condition(Kind.DISK, event.broker, each.begin_ms, each.end_ms, numbers={"total_ms": 0}))
+        condition = mine[-1]
+        condition.end_ms = max(condition.end_ms, each.end_ms)
+        condition.is_over = condition.is_over and each.is_over
+        name = (operation, f"{event.topic}-{event.partition}", replica)
+        condition.operations[name] = max(number(event.evidence, "longest_ms"), condition.operations.get(name, 0))
+        condition.numbers["total_ms"] = number(condition.numbers, "total_ms") + total_ms
+        if operation not in _BESIDE_THE_LOOP:
+            condition.blocked_ms += total_ms
+    return [each for mine in found.values() for each in mine if number(each.numbers, "total_ms") >= SLOW_DISK_MS]
+
+
+def stalls(history: History, disks: Sequence[Condition]) -> list[Condition]:
+    """Return when loops of brokers did not run, unless they waited for their disks."""
+    found: list[Condition] = []
+    for each in history.of_kind("stall"):
+        broker = each.last.broker
+        held_ms = number(each.last.evidence, "held_by_disk_ms")
+        if held_ms * 2 >= each.last.lasted_ms:
+            continue
+        stall = Condition(Kind.STALL, broker, each.begin_ms, each.end_ms)
+        if any(disk.broker == broker and disk.blocked_ms and disk.explains(stall) for disk in disks):
+            continue
+        if found and found[-1].broker == broker and stall.begin_ms <= found[-1].end_ms + JOIN_MS:
+            found[-1].end_ms = max(found[-1].end_ms, stall.end_ms)
+        else:
+            found.append(stall)
+    return [*found, *_inferred_stalls(history, found)]
+
+
+def _inferred_stalls(history: History, reported: Sequence[Condition]) -> list[Condition]:
+    """Return brokers that send nothing to anyone, although their processes are not known to be gone."""
+    found = []
+    for gap in history.of_kind("heartbeat-gap"):
+        broker = gap.last.subject
+        condition = Condition(Kind.STALL, broker, gap.begin_ms, gap.end_ms, is_over=gap.is_over)
+        is_missed = any(_misses(each, gap, condition) for each in history.observations)
+        # A broker that has reported anything since would have reported its stall, too.
+        spoke = any(each.last.broker == broker and each.last.ts_ms > gap.begin_ms for each in history.observations)
+        spoke = spoke or any(each.broker == broker and each.ts_ms > gap.begin_ms for each in history.progress)
+        if is_missed and not spoke and not any(each.broker == broker and each.explains(condition) for each in reported):
+            condition.numbers["inferred"] = True
+            found.append(condition)
+    return found
+
+
+def _misses(silence: Observed, gap: Observed, condition: Condition) -> bool:
+    """Return whether another broker than the controller misses the one with the gap, and hears none of its beats."""
+    return (
+        silence.last.subject == condition.broker
+        and silence.last.kind in SILENCES
+        and silence.last.broker != gap.last.broker
+        and not silence.beats_heard
+        and condition.touches(silence.begin_ms, silence.end_ms)
+    )
+
+
+def unreachable_controllers(history: History, deep: Sequence[Condition]) -> list[Condition]:
+    """Return when brokers got no answer from the controller."""
+    found: list[Condition] = []
+    for each in history.of_kind("controller-unreachable"):
+        condition = Condition(
+            Kind.UNREACHABLE,
+            each.last.broker,
+            each.begin_ms,
+            each.end_ms,
+            other=number(each.last.evidence, "controller"),
+            is_over=each.is_over,
+        )
+        ends = {condition.broker, condition.other, int(each.last.subject)}
+        if not any(other.broker in ends and other.explains(condition) for other in deep):
+            found.append(condition)
+    return found
+
+
+def late_metadata(history: History, deep: Sequence[Condition]) -> list[Condition]:
+    """Return when brokers applied metadata late."""
+    found = []
+    for each in history.of_kind("metadata-late"):
+        condition = Condition(
+            Kind.LATE,
+            each.last.subject,
+            each.begin_ms,
+            each.end_ms,
+            other=each.last.broker,
+            is_over=each.is_over,
+            numbers=dict(each.first.evidence),
+        )
+        if not any(other.broker in {condition.broker, condition.other} and other.explains(condition) for other in deep):
+            found.append(condition)
+    return found
+
+
+def fresh_logs(history: History, late: Sequence[Condition]) -> list[Condition]:
+    """Return which replicas filled an empty log of this partition, unless they learned of it late."""
+    found = []
+    for each in history.of_kind("catching-up"):
+        event = each.last
+        if (event.topic, event.partition) != (history.topic, history.partition):
+            continue
+        condition = Condition(
+            Kind.FRESH, event.broker, each.begin_ms, each.end_ms, is_over=each.is_over, numbers=dict(event.evidence)
+        )
+        if not any(
+            other.broker == event.broker and other.touches(each.begin_ms - JOIN_MS, each.begin_ms + CLOCKS_MS)
+            for other in late
+        ):
+            found.append(condition)
+    return found

@@ -1,0 +1,172 @@
+"""Causes: which condition explains that a replica was missing.
+
+A condition is a candidate if it was there when the replica went missing and befell a broker that can bring this
+about; the role of that broker decides the cause's name, as the same pause is the follower's or the leader's. Among
+the candidates those that lasted for half of the time come first, and of these the deepest.
+
+Units: Unix milliseconds.
+"""
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from syncline.explain.condition import CLOCKS_MS, DEPTH, Condition, Kind
+from syncline.explain.findings import Cause
+
+# A broker may report a cause this much after another broker reports the effect.
+SLACK_MS: Final = 1_000
+# How long before an effect its cause may have begun, when no event tells.
+LOOK_BACK_MS: Final = 15_000
+
+
+class Causes:
+    """The conditions of one partition's history, searched for causes."""
+
+    def __init__(self, key: str, conditions: Sequence[Condition], replicas: Sequence[int]) -> None:
+        self._key = key
+        self._conditions = conditions
+        self._replicas = frozenset(replicas)
+
+    def of_absence(
+        self, replica: int, leader: int, begin_ms: int, at_ms: int, *, is_fenced: bool
+    ) -> tuple[Cause, Condition | None]:
+        """Return why a replica could not show that it is there and has everything.
+
+        It could not show it to its leader; to the controller if it `is_fenced`.
+        """
+        best: Condition | None = None
+        for condition in self._candidates(replica, leader, begin_ms, at_ms, is_fenced=is_fenced):
+            if best is None or _rank(condition, begin_ms, at_ms) > _rank(best, begin_ms, at_ms):
+                best = condition
+        if best is not None:
+            return name_of(best, leader, is_fenced=is_fenced), best
+        # All brokers were healthy; what remains is that clients wrote faster than followers could fetch.
+        for each in self._conditions:
+            if each.kind is Kind.BURST and each.touches(begin_ms - SLACK_MS, at_ms):
+                return Cause.BURST, each
+        return Cause.UNKNOWN, None
+
+    def of_giving_away(self, leader: int, at_ms: int) -> tuple[Cause, Condition | None]:
+        """Return the slow disk for which a leader gave a partition away."""
+        for each in self._conditions:
+            is_there = each.touches(at_ms - LOOK_BACK_MS, at_ms + SLACK_MS)
+            if each.kind is Kind.DISK and each.broker == leader and is_there:
+                return Cause.LEADER_DISK, each
+        return Cause.UNKNOWN, None
+
+    def of_joining(self, replica: int, begin_ms: int, at_ms: int) -> tuple[Cause, Condition | None]:
+        """Return the empty log that a replica filled before it joined."""
+        for each in self._conditions:
+            if each.kind is Kind.FRESH and each.broker == replica and each.touches(begin_ms, at_ms + SLACK_MS):
+                return Cause.NEW_REPLICA, each
+        return Cause.UNKNOWN, None
+
+    def beside(self, chosen: Condition | None, begin_ms: int, at_ms: int) -> tuple[Condition, ...]:
+        """Return the other conditions of that time that concern this partition's replicas."""
+        return tuple(
+            each
+            for each in self._conditions
+            if each is not chosen
+            and each.touches(begin_ms - CLOCKS_MS, at_ms + CLOCKS_MS)
+            and each.broker in self._replicas
+            and (each.other < 0 or each.other in self._replicas or each.kind is Kind.UNREACHABLE)
+        )
+
+    def concerns_partition(self, condition: Condition, leader: int) -> bool:
+        """Return whether a condition that had no effect is still worth a finding."""
+        if condition.broker not in self._replicas:
+            return False
+        match condition.kind:
+            case Kind.CUT | Kind.SILENT:
+                return condition.other in self._replicas and leader in {condition.broker, condition.other}
+            case Kind.STOPPED:
+                return not any(each.kind is Kind.FRESH and each.broker == condition.broker for each in self._conditions)
+            case Kind.DISK:
+                return condition.blocked_ms > 0 or any(
+                    partition == self._key or replica in self._replicas
+                    for _, partition, replica in condition.operations
+                )
+            case _:
+                return True
+
+    def _candidates(self, replica: int, leader: int, begin_ms: int, at_ms: int, *, is_fenced: bool) -> list[Condition]:
+        return [
+            each
+            for each in self._conditions
+            if each.touches(begin_ms - CLOCKS_MS, at_ms + SLACK_MS)
+            and self._fits(each, replica, leader, is_fenced=is_fenced, begin_ms=begin_ms, at_ms=at_ms)
+        ]
+
+    def _fits(
+        self, condition: Condition, replica: int, leader: int, *, is_fenced: bool, begin_ms: int, at_ms: int
+    ) -> bool:
+        mine = condition.broker == replica
+        # The controller fences: conditions of the partition's leader have no part in it.
+        leads = condition.broker == leader and (not is_fenced or replica == leader)
+        blocks = condition.blocked_ms > 0
+        match condition.kind:
+            case Kind.GONE | Kind.STOPPED | Kind.STALL:
+                return mine or leads
+            case Kind.DISK:
+                reads_for = any(waiting == replica for op, _, waiting in condition.operations if op == "read")
+                cuts_log = any(op == "cut" and key == self._key for op, key, _ in condition.operations)
+                return (mine and (blocks or cuts_log)) or (leads and (blocks or reads_for))
+            case Kind.CUT | Kind.SILENT:
+                ends = {condition.broker, condition.other}
+                # Between replicas it is the deeper cause, even if one of them is the controller as well.
+                if {replica, leader} <= ends <= self._replicas:
+                    return True
+                is_mine = is_fenced and replica in ends and condition.kind is Kind.CUT
+                return is_mine and not self._is_unreachable(replica, begin_ms, at_ms)
+            case Kind.UNREACHABLE:
+                return mine and is_fenced
+            case Kind.LATE | Kind.FRESH:
+                return mine and not is_fenced
+            case Kind.BURST:
+                return False
+            case _:
+                assert_never(condition.kind)
+
+    def _is_unreachable(self, broker: int, begin_ms: int, at_ms: int) -> bool:
+        return any(
+            each.kind is Kind.UNREACHABLE and each.broker == broker and each.touches(begin_ms, at_ms)
+            for each in self._conditions
+        )
+
+
+def _rank(condition: Condition, begin_ms: int, at_ms: int) -> tuple[int, int]:
+    depth = -DEPTH.index(condition.kind)
+    if condition.kind in {Kind.GONE, Kind.FRESH}:
+        return 2, depth
+    covered_ms = condition.overlap_ms(begin_ms - CLOCKS_MS, at_ms + CLOCKS_MS)
+    if covered_ms >= (at_ms - begin_ms) / 2:
+        return 2, depth
+    return int(covered_ms >= CLOCKS_MS), depth
+
+
+def name_of(condition: Condition, leader: int, *, is_fenced: bool = False) -> Cause:
+    """Return the name that a condition has as a cause, given which broker led the partition."""
+    leads = condition.broker == leader
+    match condition.kind:
+        case Kind.GONE:
+            return Cause.LEADER_DEAD if leads else Cause.FOLLOWER_DEAD
+        case Kind.STOPPED:
+            return Cause.STOPPED
+        case Kind.STALL:
+            return Cause.LEADER_PAUSED if leads else Cause.FOLLOWER_PAUSED
+        case Kind.DISK:
+            return Cause.LEADER_DISK if leads else Cause.FOLLOWER_DISK
+        case Kind.CUT:
+            return Cause.CUT_ONE_WAY if len(condition.lost) == 1 else Cause.CUT_BOTH_WAYS
+        case Kind.UNREACHABLE:
+            return Cause.FENCED_ALIVE if is_fenced and not leads else Cause.CONTROLLER
+        case Kind.LATE:
+            return Cause.METADATA_LATE
+        case Kind.FRESH:
+            return Cause.NEW_REPLICA
+        case Kind.BURST:
+            return Cause.BURST
+        case Kind.SILENT:
+            return Cause.UNKNOWN
+        case _:
+            assert_never(condition.kind)

@@ -1,0 +1,168 @@
+"""Findings: the effects on a partition, each with its cause, as data.
+
+Sentences are made from findings (`sentences`), and no finding rests on a sentence.
+Units: Unix milliseconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from syncline.explain.condition import DEPTH, Condition
+from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
+from syncline.model.reasons import WANTED
+
+
+class Cause(StrEnum):
+    """What may have caused an effect; the values appear in the JSON of `syncline why`."""
+
+    FOLLOWER_DEAD = "follower-process-dead"
+    LEADER_DEAD = "leader-process-dead"
+    STOPPED = "stopped-in-good-order"
+    FOLLOWER_PAUSED = "follower-paused"
+    LEADER_PAUSED = "leader-paused"
+    FOLLOWER_DISK = "follower-disk-slow"
+    LEADER_DISK = "leader-disk-slow"
+    CUT_BOTH_WAYS = "network-cut-both-ways"
+    CUT_ONE_WAY = "network-cut-one-way"
+    BURST = "burst-of-writes"
+    NEW_REPLICA = "new-replica-catching-up"
+    CONTROLLER = "controller-unreachable"
+    FENCED_ALIVE = "fenced-though-alive"
+    METADATA_LATE = "metadata-late"
+    UNKNOWN = "unknown"
+
+
+class Effect(StrEnum):
+    """What happened to a partition."""
+
+    LEFT = "left-isr"
+    JOINED = "joined-isr"
+    REFUSED = "isr-change-refused"
+    RELINQUISHED = "relinquished"
+    ELECTED = "election"
+    HELD = "watermark-held"
+    SPARED = "kept-in-isr-by-pending-fetch"
+    TRUNCATED = "truncated"
+    NOTHING = "none"
+
+
+# Effects that answer something else, and need no cause of their own.
+NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED})
+
+
+@dataclass(slots=True)
+class Finding:
+    """One effect and its cause; `event` reports the effect, and is None when a condition had no effect."""
+
+    effect: Effect
+    ts_ms: int
+    cause: Cause
+    replica: int = -1
+    leader: int = -1
+    condition: Condition | None = None
+    event: IsrChange | Election | Watermark | Truncation | None = None
+    # Unix times and numbers for the sentences.
+    numbers: dict[str, Json] = field(default_factory=dict)
+    # Other conditions of that time, which did not suffice or are explained by this one.
+    also: tuple[Condition, ...] = ()
+
+    @property
+    def needs_no_cause(self) -> bool:
+        """Whether the rule alone explains it: an answer to something else, or an election that was requested."""
+        if self.effect is Effect.ELECTED and isinstance(self.event, Election):
+            return self.event.leader_before < 0 or is_wanted(self.event)
+        return self.effect in NO_TROUBLE
+
+    @property
+    def broker(self) -> int:
+        """The broker that the cause befell; for a cut connection, the replica that suffered from it."""
+        return self.replica if self.condition is None else self.condition.broker
+
+    def check_invariants(self) -> None:
+        """Raise `AssertionError` when the fields contradict each other."""
+        is_known = self.cause is not Cause.UNKNOWN
+        assert not is_known or self.condition is not None, f"{self.cause} rests on no condition"
+        assert all(each is not self.condition for each in self.also), f"{self.condition} beside itself"
+        assert (self.effect is Effect.NOTHING) <= (self.event is None), f"no effect, and yet {self.event}"
+        for condition in (self.condition, *self.also):
+            if condition is not None:
+                condition.check_invariants()
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """All findings of a window in order of time, and the one that stands out."""
+
+    topic: str
+    partition: int
+    since_ms: int
+    until_ms: int
+    leader: int
+    findings: list[Finding]
+    main: Finding | None
+    conditions: list[Condition]
+    # When the partition was created, if that was within the window.
+    created_ms: int | None = None
+
+    def check_invariants(self) -> None:
+        """Raise `AssertionError` when the findings contradict each other."""
+        assert self.main is None or any(each is self.main for each in self.findings), "the main finding is none of all"
+        times = [each.ts_ms for each in self.findings]
+        assert times == sorted(times), f"findings are not in order of time: {times}"
+        for finding in self.findings:
+            finding.check_invariants()
+
+
+def is_wanted(election: Election) -> bool:
+    """Return whether an administrator or the balancer wanted the election: nothing was wrong."""
+    return election.reason in WANTED
+
+
+# How much an effect counts when the main finding is chosen.
+_WEIGHTS: Final[Mapping[Effect, int]] = {
+    Effect.LEFT: 6,
+    Effect.ELECTED: 6,
+    Effect.RELINQUISHED: 6,
+    Effect.HELD: 2,
+    Effect.SPARED: 2,
+    Effect.REFUSED: 1,
+    Effect.TRUNCATED: 1,
+    Effect.NOTHING: 1,
+}
+# A replica that fills an empty log matters more than what emptied it.
+_NEW_REPLICA_WEIGHT: Final = 20
+
+
+def main_finding(findings: list[Finding]) -> Finding | None:
+    """Return the first finding of the cause that explains the most, None if nothing needs a cause."""
+    weights: dict[tuple[str, int], int] = {}
+    first: dict[tuple[str, int], Finding] = {}
+    for each in findings:
+        if each.needs_no_cause and each.cause is Cause.UNKNOWN:
+            continue
+        key = (each.cause.value, id(each.condition))
+        weights[key] = weights.get(key, 0) + _weight(each)
+        first.setdefault(key, each)
+    if not weights:
+        return None
+    best = max(weights, key=lambda key: (weights[key], _severity(first[key]), -first[key].ts_ms))
+    return first[best]
+
+
+def _weight(finding: Finding) -> int:
+    match finding.cause:
+        case Cause.UNKNOWN:
+            return 0 if finding.effect is Effect.ELECTED else 1
+        case Cause.STOPPED:
+            return 1
+        case Cause.NEW_REPLICA:
+            return _NEW_REPLICA_WEIGHT
+        case _:
+            return _WEIGHTS.get(finding.effect, 0)
+
+
+def _severity(finding: Finding) -> int:
+    """Return how deep a cause lies; of two that explain equally much, the deeper one is the main one."""
+    return 0 if finding.condition is None else len(DEPTH) - DEPTH.index(finding.condition.kind)
