@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import Offset, TopicPartition
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.builder import BatchBuilder
+from syncline.storage.batch_walk import NotABatch
+from syncline.storage.cutting import CutSearch
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
@@ -39,6 +41,19 @@ def append(log: PartitionLog, leader_epoch: int = 0, **fields: object) -> bytes:
     data = batch(log.log_end, leader_epoch=leader_epoch, **fields)  # type: ignore[arg-type]
     log.append_as_leader(memoryview(data), BatchHeader.parse(data))
     return bytes(data)
+
+
+def truncate_to(log: PartitionLog, offset: Offset) -> Offset:
+    """Cut a log at `offset`, waiting for the disk; return the new log end."""
+    plan = log.plan_cut(offset)
+    if isinstance(plan, CutSearch):
+        try:
+            plan = plan.run()
+        except (OSError, NotABatch) as error:
+            log.search_failed(plan, error)
+            raise
+    assert log.cut(plan), f"{log!r} has changed since its cut was planned"
+    return log.log_end
 
 
 def contents(log: PartitionLog) -> list[tuple[int, bytes]]:

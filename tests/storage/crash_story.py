@@ -15,7 +15,7 @@ from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.segment import INDEX_SUFFIX
 from syncline.storage.settings import LogSettings
-from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read
+from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read, truncate_to
 from tests.storage.recording_disk import Image, RecordingDisk
 
 SETTINGS = LogSettings(
@@ -105,7 +105,7 @@ class Story:
         end = BatchHeader.parse(kept[-1][1]).next_offset if kept else 0
         flushed_end = min(self.account.flushed_end, end)
         self._mark(possible=(self.batches, kept), flushed_end=flushed_end)
-        self.log.truncate_to(offset)  # type: ignore[arg-type]
+        truncate_to(self.log, offset)  # type: ignore[arg-type]
         self._mark(possible=(kept,))
 
     def restart(self, offset: int) -> None:

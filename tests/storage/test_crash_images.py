@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from syncline.model.ids import Offset
 from syncline.storage import recovery
 from syncline.storage.errors import StorageError
 from syncline.storage.flusher import Flusher
-from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from tests.storage.crash_images import images
 from tests.storage.crash_story import Account, Story, check
@@ -216,9 +216,7 @@ def without_checkpoint_sync(patch: pytest.MonkeyPatch) -> None:
 
 def without_older_segments(patch: pytest.MonkeyPatch) -> None:
     """M51: a flush vouches for older segments that it has not synced."""
-    patch.setattr(
-        Flusher, "_unsynced", lambda self: [self._segments.active] if self._segments.active.size_bytes else []
-    )
+    patch.setattr(Flusher, "unsynced", lambda self: [self._segments.active] if self._segments.active.size_bytes else [])
 
 
 def without_directory_sync(patch: pytest.MonkeyPatch) -> None:
@@ -237,11 +235,13 @@ def without_removing_the_mark(patch: pytest.MonkeyPatch) -> None:
 
 def without_lowering_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
     """M54: the checkpoint still claims as flushed what a truncation has cut."""
+    lower = Flusher.lower
 
-    def only_in_memory(self: PartitionLog, offset: int) -> None:
-        self._flusher.recovery_point = min(self._flusher.recovery_point, offset)  # type: ignore[type-var]
+    def only_in_memory(self: Flusher, offset: Offset) -> None:
+        self.on_lowered = lambda: None
+        lower(self, offset)
 
-    patch.setattr(PartitionLog, "_lower_recovery_point", only_in_memory)
+    patch.setattr(Flusher, "lower", only_in_memory)
 
 
 def without_sync_after_a_write(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from syncline.storage import cutting
 from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.errors import LogOfflineError
 from syncline.storage.log import PartitionLog
-from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory
+from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
 from tests.storage.conftest import SMALL
 from tests.storage.recording_disk import RecordingDisk, RecordingFile
 
@@ -161,7 +161,7 @@ def test_planned_cut_leaves_what_a_cut_in_one_piece_leaves(
     cold.disk.is_cold = True
     for scene in (whole, warm, cold):
         scene.disk.pump()
-    whole.log.truncate_to(Offset(offset))
+    truncate_to(whole.log, Offset(offset))
     warm.cut_by_plan(offset)
     cold.cut_by_plan(offset)
     left = kept(whole.batches, offset)
@@ -235,7 +235,7 @@ def test_stale_plan_is_refused_when_the_log_has_changed(event: str) -> None:
     if event == "append":
         append(log)
     elif event == "cut":
-        log.truncate_to(Offset(13))
+        truncate_to(log, Offset(13))
         append(log)
     elif event == "restart":
         log.restart_at(Offset(14))

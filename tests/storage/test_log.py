@@ -11,7 +11,7 @@ from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
 from syncline.storage.log import RECYCLE_BYTES, PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
-from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read
+from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read, truncate_to
 from tests.storage.recording_disk import RecordingDisk, RecordingFile, Write
 
 
@@ -59,7 +59,7 @@ def test_new_log_costs_nothing_until_somebody_writes(
     log = directory.create(KEY, TOPIC_ID, settings)
     log.assign_leader_epoch(4)
     assert read(log, 0) == b""
-    log.truncate_to(Offset(0))
+    truncate_to(log, Offset(0))
     log.flush()
     log.retention(10**12)
     assert len(disk.ops) == before
@@ -231,7 +231,7 @@ def test_flush_later_does_not_count_when_the_log_was_cut_meanwhile(disk: Recordi
     """Steps: 1. a flush begins. 2. The log is cut and grows again. 3. The flush of the old bytes ends."""
     append(log, count=4)
     log.flush_later(lambda _: None)
-    log.truncate_to(Offset(0))
+    truncate_to(log, Offset(0))
     append(log, count=4)
 
     disk.pump()
@@ -259,7 +259,7 @@ def test_truncate_cuts_at_the_batch_that_holds_the_offset(log: PartitionLog) -> 
     append(log, leader_epoch=2)
     log.high_watermark = Offset(8)
 
-    assert log.truncate_to(Offset(5)) == 4
+    assert truncate_to(log, Offset(5)) == 4
 
     assert (log.log_end, log.high_watermark) == (4, 4)
     assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0)]
@@ -272,7 +272,7 @@ def test_truncate_at_or_above_the_end_only_forgets_an_empty_epoch(log: Partition
     log.assign_leader_epoch(3)
     assert log.epochs.latest_epoch == 3
 
-    assert log.truncate_to(Offset(1)) == 1
+    assert truncate_to(log, Offset(1)) == 1
 
     assert log.epochs.latest_epoch == 0
 
@@ -284,7 +284,7 @@ def test_truncate_removes_later_segments_and_the_log_goes_on(disk: RecordingDisk
     disk.pump()
     log.flush()
 
-    log.truncate_to(Offset(6))
+    truncate_to(log, Offset(6))
     append(log, leader_epoch=1)
     log.check_invariants()
 
@@ -299,7 +299,7 @@ def test_truncate_ignores_the_index_that_a_worker_writes_too_late(disk: Recordin
     for _ in range(6):
         append(log)
 
-    log.truncate_to(Offset(2))
+    truncate_to(log, Offset(2))
     disk.pump()
 
     assert [name for name in disk.list(log.directory) if name.endswith("index")] == []
@@ -312,7 +312,7 @@ def test_truncate_below_the_first_segment_restarts_the_log_there(log: PartitionL
     log.restart_at(Offset(20))
     append(log)
 
-    assert log.truncate_to(Offset(10)) == 10
+    assert truncate_to(log, Offset(10)) == 10
 
     assert (log.log_start, log.log_end, log.high_watermark) == (10, 10, 10)
 
@@ -323,11 +323,11 @@ def test_truncate_takes_producers_back(log: PartitionLog) -> None:
         append(log, producer=(9, 0, sequence))
     append(log)
 
-    log.truncate_to(Offset(6))
+    truncate_to(log, Offset(6))
 
     assert [each.last_sequence for each in log.producers.entries[9].batches] == [1, 2, 3, 4, 5]
 
-    log.truncate_to(Offset(0))
+    truncate_to(log, Offset(0))
 
     assert log.producers.entries == {}
 

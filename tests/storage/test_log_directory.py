@@ -10,7 +10,7 @@ from syncline.storage.errors import DamagedLogError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
-from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory
+from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk, Sync, SyncDirectory
 
 OTHER = TopicPartition("with-dashes.and_dots", 12)
@@ -263,7 +263,7 @@ def test_checkpoint_in_the_background_never_replaces_a_newer_one(
     append(log, count=2)
     log.flush()
     directory.checkpoint_recovery_points(later=True)
-    log.truncate_to(Offset(2))
+    truncate_to(log, Offset(2))
 
     disk.pump()
 

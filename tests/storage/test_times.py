@@ -19,8 +19,8 @@ TIMES = [100, 300, 200, 500, 400, 700, 700, 600, 900, 800]
 @pytest.fixture
 def timed_log(log: PartitionLog) -> PartitionLog:
     """Return a log of ten batches of one record over three segments."""
-    for timestamp_ms in TIMES:
-        append(log, timestamp_ms=timestamp_ms, leader_epoch=timestamp_ms // 500)
+    for number, timestamp_ms in enumerate(TIMES):
+        append(log, timestamp_ms=timestamp_ms, leader_epoch=0 if number < 3 else 1)
     return log
 
 
@@ -35,6 +35,24 @@ def warm(_disk: RecordingDisk, _log: PartitionLog) -> None:
     """Leave everything in memory."""
 
 
+def offset_for_time(disk: RecordingDisk, log: PartitionLog, timestamp_ms: int) -> TimestampedOffset | None:
+    """Return what a worker finds."""
+    found: list[TimestampedOffset | Exception | None] = []
+    log.offset_for_time_later(timestamp_ms, found.append)
+    disk.pump()
+    assert not isinstance(found[0], Exception)
+    return found[0]
+
+
+def offset_of_max_timestamp(disk: RecordingDisk, log: PartitionLog) -> TimestampedOffset | None:
+    """Return what a worker finds."""
+    found: list[TimestampedOffset | Exception | None] = []
+    log.offset_of_max_timestamp_later(found.append)
+    disk.pump()
+    assert not isinstance(found[0], Exception)
+    return found[0]
+
+
 @pytest.mark.parametrize("prepare", [warm, cold])
 @pytest.mark.parametrize("timestamp_ms", range(0, 1000, 50), ids=str)
 def test_offset_for_time_is_the_first_that_is_not_older(
@@ -47,30 +65,30 @@ def test_offset_for_time_is_the_first_that_is_not_older(
     prepare(disk, timed_log)
     expected = next((offset for offset, each in enumerate(TIMES) if each >= timestamp_ms), None)
 
-    found = timed_log.offset_for_time(timestamp_ms)
+    found = offset_for_time(disk, timed_log, timestamp_ms)
 
     assert (found.offset if found else None) == expected
     if found is not None:
         assert found.timestamp_ms == TIMES[found.offset]
 
 
-def test_offset_for_time_carries_the_leader_epoch(timed_log: PartitionLog) -> None:
+def test_offset_for_time_carries_the_leader_epoch(disk: RecordingDisk, timed_log: PartitionLog) -> None:
     """The epoch that the record was written in."""
-    assert timed_log.offset_for_time(450) == TimestampedOffset(Offset(3), 500, 1)  # type: ignore[arg-type]
+    assert offset_for_time(disk, timed_log, 450) == TimestampedOffset(Offset(3), 500, 1)  # type: ignore[arg-type]
 
 
-def test_offset_for_time_ignores_what_lies_below_the_log_start(timed_log: PartitionLog) -> None:
+def test_offset_for_time_ignores_what_lies_below_the_log_start(disk: RecordingDisk, timed_log: PartitionLog) -> None:
     """Records 0 to 3 were deleted."""
     timed_log.high_watermark = timed_log.log_end
     timed_log.raise_log_start(Offset(4))
 
-    found = timed_log.offset_for_time(150)
+    found = offset_for_time(disk, timed_log, 150)
 
     assert found is not None
     assert found.offset == 4
 
 
-def test_offset_for_time_looks_into_compressed_batches(log: PartitionLog) -> None:
+def test_offset_for_time_looks_into_compressed_batches(disk: RecordingDisk, log: PartitionLog) -> None:
     """The record counts, not its batch."""
     builder = BatchBuilder()
     for timestamp_ms in (10, 30, 20):
@@ -80,23 +98,23 @@ def test_offset_for_time_looks_into_compressed_batches(log: PartitionLog) -> Non
     log.append_as_leader(data, BatchHeader.parse(data))
     log.high_watermark = log.log_end
 
-    assert log.offset_for_time(15) == TimestampedOffset(Offset(1), 30, 0)  # type: ignore[arg-type]
+    assert offset_for_time(disk, log, 15) == TimestampedOffset(Offset(1), 30, 0)  # type: ignore[arg-type]
     log.raise_log_start(Offset(2))
-    assert log.offset_for_time(15) == TimestampedOffset(Offset(2), 20, 0)  # type: ignore[arg-type]
-    assert log.offset_for_time(25) is None
+    assert offset_for_time(disk, log, 15) == TimestampedOffset(Offset(2), 20, 0)  # type: ignore[arg-type]
+    assert offset_for_time(disk, log, 25) is None
 
 
-def test_offset_of_max_timestamp_is_the_first_of_equals(timed_log: PartitionLog) -> None:
+def test_offset_of_max_timestamp_is_the_first_of_equals(disk: RecordingDisk, timed_log: PartitionLog) -> None:
     """900 is the largest; a second 900 changes nothing."""
-    append(timed_log, timestamp_ms=900)
+    append(timed_log, timestamp_ms=900, leader_epoch=1)
 
-    assert timed_log.offset_of_max_timestamp() == TimestampedOffset(Offset(8), 900, 1)  # type: ignore[arg-type]
+    assert offset_of_max_timestamp(disk, timed_log) == TimestampedOffset(Offset(8), 900, 1)  # type: ignore[arg-type]
 
 
-def test_empty_log_has_no_offset_for_any_time(log: PartitionLog) -> None:
+def test_empty_log_has_no_offset_for_any_time(disk: RecordingDisk, log: PartitionLog) -> None:
     """Nothing to find."""
-    assert log.offset_for_time(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_time(disk, log, 0) is None
+    assert offset_of_max_timestamp(disk, log) is None
 
 
 def test_look_ups_later_give_the_same(disk: RecordingDisk, timed_log: PartitionLog) -> None:
@@ -104,7 +122,7 @@ def test_look_ups_later_give_the_same(disk: RecordingDisk, timed_log: PartitionL
     results: list[object] = []
     timed_log.offset_for_time_later(850, results.append)
     timed_log.offset_of_max_timestamp_later(results.append)
-    append(timed_log, timestamp_ms=5000)
+    append(timed_log, timestamp_ms=5000, leader_epoch=1)
 
     disk.pump()
 

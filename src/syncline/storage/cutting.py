@@ -12,16 +12,17 @@ Units: positions are bytes; `end_offset` is exclusive.
 Source: KIP-101; scenario S16 (producers are taken back, too).
 """
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self
 
 from syncline.core.producer_state import ProducerTable
 from syncline.model.ids import Offset
 from syncline.records.buffers import Buffer
 from syncline.storage import producer_snapshot
-from syncline.storage.batch_walk import NotResident
+from syncline.storage.batch_walk import NotABatch, NotResident
 from syncline.storage.disk import Disk
-from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from syncline.storage.segment import Segment
+from syncline.storage.segment_list import SegmentList
 
 # More than this is read by a worker even if it is in memory: the loop has other things to do.
 AT_ONCE_BYTES: Final = 256 << 10
@@ -34,6 +35,12 @@ class Shape(NamedTuple):
     log_end: Offset
     first_base: Offset
     active_base: Offset
+
+    @classmethod
+    def of(cls, segments: SegmentList, cut_count: int) -> Self:
+        """Return the shape of a log."""
+        active = segments.active
+        return cls(cut_count, active.end_offset, segments.first.base_offset, active.base_offset)
 
 
 class Stretch(NamedTuple):
@@ -101,7 +108,7 @@ class CutSearch:
         newest = max((offset for offset in self.snapshots if offset <= log_end), default=None)
         table = None
         if newest is not None:
-            path = f"{self.directory}/{file_name(newest, SNAPSHOT_SUFFIX)}"
+            path = producer_snapshot.path(self.directory, newest)
             table = producer_snapshot.decode(self._read(path, resident_only=resident_only))
         if newest is None or table is None:
             newest, table = Offset(0), ProducerTable()
@@ -143,3 +150,43 @@ class CutSearch:
 def _check_size(size_bytes: int, *, resident_only: bool) -> None:
     if resident_only and size_bytes > AT_ONCE_BYTES:
         raise NotResident
+
+
+def plan(
+    disk: Disk, directory: str, segments: SegmentList, producers: ProducerTable, offset: Offset, shape: Shape
+) -> CutPlan | CutSearch:
+    """Return how to cut at `offset`, which lies inside the log; if memory does not tell, what a worker needs.
+
+    Raises OSError.
+    """
+    segment = segments.of(offset)
+    search = _search(disk, directory, segments, producers, offset, shape)
+    if segment.index is not None:
+        try:
+            return replace(search, segment=segment.copy(segment.file)).run_resident()
+        except (NotResident, NotABatch, OSError):
+            # What is wrong with the log or the disk, the worker will meet again and report.
+            pass
+    return search
+
+
+def _search(
+    disk: Disk, directory: str, segments: SegmentList, producers: ProducerTable, offset: Offset, shape: Shape
+) -> CutSearch:
+    segment = segments.of(offset)
+    rests_on = producers.rests_on()
+    snapshots: list[Offset] = []
+    older: list[Stretch] = []
+    if rests_on >= segment.base_offset:
+        snapshots = producer_snapshot.offsets(disk, directory)
+        older = [_stretch(each, snapshots) for each in segments.finished if each.base_offset < segment.base_offset]
+    return CutSearch(disk, directory, offset, shape, segment.copy(), rests_on, tuple(snapshots), tuple(older))
+
+
+def _stretch(segment: Segment, snapshots: list[Offset]) -> Stretch:
+    starts = tuple(
+        (inner, segment.index.position_before(inner))
+        for inner in snapshots
+        if segment.index is not None and segment.base_offset < inner < segment.end_offset
+    )
+    return Stretch(segment.path(), segment.end_offset, segment.size_bytes, starts)

@@ -43,8 +43,9 @@ class Flusher:
         *,
         is_new: bool,
         on_failure: Callable[[Exception, str], None],
+        on_lowered: Callable[[], None],
     ) -> None:
-        self.recovery_point = recovery_point
+        self._recovery_point = recovery_point
         self.is_running = False
         self.is_closed = False
         # Called when a sync begins beside the loop; what it returns is called when that ends.
@@ -54,11 +55,19 @@ class Flusher:
         self._segments = segments
         self._epochs = epochs
         self._on_failure = on_failure
+        self.on_lowered = on_lowered
         self._generation = 0
         # The partition directory's own name, and names in it, that a power cut could still take.
         self._is_directory_new = is_new
         self._has_new_names = is_new
         self._are_epochs_unsaved = bool(len(epochs))
+        for segment in segments:
+            segment.synced_end = max(segment.base_offset, min(segment.end_offset, recovery_point))
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is safe from a power cut."""
+        return self._recovery_point
 
     def note_name(self) -> None:
         """Take into account that a segment file was made."""
@@ -74,30 +83,34 @@ class Flusher:
 
     def flush(self, log_end: Offset) -> None:
         """Return when everything below `log_end` is safe. Raises OSError."""
-        for segment in self._unsynced():
+        for segment in self.unsynced():
             segment.file.sync()
+            segment.synced_end = segment.end_offset
             if segment is not self._segments.active:
                 if segment.index is not None:
                     segment.save_indexes(sync=True)
                 segment.is_synced = True
         self.save_names()
         self.save_epochs()
-        self.recovery_point = log_end
+        self._advance_to(log_end)
 
     def flush_later(self, log_end: Offset, done: Callable[[Exception | None], None]) -> None:
         """Do the waiting part of a flush in a worker; the recovery point moves when that is over."""
-        files = [segment.file for segment in self._unsynced()]
+        synced = [(segment, segment.file, segment.end_offset) for segment in self.unsynced()]
         generation = self._generation
         self.is_running = True
         ended = self.on_sync()
 
         def work() -> None:
-            for file in files:
+            for _, file, _ in synced:
                 _sync_if_open(file)
 
         def finished(error: Exception | None) -> None:
             ended()
             self.is_running = False
+            if error is None and generation == self._generation:
+                for segment, _, end_offset in synced:
+                    segment.synced_end = max(segment.synced_end, end_offset)
             if not self.is_closed:
                 error = error or self._reach(log_end, generation)
                 if error is not None:
@@ -115,10 +128,52 @@ class Flusher:
             self.save_epochs()
         except OSError as error:
             return error
-        self.recovery_point = offset
+        self._advance_to(offset)
         return None
 
-    def _unsynced(self) -> list[Segment]:
+    def _advance_to(self, offset: Offset) -> None:
+        """Move the recovery point forward: the one place where it promises more than before."""
+        assert not self._has_new_names, f"{self._directory}: offset {offset} is promised, names in it are not safe"
+        assert not self._are_epochs_unsaved, f"{self._directory}: offset {offset} is promised, its epochs are not safe"
+        self._recovery_point = max(self._recovery_point, offset)
+        self._check_synced()
+
+    def _check_synced(self) -> None:
+        """Assert that every segment is synced up to the recovery point."""
+        promised = self._recovery_point
+        for segment in self._segments.newest_first():
+            assert segment.synced_end >= min(promised, segment.end_offset), (
+                f"{self._directory}: {segment!r} is synced up to {segment.synced_end}, {promised} is promised"
+            )
+            if segment.is_synced:
+                break
+
+    def lower(self, offset: Offset) -> None:
+        """Promise no more than `offset`, in the checkpoint too, before anything is cut. Raises OSError."""
+        if offset < self._recovery_point:
+            self._recovery_point = offset
+            self.on_lowered()
+
+    def restart_at(self, offset: Offset) -> None:
+        """Follow a log that was emptied: nothing lies below `offset` that could be lost."""
+        active = self._segments.active
+        assert active.base_offset == active.end_offset == offset, f"{active!r} is not empty at {offset}"
+        self._recovery_point = offset
+
+    def drop_below(self, offset: Offset) -> None:
+        """Follow a log whose oldest segments were deleted: it begins at `offset` now."""
+        assert self._segments.first.base_offset == offset, f"{self._segments.first!r} does not begin at {offset}"
+        self._recovery_point = max(self._recovery_point, offset)
+
+    def check_invariants(self) -> None:
+        """Assert that the recovery point lies in the log, and that everything below it was synced."""
+        first, active = self._segments.first, self._segments.active
+        assert first.base_offset <= self._recovery_point <= active.end_offset, (
+            f"{self._directory}: recovery point {self._recovery_point} outside {first.base_offset}..{active.end_offset}"
+        )
+        self._check_synced()
+
+    def unsynced(self) -> list[Segment]:
         """Return the segments that hold something above the recovery point, oldest first."""
         return [
             segment
@@ -178,6 +233,7 @@ class Flusher:
                 self._on_failure(error, "sync")
             else:
                 segment.is_index_saved = segment.is_synced = True
+                segment.synced_end = segment.end_offset
                 self._advance()
 
         disk.run_later(work, done)

@@ -29,6 +29,16 @@ class Incoming(NamedTuple):
         return self.start + self.header.size_bytes
 
 
+class FollowerAppend(NamedTuple):
+    """What one answer of a leader added."""
+
+    first_offset: int
+    log_end: Offset
+    size_bytes: int
+    batch_count: int
+    max_timestamp_ms: int
+
+
 def checked(view: memoryview, log_end: Offset, topic_partition: TopicPartition) -> list[Incoming]:
     """Return the whole batches of a leader's answer; a partial one at the end is left out.
 

@@ -67,6 +67,18 @@ class OffsetIndex:
         at = bisect_right(self._positions, min(position, 2**31 - 1)) - 1
         return self._positions[at] if at >= 0 else 0
 
+    def check_invariants(self, end_offset: int, size_bytes: int) -> None:
+        """Assert that the entries rise and name batches of a segment that ends there."""
+        assert len(self._offsets) == len(self._positions), (
+            f"{len(self._offsets)} offsets, {len(self._positions)} positions"
+        )
+        assert _rises(self._offsets, 0), f"offsets of the index do not rise: {self._offsets}"
+        assert _rises(self._positions, 1), f"positions of the index do not rise: {self._positions}"
+        if self.last is not None:
+            last_offset, position = self.last
+            assert last_offset < end_offset, f"the index knows offset {last_offset}, the segment ends at {end_offset}"
+            assert position < size_bytes, f"the index points to position {position} of {size_bytes}"
+
     def cut(self, position: int) -> None:
         """Forget batches at or behind `position`."""
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
@@ -141,6 +153,18 @@ class TimeIndex:
         """Return an offset below which every record is older than `timestamp_ms`."""
         at = bisect_right(self._timestamps, timestamp_ms - 1) - 1
         return self._base_offset + (self._offsets[at] if at >= 0 else 0)
+
+    def check_invariants(self, end_offset: int, max_timestamp_ms: int) -> None:
+        """Assert that the entries rise and name records of a segment that ends there and has no newer record."""
+        assert len(self._timestamps) == len(self._offsets), (
+            f"{len(self._timestamps)} times, {len(self._offsets)} offsets"
+        )
+        assert _rises(self._timestamps, 0), f"times of the index do not rise: {self._timestamps}"
+        assert _rises(self._offsets, 0), f"offsets of the time index do not rise: {self._offsets}"
+        if self.last is not None:
+            timestamp_ms, last_offset = self.last
+            assert last_offset < end_offset, f"the time index knows {last_offset}, the segment ends at {end_offset}"
+            assert timestamp_ms <= max_timestamp_ms, f"indexed time {timestamp_ms} ms, newest is {max_timestamp_ms} ms"
 
     def cut(self, offset: int) -> None:
         """Forget entries at or above `offset`."""

@@ -41,6 +41,7 @@ from syncline.storage.checkpoints import (
 )
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_full
+from syncline.storage.graveyard import Graveyard
 from syncline.storage.log import PartitionLog
 from syncline.storage.recovery import ADVICE, Circumstances, Recovered, recover
 from syncline.storage.settings import LogSettings
@@ -80,8 +81,8 @@ class LogDirectory:
         self._high_watermarks = _OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
         self._recovery_points = _OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
         self._log_starts = _OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
-        # (directory, when it may be removed) of deleted partitions.
-        self._graveyard: list[tuple[str, int]] = []
+        # Directories of deleted partitions.
+        self._graveyard = Graveyard()
 
     @classmethod
     def open(
@@ -318,20 +319,17 @@ class LogDirectory:
             self._disk.sync_directory(self.path)
         except OSError as error:
             raise StorageError(f"Cannot delete {key} in {self.path}: {error.strerror}") from error
-        self._graveyard.append((target, due_ms))
+        self._graveyard.add(target, due_ms)
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files of deleted partitions whose time has come, off the loop: gigabytes take their time."""
-        due = [path for path, due_ms in self._graveyard if due_ms <= now_ms]
-        if due:
-            self._graveyard = [entry for entry in self._graveyard if entry[1] > now_ms]
-        for path in due:
+        for path in self._graveyard.take_due(now_ms):
             self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
 
     def _swept(self, path: str, now_ms: int, outcome: object) -> None:
         if isinstance(outcome, Exception):
             # The next sweep tries it again, and so does the next start.
-            self._graveyard.append((path, now_ms))
+            self._graveyard.add(path, now_ms)
 
     def checkpoint_high_watermarks(self, *, later: bool = True) -> None:
         """Write all high watermarks."""

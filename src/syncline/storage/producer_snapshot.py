@@ -24,7 +24,7 @@ from syncline.model.ids import NONE, Offset
 from syncline.records.checksum import crc32c
 from syncline.storage.batch_walk import walk
 from syncline.storage.disk import Disk, File
-from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment
+from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
@@ -32,6 +32,11 @@ _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 assert _ENTRY.size == 46, "the entry's layout is Kafka's"
+
+
+def path(directory: str, offset: Offset) -> str:
+    """Return where the snapshot of the state at `offset` lies."""
+    return f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
 
 def encode(table: ProducerTable) -> bytes:

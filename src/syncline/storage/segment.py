@@ -16,6 +16,7 @@ Invariants: `base_offset <= end_offset`; the indexes describe only batches below
 
 from array import array
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
@@ -23,7 +24,7 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
-from syncline.storage.reading import Hints, Wanted, hints_from_index
+from syncline.storage.reading import Hints, Search, Wanted, hints_from_index
 from syncline.storage.times import Place
 
 LOG_SUFFIX: Final = ".log"
@@ -71,6 +72,7 @@ class Segment:
         "is_synced",
         "max_timestamp_ms",
         "size_bytes",
+        "synced_end",
         "tail_ends",
         "tail_floor",
         "tail_positions",
@@ -90,6 +92,8 @@ class Segment:
         self.times: TimeIndex | None = TimeIndex(base_offset)
         self.max_timestamp_ms = NONE
         self.first_timestamp_ms = NONE
+        # Below this offset the file's bytes are safe from a power cut.
+        self.synced_end = base_offset
         # Whether all of a finished segment, indexes included, is safe from a power cut.
         self.is_synced = False
         self.is_index_saved = False
@@ -222,6 +226,19 @@ class Segment:
             start,
         )
 
+    def search(self, wanted: Wanted, hints: Hints | None) -> Search:
+        """Return what a worker needs to find and read `wanted` here."""
+        return Search(
+            self._disk,
+            self.path(),
+            self.base_offset,
+            self.size_bytes,
+            self.end_offset,
+            wanted,
+            hints,
+            self.path(INDEX_SUFFIX),
+        )
+
     def finish(self) -> None:
         """Make the indexes final: the time index ends with the largest timestamp of all."""
         assert self.times is not None, "only a segment that grew is finished"
@@ -300,7 +317,10 @@ class Segment:
 
     def cut_to(self, rest: "Segment") -> None:
         """Become `rest`, a copy that has already forgotten what is to go; reads nothing."""
+        assert rest.base_offset == self.base_offset, f"{self!r} cannot become {rest!r}"
+        assert rest.end_offset <= self.end_offset, f"{self!r} is cut, not extended to {rest!r}"
         self._cut_file(rest.size_bytes)
+        self.synced_end = rest.end_offset
         self.index, self.times = rest.index, rest.times
         self._take(rest.figures)
         self.tail_floor, self.tail_ends, self.tail_positions = rest.tail_floor, rest.tail_ends, rest.tail_positions
@@ -308,6 +328,7 @@ class Segment:
     def _cut_file(self, position: int) -> None:
         self.generation += 1
         file = self.file
+        assert position <= file.size_bytes, f"{self!r} is cut at {position}, its file ends at {file.size_bytes}"
         file.truncate(position)
         file.sync()
         self.forget_saved_indexes()
@@ -321,6 +342,8 @@ class Segment:
         self.times.cut(end_offset)
         last_time = self.times.last
         self.max_timestamp_ms, self._max_timestamp_offset = last_time or (NONE, self.base_offset)
+        if not position:
+            self.first_timestamp_ms = NONE
         self.resume(end=position, resident_only=resident_only)
         self.end_offset = end_offset
 
@@ -377,6 +400,35 @@ class Segment:
         if self.size_bytes and self.first_timestamp_ms < 0:
             header = HeaderReader(self.file, self.size_bytes, resident_only=False).header_at(0)
             self.first_timestamp_ms = header.max_timestamp
+
+    def check_invariants(self) -> None:
+        """Assert that places and offsets fit each other; O(n) in the remembered batches and index entries."""
+        assert self.base_offset <= self.end_offset, f"{self!r} ends before it begins"
+        assert (self.base_offset == self.end_offset) == (not self.size_bytes), f"{self!r}: offsets without bytes"
+        assert self.base_offset <= self.synced_end <= self.end_offset, f"{self!r} is synced up to {self.synced_end}"
+        assert not self.is_synced or self.synced_end == self.end_offset, f"{self!r} is synced to {self.synced_end} only"
+        assert self.first_timestamp_ms <= self.max_timestamp_ms, (
+            f"{self!r}: the first batch is of {self.first_timestamp_ms} ms, the newest of {self.max_timestamp_ms} ms"
+        )
+        self._check_tail()
+        assert (self.index is None) == (self.times is None), f"{self!r} has one of its indexes in memory"
+        if self.index is not None and self.times is not None:
+            self.index.check_invariants(self.end_offset, self.size_bytes)
+            self.times.check_invariants(self.end_offset, self.max_timestamp_ms)
+
+    def _check_tail(self) -> None:
+        ends, positions = self.tail_ends, self.tail_positions
+        assert len(ends) == len(positions) <= TAIL_BATCHES_MAX, (
+            f"{self!r}: {len(ends)} ends, {len(positions)} positions"
+        )
+        assert self.base_offset <= self.tail_floor <= self.end_offset, f"{self!r} remembers from {self.tail_floor} on"
+        if not ends:
+            return
+        assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
+        assert self.tail_floor < ends[0], f"{self!r} remembers from {self.tail_floor} on a batch that ends at {ends[0]}"
+        assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
+        assert all(low < high for low, high in pairwise(ends)), f"{self!r}: ends of batches do not rise: {ends}"
+        assert all(low < high for low, high in pairwise(positions)), f"{self!r}: batches overlap: {positions}"
 
     def release(self) -> None:
         """Close the file, and drop the indexes if they can be read back."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from syncline.model.ids import Offset
+from syncline.model.ids import NONE, Offset
 from syncline.storage.disk import Disk
 from syncline.storage.segment import (
     DELETED_SUFFIX,
@@ -25,6 +25,7 @@ from syncline.storage.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
+from syncline.storage.times import Place
 
 # Finished segments whose file stays open and whose index stays in memory; the least recently read goes first.
 WARM_SEGMENTS_MAX: Final = 4
@@ -71,6 +72,22 @@ class SegmentList:
         """The largest record time, -1 when no record has one."""
         return max(segment.max_timestamp_ms for segment in self._segments)
 
+    @property
+    def newest_timestamp_ms(self) -> int:
+        """The largest record time of the newest segment that has any, -1 when none has."""
+        newest_ms = self.active.max_timestamp_ms
+        if newest_ms >= 0:
+            return newest_ms
+        return next((each.max_timestamp_ms for each in self.newest_first() if each.max_timestamp_ms >= 0), NONE)
+
+    def places(self, timestamp_ms: int) -> list[Place]:
+        """Return what a look-up by time needs of each segment that may hold a record as new as that."""
+        return [
+            segment.place(timestamp_ms)
+            for segment in self._segments
+            if segment.size_bytes and segment.max_timestamp_ms >= timestamp_ms
+        ]
+
     def newest_first(self) -> Iterator[Segment]:
         """Go through the segments from the active one back."""
         return reversed(self._segments)
@@ -83,6 +100,9 @@ class SegmentList:
 
     def add(self, base_offset: Offset, index_interval_bytes: int) -> Segment:
         """Make a new active segment."""
+        assert not self._segments or base_offset == self.active.end_offset, (
+            f"{self.active!r} is not followed by a segment at {base_offset}"
+        )
         segment = Segment(self._disk, self._directory, base_offset, index_interval_bytes)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
@@ -135,9 +155,22 @@ class SegmentList:
                 buried.append(path + DELETED_SUFFIX)
         return buried
 
-    def destroy(self, segment: Segment) -> None:
-        """Remove the files of a closed segment at once."""
-        for path in self.bury(segment):
+    def destroy_behind(self, segment: Segment) -> None:
+        """Remove all segments behind `segment`, which grows again, and their files. Raises OSError."""
+        assert segment in self._segments, f"{segment!r} is not of this log"
+        if self.active is not segment:
+            while self.active is not segment:
+                self._destroy_last()
+            self._disk.sync_directory(self._directory)
+
+    def destroy_all(self) -> None:
+        """Remove all segments and their files; the caller adds the next one and syncs the names. Raises OSError."""
+        while self._segments:
+            self._destroy_last()
+
+    def _destroy_last(self) -> None:
+        """Remove the newest segment: what is left is a whole log whenever a crash interrupts this."""
+        for path in self.bury(self.take_last()):
             self._disk.remove(path)
 
     def release(self) -> None:
@@ -147,7 +180,14 @@ class SegmentList:
         self._warm.clear()
 
     def check_invariants(self) -> None:
-        """Assert that each segment begins where the one before ends."""
-        assert [segment.base_offset for segment in self._segments] == self._bases, "base offsets are out of step"
+        """Assert that each segment begins where the one before ends, and that only the last one grows."""
+        bases = [segment.base_offset for segment in self._segments]
+        assert bases == self._bases, f"segments begin at {bases}, remembered is {self._bases}"
+        assert self.active is self._segments[-1], f"{self.active!r} grows, the last is {self._segments[-1]!r}"
         for older, newer in pairwise(self._segments):
             assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"
+            assert not older.tail_ends, f"{older!r} is finished but remembers where its newest batches lie"
+        for segment in self._warm:
+            assert segment in self._segments[:-1], f"{segment!r} is kept warm but is no finished segment"
+        for segment in self._segments:
+            segment.check_invariants()

@@ -1,0 +1,59 @@
+"""Whether one log may still be used, and what its callers hear when it may not.
+
+One hard idea: an I/O error either leaves the log as it was (no room, no
+descriptor: refused, to be tried again) or makes it final, since after a failed
+write or sync nobody knows what the file holds. A final log stays so until the
+broker starts anew and reads what is there.
+
+Invariants: the first error that made a log final stays its reason, and
+`on_offline` hears of that one only. Source: KAFKA-10778.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from syncline.model.ids import TopicPartition
+from syncline.storage.disk import BrokenFileError
+from syncline.storage.errors import DiskFullError, LogOfflineError, StorageError, is_full, is_out_of_descriptors
+
+
+class Availability:
+    """Whether one log is usable, closed, or offline."""
+
+    __slots__ = ("_on_offline", "_topic_partition", "failure", "is_closed")
+
+    def __init__(self, topic_partition: TopicPartition, on_offline: Callable[[OSError], None]) -> None:
+        self.failure: OSError | None = None
+        self.is_closed = False
+        self._topic_partition = topic_partition
+        self._on_offline = on_offline
+
+    def check(self) -> None:
+        """Raise LogOfflineError or StorageError if the log may not be used."""
+        if self.failure is not None:
+            raise LogOfflineError(f"{self._topic_partition} is offline since {self.failure}")
+        if self.is_closed:
+            raise StorageError(f"{self._topic_partition} was closed")
+
+    def refuse(self, error: OSError, verb: str) -> NoReturn:
+        """Raise what the caller must know: nothing happened, or the log is final."""
+        if is_full(error) and not isinstance(error, BrokenFileError):
+            raise DiskFullError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
+        if is_out_of_descriptors(error):
+            raise StorageError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
+        self.fail(error, verb)
+
+    def fail(self, error: Exception, verb: str) -> NoReturn:
+        """Take the log offline and raise LogOfflineError."""
+        self.take_offline(error if isinstance(error, OSError) else OSError(str(error)))
+        raise LogOfflineError(f"Cannot {verb} {self._topic_partition}: {error}") from error
+
+    def fail_later(self, error: Exception, verb: str) -> None:
+        """Take the log offline for an error that no caller waits for."""
+        self.take_offline(error if isinstance(error, OSError) else OSError(f"cannot {verb}: {error!r}"))
+
+    def take_offline(self, error: OSError) -> None:
+        """Make the log final, unless an earlier error has done so."""
+        if self.failure is None:
+            self.failure = error
+            self._on_offline(error)

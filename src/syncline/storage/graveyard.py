@@ -1,0 +1,29 @@
+"""Files and directories that were renamed to go, and when they may be removed.
+
+One hard idea: what is deleted loses its name at once and its bytes later, so
+that a reader that has a file open can finish. After a crash the names alone say
+what to remove, so nothing here needs to be written down.
+"""
+
+
+class Graveyard:
+    """Renamed paths and their due times."""
+
+    __slots__ = ("_due_ms",)
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def add(self, path: str, due_ms: int) -> None:
+        """Let `path` be removed from `due_ms` on."""
+        self._due_ms[path] = due_ms
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Return the paths whose time has come, in the order of their adding, and forget them."""
+        due = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]
+        for path in due:
+            del self._due_ms[path]
+        return due

@@ -1,0 +1,90 @@
+"""Planning reads over the segments of a log: which segment, from where to where.
+
+One hard idea: a plan is made on the event loop and therefore from memory alone:
+the newest batches' places first, then the index and what the page cache holds
+of the headers between two entries. Whatever needs the disk becomes a `Search`,
+and a worker finishes it.
+
+The callers have checked the offset against the bounds of the log; here
+`log_start <= offset < upper <= log_end` holds.
+Units: sizes and positions are bytes; `upper` is exclusive.
+"""
+
+from typing import NamedTuple
+
+from syncline.model.ids import Offset
+from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
+from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
+from syncline.storage.segment import Segment
+from syncline.storage.segment_list import SegmentList
+
+
+class Readable(NamedTuple):
+    """How much a parked fetch could get, as far as that is known without reading."""
+
+    size_bytes: int
+    is_on_older_segment: bool
+
+
+def plan(segments: SegmentList, wanted: Wanted) -> Slice | Search:
+    """Return where the batches that answer `wanted` lie, all in one segment, or what a worker needs to find them."""
+    segment = segments.of(wanted.offset)
+    place = segment.find_in_tail(wanted)
+    if place is not None:
+        position, size = place
+        return Slice(segment.file, position, size) if size else EMPTY
+    if segment is not segments.active:
+        segments.keep_warm(segment)
+    return _plan_from_index(segment, wanted)
+
+
+def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
+    hints = segment.hints(wanted)
+    if hints is not None:
+        try:
+            file = segment.file
+            reader = HeaderReader(file, segment.size_bytes, resident_only=True)
+            position, size = locate(reader, hints, wanted)
+        except (NotResident, OSError):
+            # What the disk refuses, a descriptor for instance, the worker will meet again and report.
+            pass
+        except NotABatch:
+            # The index leads nowhere: let the search begin at the first batch.
+            hints = None
+        else:
+            return Slice(file, position, size) if size else EMPTY
+    return segment.search(wanted, hints)
+
+
+def readable(segments: SegmentList, wanted: Wanted) -> Readable:
+    """Return how much answers `wanted`; exact among the newest batches, elsewhere a little less."""
+    segment = segments.of(wanted.offset)
+    place = segment.find_in_tail(wanted)
+    if place is not None:
+        return Readable(place[1], is_on_older_segment=False)
+    is_older = wanted.upper > segment.end_offset
+    hints = segment.hints(wanted)
+    known = hints.upper - hints.start if hints is not None else segment.size_bytes
+    return Readable(max(1, known), is_on_older_segment=is_older)
+
+
+def bytes_from(segments: SegmentList, offset: Offset) -> int:
+    """Return how much lies at and above `offset`; exact among the newest batches, elsewhere a little less."""
+    first = segments.of(offset)
+    size_bytes = sum(each.size_bytes for each in segments if each.base_offset > first.base_offset)
+    if offset < first.end_offset:
+        size_bytes += readable(segments, Wanted(offset, first.end_offset, 2**62, at_least_one=True)).size_bytes
+    return size_bytes
+
+
+def bytes_behind(segments: SegmentList, slice_: Slice) -> int:
+    """Return how much of the log lies at and behind a slice; found from the end, where most read."""
+    active = segments.active
+    if active.open_file is slice_.file:
+        return active.size_bytes - slice_.position_bytes
+    size_bytes = 0
+    for segment in segments.newest_first():
+        size_bytes += segment.size_bytes
+        if segment.open_file is slice_.file:
+            return size_bytes - slice_.position_bytes
+    return size_bytes

@@ -1,0 +1,162 @@
+"""Writing batches into the active segment of a log, and beginning the next one.
+
+One hard idea: memory follows the file. A batch is written first and taken into
+account after that; if the write fails, nothing remembers it (KAFKA-6683). What
+takes a batch into account is the same for leaders and followers: the segment's
+places and times, the epoch history, the producers.
+
+A roll makes no sync on the event loop but one of names: the finished segment,
+its indexes and the producer snapshot at its end are synced by a worker.
+
+Units: positions are bytes. Invariant: the next batch's offset is the end of the
+active segment, and a new segment begins exactly there.
+"""
+
+from collections.abc import Callable, Sequence
+
+from syncline.core.producer_state import ProducerTable
+from syncline.core.replication.leader_epochs import EpochCache
+from syncline.model.ids import LeaderEpoch, Offset
+from syncline.records.batch import BatchHeader
+from syncline.records.buffers import Buffer
+from syncline.storage import incoming, producer_snapshot
+from syncline.storage.availability import Availability
+from syncline.storage.disk import Disk
+from syncline.storage.flusher import Flusher
+from syncline.storage.incoming import Incoming
+from syncline.storage.segment import Segment
+from syncline.storage.segment_list import SegmentList
+from syncline.storage.settings import LogSettings
+
+
+class SegmentWriter:
+    """The only writer of a log's segments."""
+
+    __slots__ = (
+        "_availability",
+        "_directory",
+        "_disk",
+        "_epochs",
+        "_flusher",
+        "_make_directory",
+        "_producers",
+        "_segments",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: SegmentList,
+        flusher: Flusher,
+        epochs: EpochCache,
+        producers: ProducerTable,
+        availability: Availability,
+        *,
+        make_directory: Callable[[], None] | None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._flusher = flusher
+        self._epochs = epochs
+        self._producers = producers
+        self._availability = availability
+        # Makes the partition directory before the first file; None once it is there.
+        self._make_directory = make_directory
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether the partition directory is there: an empty new log has none."""
+        return self._make_directory is None
+
+    def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings) -> Offset:
+        """Write one batch; return the new log end."""
+        segment = self._segment_for(len(batch), header, settings)
+        position = segment.size_bytes
+        self._write(segment, batch)
+        self._note(segment, header, position)
+        return segment.end_offset
+
+    def append_all(self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings) -> None:
+        """Write the batches of a leader's answer, with one write for all that go into the same segment."""
+        at = 0
+        while at < len(batches):
+            start, header = batches[at]
+            segment = self._segment_for(header.size_bytes, header, settings)
+            behind = incoming.count_fitting(segment, settings.segment_bytes, batches, at)
+            assert behind > at, f"{segment!r} has no room for the batch at {header.base_offset}"
+            position = segment.size_bytes
+            self._write(segment, view[start : batches[behind - 1].end])
+            for batch in batches[at:behind]:
+                self._note(segment, batch.header, position + batch.start - start)
+            at = behind
+
+    def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:
+        """Return the segment for a batch, a new one if the active one has had enough."""
+        segment = self._segments.active
+        if segment.is_full_for(
+            size_bytes, header, settings.segment_bytes, settings.segment_ms
+        ) or segment.has_full_index(settings.segment_index_bytes):
+            self.roll(settings)
+            return self._segments.active
+        return segment
+
+    def _write(self, segment: Segment, data: Buffer) -> None:
+        """Append to a segment's file. Raises DiskFullError, StorageError, LogOfflineError."""
+        try:
+            file = segment.open_file
+            if file is None:
+                self.need_directory()
+                file = segment.file
+                if not segment.size_bytes:
+                    self._flusher.note_name()
+            file.append((data,))
+        except OSError as error:
+            self._availability.refuse(error, "append to")
+
+    def _note(self, segment: Segment, header: BatchHeader, position: int) -> None:
+        """Take a batch that was written into account."""
+        segment.note(header, position)
+        if self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset)):
+            self._flusher.note_epochs()
+        if header.producer_id >= 0:
+            self._producers.record(header)
+
+    def need_directory(self) -> None:
+        """Make the partition directory, if nothing has been stored yet. Raises OSError."""
+        if self._make_directory is not None:
+            self._make_directory()
+            self._make_directory = None
+
+    def roll(self, settings: LogSettings, *, is_snapshot_synced: bool = False) -> None:
+        """Begin a new segment; an empty one is not rolled. The old one is synced in the background."""
+        old = self._segments.active
+        if not old.size_bytes:
+            return
+        try:
+            # The new segment's name may reach the disk before the old one's: the log would seem to begin late.
+            self._flusher.save_names()
+            snapshot_path = self.save_snapshot(sync=is_snapshot_synced)
+        except OSError as error:
+            self._availability.refuse(error, "roll")
+        old.finish()
+        old.drop_tail()
+        self._segments.add(old.end_offset, settings.index_interval_bytes)
+        self._segments.keep_warm(old)
+        self._flusher.finish_later(old, snapshot_path)
+
+    def save_snapshot(self, *, sync: bool) -> str:
+        """Write what producers have sent up to the log end; return where. Raises OSError."""
+        path = producer_snapshot.path(self._directory, self._segments.active.end_offset)
+        self._disk.replace_file(path, producer_snapshot.encode(self._producers), sync=sync)
+        return path
+
+    def create_active(self, verb: str) -> None:
+        """Make the file of an empty segment whose name is the only memory of the log end. Raises LogOfflineError."""
+        try:
+            file = self._segments.active.file
+            assert file.size_bytes == 0, f"{file.path} has {file.size_bytes} bytes, though it is new"
+            self._disk.sync_directory(self._directory)
+        except OSError as error:
+            self._availability.fail(error, verb)
