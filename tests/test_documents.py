@@ -23,6 +23,8 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/adr/*.md")])
 JOURNAL = (ROOT / "docs" / "journal.md").read_text()
 ENVELOPE = JOURNAL.partition("## Every event")[2].partition("### ")[0]
+PROPERTIES = (ROOT / "docs" / "properties.md").read_text()
+SLOW_LEADERS = (ROOT / "docs" / "slow-leaders.md").read_text()
 SCENARIOS = (ROOT / "docs" / "scenarios.md").read_text()
 # Nothing reads them, since there is one value so far; the rack goes from the command line to the registration;
 # `compression.type` and its like are explained rather than obeyed; the last is written with another one's interval.
@@ -156,6 +158,40 @@ def test_scenarios_name_tests_that_exist() -> None:
             wrong.append(number)
 
     assert wrong == []
+
+
+def test_properties_name_what_checks_them() -> None:
+    """What is said to check a property exists, and names it; every name that a violation prints is on the page."""
+    rows = re.findall(r"^\| ([IHLSR]\d+) \| .* \| (.*) \|$", PROPERTIES, re.MULTILINE)
+    wrong = []
+    for label, places in rows:
+        for place, other in re.findall(r"`([^`]+\.py)`(?: \(as (\w+)\))?", places):
+            name = other or label
+            file = (ROOT if place.startswith("tests/") else SOURCE) / place
+            values = (SOURCE / "check" / "bounds.py").read_text() if place == "check/properties.py" else ""
+            names = place.startswith(("virtual/", "check/"))
+            if not file.is_file() or (names and not re.search(rf"\b{name}\b", file.read_text() + values)):
+                wrong.append((label, place))
+    printed = {
+        label for path in (SOURCE / "virtual").glob("*.py") for label in re.findall(r'f"([IHLS]\d+) ', path.read_text())
+    }
+
+    assert wrong == []
+    assert printed <= {label for label, _ in rows}
+
+
+def test_labels_are_defined() -> None:
+    """Every property, mistake or rule that code and tests name is in docs/properties.md or docs/slow-leaders.md."""
+    defined = set(re.findall(r"^\| ([IHLSMR]\d+) \|", PROPERTIES + SLOW_LEADERS, re.MULTILINE))
+    used = {
+        (label, path.relative_to(ROOT).as_posix())
+        for path in [*SOURCE.rglob("*.py"), *ROOT.glob("tests/**/*.py"), *PAGES]
+        if "conformance" not in path.parts and path.name != "CHANGELOG.md"
+        for label in re.findall(r"\b[ILMRS]\d{1,2}\b(?![-.\w])", path.read_text())
+        if label != "S0"  # the setting that most core tests begin with: tests/core/s0.py
+    }
+
+    assert sorted((label, path) for label, path in used if label not in defined) == []
 
 
 def test_journal_page_describes_every_event_and_field() -> None:
