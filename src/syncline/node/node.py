@@ -101,7 +101,7 @@ class Node:
         self._servers: list[asyncio.AbstractServer] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
-        self._metrics: MetricsEndpoint | None = None
+        self.metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
     async def start(self) -> None:
@@ -195,8 +195,8 @@ class Node:
         for server in self._servers:
             server.close()
         broker.dispatcher.close_all()
-        if self._metrics is not None:
-            self._metrics.close()
+        if self.metrics is not None:
+            self.metrics.close()
         broker.close()
         await broker.controller.stop()
         await broker.cancel_tasks()
@@ -231,9 +231,9 @@ class Node:
         def connection() -> asyncio.Protocol:
             from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint
 
-            if self._metrics is None:
-                self._metrics = MetricsEndpoint(self.broker, self._spec.process_figures)
-            return HttpConnection(self._metrics)
+            if self.metrics is None:
+                self.metrics = MetricsEndpoint(self.broker, self._spec.process_figures)
+            return HttpConnection(self.metrics)
 
         await self._listen(connection, where)
 

@@ -9,15 +9,21 @@ connections, and the next one is sent away. After an error the connection ends,
 but its last words are waited for: closing at once, with bytes unread, would
 make the operating system throw the answer away.
 
-Source: RFC 9110, RFC 9112.
+h11 reads requests and writes the heads of answers; patience, limits and the page
+are decided here. This module is imported with the first connection, as h11 takes
+some fifteen milliseconds to import.
+
+Source: RFC 9110, RFC 9112; docs/adr/0010.
 """
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+import h11
 
 if TYPE_CHECKING:
     from syncline.node.broker import Broker
@@ -25,12 +31,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("syncline.node")
 
-PATH: Final = "/metrics"
+PATH: Final = b"/metrics"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PAGE_LIFE_MS: Final = 1_000
 CONNECTIONS_MAX: Final = 32
 REQUEST_BYTES_MAX: Final = 8_192
-REQUEST_LINE_BYTES_MAX: Final = 2_048
+TARGET_BYTES_MAX: Final = 2_048
+TOO_LONG: Final = f"The request is longer than {REQUEST_BYTES_MAX} bytes."
 # For a request to be complete, for the next one, for an answer to be taken, and for the last words after an error.
 REQUEST_S: Final = 5.0
 IDLE_S: Final = 120.0
@@ -38,24 +45,8 @@ TAKEN_S: Final = 30.0
 LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 1 << 20
 
-_END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VERSION: Final = re.compile(r"HTTP/(\d)\.(\d)")
-_KNOWN_METHODS: Final = frozenset({"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    414: "URI Too Long",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-}
+_READ_METHODS: Final = (b"GET", b"HEAD")
+_OTHER_METHODS: Final = frozenset({b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"TRACE", b"CONNECT"})
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -71,62 +62,38 @@ class RefusedRequest(Exception):
         self.sentence = sentence
 
 
-class Head(NamedTuple):
-    """What counts in the head of a request that may be answered."""
-
-    is_head: bool
-    is_last: bool
-
-
-def parse_head(text: str) -> Head:
-    """Return what a request asks for. Raises `RefusedRequest`."""
-    lines = re.split(r"\r?\n", text)
-    method, target, major, minor = _parse_request_line(lines[0])
-    headers: dict[str, list[str]] = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or not _TOKEN.fullmatch(name):
-            raise RefusedRequest(400, f"This is no header: {line[:80]!r}.")
-        headers.setdefault(name.lower(), []).append(value.strip(" \t"))
-    if major != 1:
+def check_request(request: h11.Request) -> None:
+    """Raise `RefusedRequest` unless a sound request asks for the metrics."""
+    headers = list(request.headers)
+    size_bytes = len(request.target) + sum(len(name) + len(value) for name, value in headers)
+    if size_bytes > REQUEST_BYTES_MAX:
+        raise RefusedRequest(431, TOO_LONG)
+    if len(request.target) > TARGET_BYTES_MAX:
+        raise RefusedRequest(414, f"The request's target is longer than {TARGET_BYTES_MAX} bytes.")
+    if not request.http_version.startswith(b"1."):
         raise RefusedRequest(505, "Ask with HTTP/1.1 or HTTP/1.0.")
-    if minor >= 1 and len(headers.get("host", ())) != 1:
-        raise RefusedRequest(400, "A request of HTTP/1.1 has one Host header.")
-    lengths = headers.get("content-length", [])
-    if any(not (each.isascii() and each.isdigit()) for each in lengths) or len(set(lengths)) > 1:
-        raise RefusedRequest(400, "The Content-Length is no number.")
-    if "transfer-encoding" in headers or any(each.strip("0") for each in lengths):
+    if any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")) for name, value in headers
+    ):
         raise RefusedRequest(413, "A request for metrics has no body.")
-    if _path(target) != PATH:
-        raise RefusedRequest(404, f"There is nothing here; the metrics are at {PATH}.")
-    if method not in ("GET", "HEAD"):
-        if method in _KNOWN_METHODS:
-            raise RefusedRequest(405, f"The metrics can only be read: GET {PATH}.")
-        raise RefusedRequest(501, f"There is no method {method[:40]}; the metrics can be read: GET {PATH}.")
-    options = {option.strip().lower() for value in headers.get("connection", ()) for option in value.split(",")}
-    is_last = "close" in options or (minor == 0 and "keep-alive" not in options)
-    return Head(method == "HEAD", is_last)
+    if _path(request.target) != PATH:
+        raise RefusedRequest(404, f"There is nothing here; the metrics are at {PATH.decode()}.")
+    if request.method in _OTHER_METHODS:
+        raise RefusedRequest(405, f"The metrics can only be read: GET {PATH.decode()}.")
+    if request.method not in _READ_METHODS:
+        name = request.method[:40].decode()
+        raise RefusedRequest(501, f"There is no method {name}; the metrics can be read: GET {PATH.decode()}.")
 
 
-def _parse_request_line(line: str) -> tuple[str, str, int, int]:
-    if len(line) > REQUEST_LINE_BYTES_MAX:
-        raise RefusedRequest(414, f"The request line is longer than {REQUEST_LINE_BYTES_MAX} bytes.")
-    parts = line.split(" ")
-    version = _VERSION.fullmatch(parts[-1])
-    if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]) or not parts[1] or version is None:
-        raise RefusedRequest(400, f"This is no request line: {line[:80]!r}.")
-    return parts[0], parts[1], int(version[1]), int(version[2])
-
-
-def _path(target: str) -> str:
+def _path(target: bytes) -> bytes:
     """Return the path of a target, without its query; a proxy sends the whole address."""
-    if target[:7].lower() == "http://":
-        target = "/" + target[7:].partition("/")[2]
-    return target.partition("?")[0]
+    if target[:7].lower() == b"http://":
+        target = b"/" + target[7:].partition(b"/")[2]
+    return target.partition(b"?")[0]
 
 
 class MetricsEndpoint:
-    """The pages of one broker, and who is connected for them."""
+    """The pages of one broker, and the connections for them."""
 
     def __init__(self, broker: "Broker", process: "Callable[[], ProcessFigures] | None" = None) -> None:
         self.broker = broker
@@ -166,6 +133,11 @@ class MetricsEndpoint:
         self._page = None
         self._forget_timer = None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no page is kept, nothing is timed and no connection is open."""
+        return self._page is None and self._forget_timer is None and not self.connections
+
     def close(self) -> None:
         """Close all connections: the broker is stopping."""
         if self._forget_timer is not None:
@@ -180,9 +152,11 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, endpoint: MetricsEndpoint) -> None:
         self._endpoint = endpoint
         self._loop = endpoint.broker.loop
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
+        # Whether the answer to the present request has no body.
+        self._is_head = False
         self._is_answering = False
         self._is_ending = False
         self._has_all = False
@@ -210,17 +184,17 @@ class HttpConnection(asyncio.Protocol):
             if self._lingered_bytes > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if not self._received:
+        if not self._received_bytes():
             # Some send an empty line after a request. It is none, and buys no time.
             data = data.lstrip(b"\r\n")
             if not data:
                 return
             if not self._is_answering:
                 self._wait(REQUEST_S, self._too_slow)
-        self._received += data
+        self._http.receive_data(data)
         if self._is_answering or not self._is_writable:
-            if len(self._received) > REQUEST_BYTES_MAX and self._transport is not None:
-                # Whoever asks ahead waits for its answers.
+            if self._received_bytes() > REQUEST_BYTES_MAX and self._transport is not None:
+                # A client that asks ahead waits for its answers.
                 self._transport.pause_reading()
             return
         self._next_request()
@@ -256,61 +230,55 @@ class HttpConnection(asyncio.Protocol):
 
     # Requests.
 
-    def _next_request(self) -> None:
-        received = self._received
-        del received[: len(received) - len(received.lstrip(b"\r\n"))]
-        end = _END_OF_HEAD.search(received)
-        if end is None:
-            self._check_size(len(received))
-            if self._has_all:
-                self.abort()
-            return
-        text = received[: end.start()].decode("latin-1")
-        try:
-            self._check_head_size(end.start())
-            head = parse_head(text)
-        except RefusedRequest as refusal:
-            self._refuse(refusal, has_body=not text.startswith("HEAD "))
-            return
-        del received[: end.end()]
-        self._is_answering = True
-        self._stop_waiting()
-        self._endpoint.page(lambda page: self._answer(page, head))
+    def _received_bytes(self) -> int:
+        """Return how many bytes of requests that are not answered yet are here."""
+        return len(self._http.trailing_data[0])
 
-    def _check_size(self, size_bytes: int) -> None:
+    def _next_request(self) -> None:
+        self._is_head = False
         try:
-            self._check_head_size(size_bytes)
-            if b"\n" not in self._received and size_bytes > REQUEST_LINE_BYTES_MAX:
-                raise RefusedRequest(414, f"The request line is longer than {REQUEST_LINE_BYTES_MAX} bytes.")
+            event = self._http.next_event()
+            if not isinstance(event, h11.Request):
+                # It is incomplete, or the client has closed its side.
+                if self._has_all:
+                    self.abort()
+                return
+            self._is_head = event.method == b"HEAD"
+            check_request(event)
+            # It has no body, so that its end is here, too.
+            self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            sentence = TOO_LONG if error.error_status_hint == 431 else f"This is no request: {error}."
+            self._refuse(RefusedRequest(error.error_status_hint, sentence))
+            return
         except RefusedRequest as refusal:
             self._refuse(refusal)
-
-    @staticmethod
-    def _check_head_size(size_bytes: int) -> None:
-        if size_bytes > REQUEST_BYTES_MAX:
-            raise RefusedRequest(431, f"The request is longer than {REQUEST_BYTES_MAX} bytes.")
+            return
+        self._is_answering = True
+        self._stop_waiting()
+        self._endpoint.page(self._answer)
 
     # Answers.
 
-    def _answer(self, page: Sequence[bytes] | None, head: Head) -> None:
+    def _answer(self, page: Sequence[bytes] | None) -> None:
         self._is_answering = False
         if self._transport is None:
             return
         if page is None:
             self._refuse(RefusedRequest(500, "The metrics could not be collected; the broker's log says why."))
             return
-        is_last = head.is_last or self._has_all
-        self._write(200, CONTENT_TYPE, () if head.is_head else page, sum(map(len, page)), is_last=is_last)
-        if is_last:
+        self._write(self._transport, 200, CONTENT_TYPE, page, is_last=self._has_all)
+        if self._http.our_state is h11.MUST_CLOSE:
             self._transport.close()
-            return
-        if self._is_writable:
+        elif self._is_writable:
             self._await_request(self._transport)
 
     def _await_request(self, transport: asyncio.Transport) -> None:
         """Take the next request, which may be here already."""
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
         transport.resume_reading()
-        if self._received:
+        if self._received_bytes():
             # In a turn of its own: hundreds of them may have come at once.
             self._wait(REQUEST_S, self._too_slow)
             self._loop.call_soon(self._go_on)
@@ -319,20 +287,20 @@ class HttpConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         is_free = self._is_writable and not self._is_answering and not self._is_ending
-        if self._transport is not None and is_free and self._received:
+        if self._transport is not None and is_free and self._received_bytes():
             self._next_request()
 
-    def _refuse(self, refusal: RefusedRequest, *, has_body: bool = True) -> None:
+    def _refuse(self, refusal: RefusedRequest) -> None:
         """Say what is wrong, and end after the peer has."""
-        body = f"{refusal.sentence}\n".encode()
-        parts = (body,) if has_body else ()
-        allow = "Allow: GET, HEAD\r\n" if refusal.status in (405, 501) else ""
-        self._write(refusal.status, "text/plain; charset=utf-8", parts, len(body), is_last=True, more=allow)
-        self._is_ending = True
-        self._received.clear()
         transport = self._transport
-        if transport is None:
-            return
+        assert transport is not None, "a connection that is gone is refused nothing"
+        assert self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE), (
+            f"{self._http.our_state}: this request is answered"
+        )
+        more = (("Allow", "GET, HEAD"),) if refusal.status in (405, 501) else ()
+        body = (f"{refusal.sentence}\n".encode(),)
+        self._write(transport, refusal.status, "text/plain; charset=utf-8", body, is_last=True, more=more)
+        self._is_ending = True
         if self._has_all or not transport.can_write_eof():
             transport.close()
             return
@@ -340,18 +308,30 @@ class HttpConnection(asyncio.Protocol):
         self._wait(LINGER_S, self.abort)
 
     def _write(
-        self, status: int, content_type: str, parts: Sequence[bytes], size_bytes: int, *, is_last: bool, more: str = ""
+        self,
+        transport: asyncio.Transport,
+        status: int,
+        content_type: str,
+        body: Sequence[bytes],
+        *,
+        is_last: bool,
+        more: Sequence[tuple[str, str]] = (),
     ) -> None:
-        assert self._transport is not None, "there is somebody to answer"
-        head = (
-            f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
-            f"Date: {_http_date(self._endpoint.broker.clock.wall_ms())}\r\n"
-            f"Content-Type: {content_type}\r\n"
-            f"Content-Length: {size_bytes}\r\n"
-            f"{more}"
-            f"Connection: {'close' if is_last else 'keep-alive'}\r\n\r\n"
-        )
-        self._transport.writelines([head.encode("latin-1"), *parts])
+        headers = [
+            ("Date", _http_date(self._endpoint.broker.clock.wall_ms())),
+            ("Content-Type", content_type),
+            ("Content-Length", str(sum(map(len, body)))),
+            *more,
+            # h11 puts "close" here where the client wants it, or cannot do otherwise.
+            ("Connection", "close" if is_last else "keep-alive"),
+        ]
+        response = h11.Response(status_code=status, reason=HTTPStatus(status).phrase, headers=headers)
+        parts: list[bytes] = [self._http.send(response) or b""]
+        if not self._is_head:
+            for part in body:
+                parts += self._http.send_with_data_passthrough(h11.Data(data=part)) or ()
+        self._http.send(h11.EndOfMessage())
+        transport.writelines(parts)
 
     # Patience.
 
@@ -365,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
             self._timer = None
 
     def _too_slow(self) -> None:
-        if self._received:
+        if self._received_bytes():
             self._refuse(RefusedRequest(408, f"A request must be complete within {REQUEST_S:g} s."))
         else:
             self.abort()
