@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from syncline.local.faults import ALL_KINDS, Faults
+from syncline.local.faults import Faults
+from syncline.node.faults.table import KINDS
 from tests.cli.terminal import as_json, call, refusal, refused, run, succeed
 from tests.cluster import LocalCluster
 
@@ -134,4 +135,4 @@ def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) 
 def test_fault_help_names_every_kind() -> None:
     """Nobody has to look them up elsewhere."""
     shown = " ".join(succeed("fault", "add", "--help").split())
-    assert [kind for kind in ALL_KINDS if kind not in shown] == []
+    assert [kind for kind in KINDS if kind not in shown] == []

@@ -79,7 +79,7 @@ def test_override_wins_over_the_broker() -> None:
     """A topic's own value counts."""
     topic = TopicConfig.resolve({"retention.ms": "5", "cleanup.policy": "compact,delete"}, BrokerConfig())
 
-    assert (topic.retention_ms, topic.cleanup_policy, topic.is_compacted) == (5, ("compact", "delete"), True)
+    assert (topic.retention_ms, topic.cleanup_policy) == (5, ("compact", "delete"))
 
 
 def test_layers_of_a_broker_in_their_order() -> None:

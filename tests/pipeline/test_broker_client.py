@@ -51,7 +51,6 @@ def test_fetch_answer_is_read_without_copying_the_records() -> None:
     assert fetched.records.obj is raw.obj
     assert bytes(fetched.records) == b"batches"
     assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start) == (90, 80, 7)
-    assert fetched.readable_end(read_committed=True) == 80
 
 
 def test_fetch_answer_names_aborted_transactions_and_errors() -> None:

@@ -1,11 +1,17 @@
 """kio entities from plain values, as the other side of every round trip."""
 
 import datetime as dt
+import sys
 import uuid
 from types import ModuleType
 
 from syncline.wire import codec
 from syncline.wire.fetch import FetchRequest
+
+
+def request_module(key: int, version: int) -> ModuleType:
+    """Return the `kio` module of a request, which holds its nested types, too."""
+    return sys.modules[codec.request_type(key, version).__module__]
 
 
 def milliseconds(count: int) -> dt.timedelta:
@@ -15,7 +21,7 @@ def milliseconds(count: int) -> dt.timedelta:
 
 def produce_request(version: int, transactional_id: str | None, acks: int, timeout_ms: int, topics: list) -> bytes:
     """Return a produce request as kio writes it."""
-    module = codec.request_module(0, version)
+    module = request_module(0, version)
     return codec.encode_request(
         module.ProduceRequest(
             transactional_id=transactional_id,
@@ -36,7 +42,7 @@ def produce_request(version: int, transactional_id: str | None, acks: int, timeo
 
 def fetch_request(version: int, request: FetchRequest) -> bytes:
     """Return a fetch request as kio writes it."""
-    module = codec.request_module(1, version)
+    module = request_module(1, version)
     fields = {
         "max_wait": milliseconds(request.max_wait_ms),
         "min_bytes": request.min_bytes,

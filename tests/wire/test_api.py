@@ -11,7 +11,6 @@ from syncline.wire.api import (
     CLIENT_VERSIONS,
     INTERNAL_VERSIONS,
     ApiKey,
-    is_flexible,
     is_served,
     request_header_version,
     response_header_version,
@@ -27,11 +26,10 @@ PUBLIC = [
 
 @pytest.mark.parametrize("key", sorted({key for key, _ in PUBLIC}), ids=lambda key: key.name.lower())
 def test_header_versions_are_those_of_the_schemas(key: ApiKey) -> None:
-    """For every version served: flexibility, and the headers of both directions."""
+    """For every version served, in both directions."""
     for each, version in PUBLIC:
         if each == key:
             request, response = codec.request_type(key, version), codec.response_type(key, version)
-            assert is_flexible(key, version) == request.__flexible__
             assert request_header_version(key, version) == request.__header_schema__.__version__
             assert response_header_version(key, version) == response.__header_schema__.__version__
 

@@ -12,6 +12,7 @@ from syncline.wire.api_versions import (
     parse_api_versions_request,
 )
 from syncline.wire.errors import DecodeError
+from tests.wire.entities import request_module
 
 FEATURES = [Feature("group.version", 0, 1, 1), Feature("metadata.version", 7, 25, 25), Feature("unused", 1, 2)]
 
@@ -34,7 +35,7 @@ def test_encoded_response_is_what_kio_writes(version: int) -> None:
 @pytest.mark.parametrize("version", [3, 4])
 def test_request_is_read_in_versions_that_have_a_body(version: int) -> None:
     """Name and version of the client's software."""
-    module = codec.request_module(18, version)
+    module = request_module(18, version)
     body = codec.encode_request(
         module.ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16")
     )

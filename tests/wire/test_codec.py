@@ -13,6 +13,7 @@ from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import ITEMS_MAX, TAGS_MAX
 from syncline.wire.request_header import parse_request_header
+from tests.wire.entities import request_module
 
 SERVED = [
     (key, version)
@@ -36,7 +37,7 @@ def test_preload_imports_every_message_that_is_served() -> None:
 
 def test_decode_copies_so_that_the_receive_buffer_may_be_reused() -> None:
     """The body may be writable, lie anywhere in the buffer, and change afterwards."""
-    module = codec.request_module(ApiKey.METADATA, 9)
+    module = request_module(ApiKey.METADATA, 9)
     entity = module.MetadataRequest(
         topics=(module.MetadataRequestTopic(name="topic"),),
         include_cluster_authorized_operations=False,

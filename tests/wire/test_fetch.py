@@ -20,7 +20,7 @@ from syncline.wire.fetch import (
     parse_fetch_response,
 )
 from tests.strategies import fetch_requests, fetch_responses
-from tests.wire.entities import fetch_request
+from tests.wire.entities import fetch_request, request_module
 
 VERSIONS = range(4, 18)
 REPLICA_VERSIONS = range(12, 18)
@@ -134,7 +134,7 @@ def test_parse_refuses_a_response_that_is_cut_anywhere(version: int) -> None:
 
 def test_directory_ids_of_version_17_are_skipped() -> None:
     """A follower of a newer broker sends its directory in a tag of each partition."""
-    module = codec.request_module(1, 17)
+    module = request_module(1, 17)
     partition = module.FetchPartition(
         partition=3, fetch_offset=9, partition_max_bytes=1, replica_directory_id=uuid.UUID(int=5)
     )

@@ -17,6 +17,7 @@ from syncline.wire.metadata import (
     parse_metadata_request,
 )
 from tests.strategies import endpoints, int32s, metadata_topics, texts, topic_ids, topic_names
+from tests.wire.entities import request_module
 
 VERSIONS = range(13)
 
@@ -91,7 +92,7 @@ def test_parse_reads_what_kio_wrote(
     if version == 0 and names is None:
         names = []
     wanted = None if names is None else [(None, name) for name in names]
-    module = codec.request_module(3, version)
+    module = request_module(3, version)
     topics = [] if names is None else [module.MetadataRequestTopic(**_asked(version, None, name)) for name in names]
     if version >= 12 and wanted is not None:
         topics += [module.MetadataRequestTopic(**_asked(version, topic_id, None)) for topic_id in ids]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from syncline.local.layout import BROKERS_MAX, LocalClusterError, RunningCluster
+from syncline.local.layout import BROKERS_MAX, LocalClusterError, RunningCluster, write_ready_file
 from syncline.local.profiles import PROFILES
 
 SUMMARY: Final = "Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."
@@ -81,7 +81,7 @@ def parse_configs(pairs: list[str] | None, profile: str | None = None) -> dict[s
 
 def run(arguments: Sequence[str]) -> None:
     """Run the command; ends the process."""
-    from syncline.local.supervisor import ClusterSpec, Supervisor, run_detached, write_ready_file
+    from syncline.local.supervisor import ClusterSpec, Supervisor
 
     options = _parser().parse_args(arguments)
     ready_file = options.ready_file.absolute() if options.ready_file else None
@@ -96,6 +96,8 @@ def run(arguments: Sequence[str]) -> None:
         restart=options.restart,
     )
     if options.detach:
+        from syncline.local.detached import run_detached
+
         interruptible()
         _announce(run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr)), as_json=options.json)
         return

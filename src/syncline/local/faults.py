@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from syncline.local.control import Control, ControlError
 from syncline.local.layout import LocalClusterError
@@ -34,8 +34,6 @@ from syncline.node.faults.table import (
     Node,
     Place,
 )
-
-ALL_KINDS: Final = tuple(KINDS)
 
 
 @dataclass

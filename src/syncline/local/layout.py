@@ -5,6 +5,7 @@ supervisor.lock   held (flock) by the supervisor for as long as it lives: one cl
 cluster.db        cluster metadata (room `coordination`)
 broker-N/         log directory of broker N
 logs/             what supervisor and brokers had to say
+paused-N.json     broker N is paused by `syncline fault`, until when, and by which process
 """
 
 import fcntl
@@ -211,6 +212,15 @@ class Layout:
             return False
         return False
 
+    def pause_file(self, broker_id: int) -> Path:
+        """Return where the state of a paused broker lies (`process_faults`)."""
+        return self.directory / f"paused-{broker_id}.json"
+
+    def forget_pauses(self) -> None:
+        """Remove the states of paused brokers: none of them runs any more."""
+        for file in self.directory.glob("paused-*.json"):
+            file.unlink()
+
     def remembered_ports(self) -> dict[int, int]:
         """Return the client ports of the last run, so that a cluster comes back where its clients look for it."""
         return _ports_in(self.ports_file)
@@ -257,3 +267,18 @@ def state_of(pid: int) -> Literal["running", "paused", "dead"]:
     if letter in "ZX":
         return "dead"
     return "paused" if letter in "Tt" else "running"
+
+
+def write_ready_file(file: Path, running: RunningCluster) -> None:
+    """Write where the cluster is, for scripts that wait for this file: JSON, atomically."""
+    temporary = file.with_name(file.name + ".tmp")
+    fields = {
+        "bootstrap": running.bootstrap,
+        "supervisor_pid": running.supervisor_pid,
+        "broker_pids": running.broker_pids,
+    }
+    try:
+        temporary.write_text(json.dumps(fields) + "\n")
+        temporary.replace(file)
+    except OSError as error:
+        raise LocalClusterError(f"cannot write the ready file {file}: {error.strerror}.") from None

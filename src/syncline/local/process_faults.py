@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from syncline.local.control import ControlError
-from syncline.local.layout import LocalClusterError, state_of
+from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, NamedBrokers
 from syncline.node.faults.table import KILL, PAUSE
 
@@ -44,6 +44,7 @@ class ProcessFaults:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._layout = Layout(directory)
 
     def pause(self, broker_id: int, for_s: float | None) -> ProcessFault:
         """Stop a broker's process; it goes on after `for_s`, or with `resume`."""
@@ -57,7 +58,7 @@ class ProcessFaults:
         state = {"pid": pid, "token": token, "until_ms": until_ms}
         os.kill(pid, signal.SIGSTOP)
         _await_state(pid, "paused")
-        self._pause_file(broker_id).write_text(json.dumps(state))
+        self._layout.pause_file(broker_id).write_text(json.dumps(state))
         if for_s is not None:
             command = [sys.executable, "-m", __name__, str(self._directory), str(broker_id), token, f"{for_s:.3f}"]
             with open(os.devnull, "r+b") as null:  # noqa: PTH123 - a device
@@ -80,18 +81,18 @@ class ProcessFaults:
         paused: dict[int, dict[str, Any]] = {}
         for broker_id, pid in sorted(NamedBrokers(self._directory).pids.items()):
             if state_of(pid) != "paused":
-                self._pause_file(broker_id).unlink(missing_ok=True)
+                self._layout.pause_file(broker_id).unlink(missing_ok=True)
             else:
                 paused[broker_id] = {"pid": pid, "token": None, "until_ms": None}
                 with contextlib.suppress(OSError, ValueError, AttributeError):
-                    state = json.loads(self._pause_file(broker_id).read_text())
+                    state = json.loads(self._layout.pause_file(broker_id).read_text())
                     if state.get("pid") == pid:
                         paused[broker_id] = state
         return paused
 
     def resume(self, broker_id: int, state: dict[str, Any]) -> dict[str, Any]:
         """Let a paused process go on; return the pause as brokers describe a fault that is over."""
-        self._pause_file(broker_id).unlink(missing_ok=True)
+        self._layout.pause_file(broker_id).unlink(missing_ok=True)
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(state["pid"]), signal.SIGCONT)
         self._record(PAUSE, broker_id, "end", "SIGCONT")
@@ -106,9 +107,6 @@ class ProcessFaults:
                 self.resume(broker_id, state)
                 return
             time.sleep(min(left_s, LOOK_AGAIN_S))
-
-    def _pause_file(self, broker_id: int) -> Path:
-        return self._directory / f"paused-{broker_id}.json"
 
     def _record(self, kind: str, broker_id: int, phase: str, note: str) -> bool:
         """Have a broker write into the journal what was done to a process; return whether one did."""

@@ -6,16 +6,15 @@ code with its siblings. The supervisor itself keeps no listening socket while
 brokers run, so that a dead broker's port refuses connections: that is the
 evidence by which its peers know that its process is gone.
 
-Two lines tie a broker to its supervisor: into one it writes a byte when it
+Two channels tie a broker to its supervisor: into one it writes a byte when it
 serves, or else the reason why it cannot; the other it only reads, and its end
-means that the supervisor is dead. A detached supervisor has a line of the same
-kind to whoever asked for it: when that ends before the cluster is up, nobody
-wants it any more.
+means that the supervisor is dead. A detached supervisor has a channel of the same
+kind to the process that asked for it (`detached`): when that ends before the
+cluster is up, the supervisor stops.
 """
 
 import contextlib
 import gc
-import json
 import logging
 import os
 import select
@@ -34,8 +33,6 @@ from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, p
 log = logging.getLogger("syncline.local")
 
 STOP_TIMEOUT_S = 10.0
-# What `syncline fault` remembers of paused brokers.
-PAUSE_FILES = "paused-*.json"
 RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran this long before it died is started again without delay.
@@ -142,9 +139,7 @@ class Supervisor:
             self._stop_children()
             with contextlib.suppress(OSError):
                 self._layout.state_file.unlink()
-                # Nobody is paused any more.
-                for file in self._layout.directory.glob(PAUSE_FILES):
-                    file.unlink()
+                self._layout.forget_pauses()
             signal.set_wakeup_fd(-1)
         # Who stopped it before it was up did not get a cluster.
         return 0 if self._announced else 128 + self._stop_signal
@@ -441,124 +436,7 @@ def preload() -> None:
     preload_schemas(((ApiKey.BROKER_REGISTRATION, 4), (ApiKey.BROKER_HEARTBEAT, 1), (ApiKey.CREATE_TOPICS, 7)))
 
 
-def run_detached(
-    spec: ClusterSpec, ready_file: Path | None, waiting: Callable[[str], object] = lambda _: None
-) -> RunningCluster:
-    """Start a supervisor that outlives this process; return once the cluster serves.
-
-    `waiting` is told, in a sentence, when that takes long. An interrupted wait stops what was started.
-    """
-    layout = Layout(spec.directory)
-    layout.create()
-    ours, theirs = socket.socketpair()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        os.setsid()
-        if os.fork() != 0:
-            os._exit(0)
-        _run_detached_supervisor(spec, layout, ready_file, theirs)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    theirs.close()
-    os.waitpid(pid, 0)
-    with ours:
-        answer = _answer_of(ours, layout, waiting)
-    if "error" in answer:
-        raise LocalClusterError(answer["error"])
-    running = layout.running()
-    if running is None:
-        raise LocalClusterError(f"the cluster stopped right after its start; see {layout.logs / 'supervisor.log'}")
-    return running
-
-
 def still_starting(layout: Layout, who: str) -> str:
     """Return what to say while a start takes long."""
     words = layout.last_words()
     return f"still waiting for {who}; logs are in {layout.logs}{f', the last line: {words}' if words else ''}"
-
-
-def _answer_of(line: socket.socket, layout: Layout, waiting: Callable[[str], object]) -> dict[str, str]:
-    """Return what the supervisor says once it knows how its start went."""
-    said = bytearray()
-    try:
-        while b"\n" not in said:
-            if not select.select([line], [], [], PATIENCE_S)[0]:
-                waiting(still_starting(layout, "the cluster"))
-                continue
-            part = line.recv(FAILURE_BYTES_MAX)
-            if not part:
-                return {"error": f"the cluster did not start; see {layout.logs / 'supervisor.log'}"}
-            said += part
-    except KeyboardInterrupt:
-        line.shutdown(socket.SHUT_WR)
-        waiting("stopping what was started")
-        # The end of the line is the end of the supervisor.
-        while line.recv(FAILURE_BYTES_MAX):
-            pass
-        raise
-    answer: dict[str, str] = json.loads(said)
-    return answer
-
-
-def _run_detached_supervisor(spec: ClusterSpec, layout: Layout, ready_file: Path | None, line: socket.socket) -> None:
-    code = 1
-    try:
-        try:
-            _let_go_of_the_terminal(layout.logs / "supervisor.log")
-            for number in STOP_SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-
-            def announce(running: RunningCluster) -> None:
-                if ready_file is not None:
-                    write_ready_file(ready_file, running)
-                _answer(line, {})
-                line.close()
-
-            code = Supervisor(spec, announce, asked_by=line).run()
-        except LocalClusterError as error:
-            log.error("%s", error)
-            _answer(line, {"error": str(error)})
-        except Exception as error:
-            log.exception("internal error")
-            log_file = layout.logs / "supervisor.log"
-            _answer(line, {"error": f"internal error: {error!r}; the details are in {log_file}"})
-    except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def _answer(line: socket.socket, answer: Mapping[str, str]) -> None:
-    with contextlib.suppress(OSError):
-        line.sendall(json.dumps(answer).encode() + b"\n")
-
-
-def _let_go_of_the_terminal(log_file: Path) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    except OSError as error:
-        raise LocalClusterError(f"cannot write {log_file}: {error.strerror}.") from None
-    os.dup2(null, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-
-
-def write_ready_file(file: Path, running: RunningCluster) -> None:
-    """Tell scripts that wait for it where the cluster is: JSON, written atomically."""
-    temporary = file.with_name(file.name + ".tmp")
-    fields = {
-        "bootstrap": running.bootstrap,
-        "supervisor_pid": running.supervisor_pid,
-        "broker_pids": running.broker_pids,
-    }
-    try:
-        temporary.write_text(json.dumps(fields) + "\n")
-        temporary.replace(file)
-    except OSError as error:
-        raise LocalClusterError(f"cannot write the ready file {file}: {error.strerror}.") from None

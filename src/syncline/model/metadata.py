@@ -109,11 +109,6 @@ class PartitionRecord(NamedTuple):
         """Whether some broker leads; an offline partition has none."""
         return self.leader != NONE
 
-    @property
-    def is_under_replicated(self) -> bool:
-        """Whether a replica is missing from the ISR; those that a reassignment is just adding are not missed."""
-        return len(self.replicas) - len(self.adding) > len(self.isr)
-
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -210,7 +205,6 @@ class MetadataDelta:
     """What differs between two images; everything in the order of the newer image."""
 
     partitions: tuple[TopicPartition, ...] = ()
-    created_topics: tuple[Topic, ...] = ()
     deleted_topics: tuple[Topic, ...] = ()
     brokers: tuple[BrokerId, ...] = ()
     configs: tuple[ConfigResource, ...] = ()
@@ -391,11 +385,10 @@ class _Draft:
 def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     """Return what a broker that acted on `old` has to look at when `new` arrives.
 
-    Objects shared by both images are skipped without looking inside. A topic
-    deleted and created again under its name is in both lists.
+    Objects shared by both images are skipped without looking inside. The old
+    topic and the partitions of the new one are both listed when a topic was deleted and created again under its name.
     """
     partitions: list[TopicPartition] = []
-    created: list[Topic] = []
     deleted = [
         topic
         for name, topic in old.topics.items()
@@ -407,13 +400,11 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
             if before is topic:
                 continue
             if before is None or before.topic_id != topic.topic_id:
-                created.append(topic)
                 partitions.extend(TopicPartition(name, record.partition) for record in topic.partitions)
             else:
                 partitions.extend(_changed_partitions(before, topic))
     return MetadataDelta(
         partitions=tuple(partitions),
-        created_topics=tuple(created),
         deleted_topics=tuple(deleted),
         brokers=tuple(_changed_keys(old.brokers, new.brokers)),
         configs=tuple(_changed_keys(old.configs, new.configs)),

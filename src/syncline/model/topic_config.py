@@ -133,16 +133,6 @@ class TopicConfig:
             values["segment_bytes"] = INTERNAL_SEGMENT_BYTES.parse(small)
         return cls(**values)
 
-    @property
-    def is_compacted(self) -> bool:
-        """Whether records of this topic need keys."""
-        return "compact" in self.cleanup_policy
-
-    @property
-    def log_append_time(self) -> bool:
-        """Whether the broker stamps records with its own time."""
-        return self.message_timestamp_type == "LogAppendTime"
-
 
 def validate_topic_config(name: str, value: str) -> None:
     """Raise `ConfigError` when a topic cannot be given this value."""

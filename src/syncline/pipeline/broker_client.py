@@ -100,10 +100,6 @@ class Fetched:
     log_start: int
     aborted: tuple[tuple[int, int], ...]
 
-    def readable_end(self, *, read_committed: bool) -> int:
-        """Return the offset below which this consumer may read."""
-        return self.last_stable_offset if read_committed else self.high_watermark
-
 
 @dataclass(frozen=True, slots=True)
 class _Connection:

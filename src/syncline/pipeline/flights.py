@@ -22,7 +22,6 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 FLIGHT_COUNT: Final = 336_776
-CARRIER_COUNT: Final = 16
 TOPIC: Final = "flights"
 TOPIC_CONFIGS: Final = {"retention.ms": "-1", "min.insync.replicas": "2"}
 

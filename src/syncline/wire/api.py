@@ -185,11 +185,6 @@ def is_too_large(key: int, size_bytes: int) -> bool:
     return size_bytes > LISTS_BYTES_MAX and key not in _MAY_BE_LARGE
 
 
-def is_flexible(key: int, version: int) -> bool:
-    """Return whether `version` of the message has compact lengths and tagged fields."""
-    return version >= _FLEXIBLE_SINCE[key]
-
-
 def request_header_version(key: int, version: int) -> int:
     """Return 2 (with tagged fields) or 1."""
     return 2 if version >= _FLEXIBLE_SINCE[key] else 1

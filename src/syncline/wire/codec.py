@@ -38,16 +38,6 @@ _readers: Final[dict[tuple[int, int, str], tuple[_Read, _CheckCounts | None]]] =
 _writers: Final[dict[type[Entity], _Writer]] = {}
 
 
-def request_module(key: int, version: int) -> ModuleType:
-    """Return the `kio` module of a request, which holds its nested types, too."""
-    return _module(key, version, _REQUEST)
-
-
-def response_module(key: int, version: int) -> ModuleType:
-    """Return the `kio` module of an answer, which holds its nested types, too."""
-    return _module(key, version, _RESPONSE)
-
-
 def request_type(key: int, version: int) -> Entity:
     """Return the `kio` class of a request."""
     return _entity_type(key, version, _REQUEST)

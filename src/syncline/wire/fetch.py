@@ -49,8 +49,6 @@ __all__ = [
     "parse_fetch_response",
 ]
 
-VERSION_MIN: Final = 4
-VERSION_MAX: Final = 17
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15

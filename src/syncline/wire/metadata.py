@@ -36,7 +36,6 @@ from syncline.wire.primitives import (
     varint,
 )
 
-VERSION_MAX: Final = 12
 # What a row says when operations were not asked for.
 NO_OPERATIONS: Final = -(1 << 31)
 

@@ -45,8 +45,6 @@ from syncline.wire.primitives import (
     varint,
 )
 
-VERSION_MIN: Final = 3
-VERSION_MAX: Final = 11
 FLEXIBLE_SINCE: Final = 9
 
 # (partition, records start, records end), the end being None where the client sent null.

@@ -186,12 +186,6 @@ def test_f10_last_known_leader_must_be_acceptable() -> None:
     assert unclean_elections(start, ELR) == ()
 
 
-def test_f21_adding_replica_is_not_missed() -> None:
-    """A replica that a reassignment adds does not make the partition under-replicated."""
-    assert not partition(replicas=(1, 2, 3, 4), adding=(4,)).is_under_replicated
-    assert partition(replicas=(1, 2, 3, 4)).is_under_replicated
-
-
 def test_observed_min_isr_2_leader_and_eligible_member_killed() -> None:
     """Seen on Kafka 4.3: 0 (leader) and 1 (eligible) killed; 1 back first does not lead, 0 does when it returns."""
     record = PartitionRecord(0, 0, 5, 20, (0, 1), (0,), (1,))

@@ -73,7 +73,7 @@ async def test_partitions_say_what_their_leader_knows(world: World) -> None:
 
 
 @three
-async def test_replica_that_is_being_added_is_not_missed(world: World) -> None:
+async def test_f21_replica_that_is_being_added_is_not_missed(world: World) -> None:
     """Under-replicated is measured by the replicas that were there before; that there is a reassignment is counted."""
     await world.topic(replicas=(1, 2, 3), min_insync_replicas=1)
     await world.until(lambda: len(world.partition().isr or ()) == 3)
