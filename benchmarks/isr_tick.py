@@ -51,10 +51,8 @@ class Stage:
         self.now_ms = 0
         self.loop = asyncio.get_running_loop()
         self.clock = SimpleNamespace(mono_ms=lambda: self.now_ms)
-        self.slow_reads = SimpleNamespace(tick=lambda: None)
-        self.config = SimpleNamespace(replica_lag_check_interval_ms=LAG_MS // 2)
+        self.configs = SimpleNamespace(broker=SimpleNamespace(replica_lag_check_interval_ms=LAG_MS // 2))
         self.ticks = TickIndex()
-        self.settle = lambda: None
         brokers = KnownBrokers({each: BrokerStanding(10 * each) for each in REPLICAS})
         settings = PartitionSettings(lag_policy(mode, LAG_MS, 4_000), slow_reads=rules)
         self.partitions = []
@@ -91,7 +89,14 @@ class Stage:
 
     async def tick(self) -> tuple[float, float]:
         """Run one tick; return what it took, and the longest stretch, in ms."""
-        ticks = IsrTicks(self)  # type: ignore[arg-type]
+        ticks = IsrTicks(
+            loop=self.loop,
+            clock=self.clock,
+            configs=self.configs,
+            ticks=self.ticks,
+            look_at_reads=lambda: None,
+            settle=lambda: None,
+        )
         stretches = []
         go_on = ticks._go_on  # noqa: SLF001
 

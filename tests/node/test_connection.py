@@ -170,12 +170,12 @@ async def test_connection_drops_answers_when_its_client_has_gone(world: World) -
     await world.topic()
     client, other = await world.client(), await world.client()
     client.send_fetch({"t": [at(0)]}, max_wait_ms=1_000)
-    await world.until(lambda: len(world.broker().deadlines) == 1)
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 1)
     client.transport.abort()
     await world.until(lambda: len(world.connections()) == 1)
     await other.produce("t", batch())
 
-    assert len(world.broker().deadlines) == 0
+    assert len(world.broker().fetching.deadlines) == 0
 
 
 async def test_parked_fetches_end_with_their_connection(world: World) -> None:
@@ -184,8 +184,8 @@ async def test_parked_fetches_end_with_their_connection(world: World) -> None:
     client = await world.client()
     for _ in range(3):
         client.send_fetch({"t": [at(0)]}, max_wait_ms=2**31 - 1)
-    await world.until(lambda: len(world.broker().deadlines) == 3)
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 3)
     client.transport.abort()
 
     await world.until(lambda: len(world.connections()) == 0)
-    assert len(world.broker().deadlines) == 0
+    assert len(world.broker().fetching.deadlines) == 0

@@ -86,7 +86,7 @@ async def test_metadata_names_the_next_leader_when_it_is_asked_while_the_old_one
     await world.topic(replicas=(1, 2, 3))
     client = await world.client(2)
     world.kill(1)
-    await world.until(lambda: world.broker(2).departures.doubted)
+    await world.until(lambda: world.broker(2).describing.departures.doubted)
     answer = await client.ask(ApiKey.METADATA, 12, **ASK)
 
     (row,) = answer.topics[0].partitions
@@ -102,7 +102,7 @@ async def test_metadata_names_the_same_leader_when_only_a_connection_broke(world
     """Whoever asks meanwhile waits for a moment, not for a session."""
     await world.topic(replicas=(1, 2, 3))
     client = await world.client(2)
-    world.call(2, world.broker(2).departures.connection_broke, 1)
+    world.call(2, world.broker(2).describing.departures.connection_broke, 1)
     answer = await client.ask(ApiKey.METADATA, 12, **ASK)
 
-    assert (answer.topics[0].partitions[0].leader_id, world.broker(2).departures.doubted) == (1, frozenset())
+    assert (answer.topics[0].partitions[0].leader_id, world.broker(2).describing.departures.doubted) == (1, frozenset())

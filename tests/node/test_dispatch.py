@@ -113,7 +113,7 @@ async def test_dispatch_wakes_parked_fetches_once_when_the_callback_ends(world: 
     await world.topic()
     reader, writer = await world.client(), await world.client()
     parked = reader.send_fetch({"t": [at(0)]}, max_wait_ms=30_000)
-    await world.until(lambda: len(world.broker().deadlines) == 1)
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 1)
     for _ in range(2):
         writer.send_produce("t", batch(), acks=1)
     row = await reader.fetched_row(parked)

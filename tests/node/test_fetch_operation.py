@@ -15,7 +15,7 @@ LONG_MS = 30_000
 
 async def parked(world: World, broker_id: int = 1, count: int = 1) -> None:
     """Wait until so many operations are parked."""
-    await world.until(lambda: len(world.broker(broker_id).deadlines) == count)
+    await world.until(lambda: len(world.broker(broker_id).fetching.deadlines) == count)
 
 
 async def timed(world: World, client: WireClient, correlation_id: int) -> float:
@@ -87,7 +87,7 @@ async def test_parked_fetch_is_answered_when_records_are_appended(world: World) 
     row = await reader.fetched_row(fetch)
 
     assert (offsets(row.records), row.high_watermark) == ([0], 3)
-    assert len(world.broker().deadlines) == 0
+    assert len(world.broker().fetching.deadlines) == 0
 
 
 @pytest.mark.brokers(2)

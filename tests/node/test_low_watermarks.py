@@ -156,7 +156,7 @@ async def test_delete_records_tells_a_parked_fetch_when_its_wait_is_over(world: 
     await client.produce("t", batch(2))
     await client.produce("t", batch(2))
     parked = reader.send_fetch({"t": [at(0)]}, max_wait_ms=500, min_bytes=1 << 20)
-    await world.until(lambda: len(world.broker().deadlines) == 1)
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 1)
     await delete(client, 2)
     row = await reader.fetched_row(parked)
     fresh = await client.fetch("t", 2)

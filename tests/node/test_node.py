@@ -36,7 +36,7 @@ async def test_node_closes_its_clients_when_it_stops(world: World) -> None:
     await world.as_broker(1, world.node().stop())
     await client.lost()
 
-    assert len(world.broker().deadlines) == 0
+    assert len(world.broker().fetching.deadlines) == 0
 
 
 @pytest.mark.brokers(1, started=0)
@@ -45,7 +45,7 @@ async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
     told: list[str] = []
     host = world.host()
     world.cluster.start(host)
-    world.node()._on_unfit = told.append
+    world.node().on_unfit = told.append
     await host.starting
     await world.topic()
     world.host().disk.fail_next("append", errno.EIO)
@@ -91,7 +91,7 @@ async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> No
 async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed(world: World) -> None:
     """The disk's failure is told, and what else the same image says is done."""
     told: list[str] = []
-    world.broker().on_unfit = told.append
+    world.node().on_unfit = told.append
     await world.topic("t")
     await (await world.client()).produce("t", batch())
     world.host().disk.fail_next("rename", errno.EIO)
@@ -106,7 +106,7 @@ async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed
 async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: World) -> None:
     """A full disk breaks nothing: the broker stays, and the partition comes when there is room."""
     told: list[str] = []
-    world.broker().on_unfit = told.append
+    world.node().on_unfit = told.append
     create = world.broker().logs.create
     refusals = [DiskFullError("no room"), OSError(errno.EMFILE, "too many files")]
 

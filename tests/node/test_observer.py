@@ -1,7 +1,5 @@
 """Observations: what is unusual is told with its numbers, and an ordinary second is told by nobody."""
 
-from typing import Any
-
 import pytest
 
 from syncline.model.events import Event, Observation, Watermark
@@ -21,18 +19,7 @@ class Ears:
         for broker_id in world.living():
             journal = world.broker(broker_id).journal
             mine = self.noted.setdefault(broker_id, [])
-            note = journal.note
-
-            def listen(event: Event, mine: list[Event] = mine, note: Any = note) -> None:
-                mine.append(event)
-                note(event)
-
-            journal.note = listen  # type: ignore[method-assign]
-            observer = world.broker(broker_id).observer
-            observer.episodes._note = listen
-            active = world.broker(broker_id).controller.active
-            if active is not None:
-                active._broker_watch._episodes._note = listen
+            journal.on_event = mine.append
 
     def of(self, kind: str, writer: int | None = None) -> list[Observation]:
         """Return the observations of a kind."""
@@ -220,12 +207,11 @@ async def test_empty_log_of_an_old_partition_is_told_to_be_filled(world: World) 
 
     def lose() -> None:
         broker = world.broker(follower)
-        broker._drop(partition, broker.clock.mono_ms())
-        again = broker._host(key, broker.clock.mono_ms())
+        broker.replicas.drop(partition, broker.clock.mono_ms())
+        again = broker.replicas.host(key, broker.clock.mono_ms())
         again.is_fresh = True
-        broker._follow(again, broker.image.partition(key.topic, key.partition), touched := {})
-        for fetcher in touched.values():
-            fetcher.go()
+        broker.replicas.follow(again, broker.image.partition(key.topic, key.partition))
+        broker.replicas.fetchers.go()
 
     world.call(follower, lose)
     await world.later(2)
@@ -242,7 +228,7 @@ async def test_log_that_is_filled_is_spoken_of_no_more_when_its_leader_changes(w
     await world.topic(replicas=(leader, follower))
     partition = world.partition(follower)
     broker = world.broker(follower)
-    fetcher = broker.fetchers[leader]
+    fetcher = broker.replicas.fetchers.by_leader[leader]
     ears = Ears(world)
 
     def change() -> None:

@@ -29,7 +29,7 @@ async def test_produce_waits_when_a_member_of_the_isr_has_not_fetched(world: Wor
     assert (written.error_code, written.base_offset) == (ErrorCode.NONE, 2)
     assert (row.error_code, row.base_offset, row.log_start_offset) == (ErrorCode.NONE, 0, 0)
     assert world.partition().high_watermark >= 2
-    assert len(world.broker().deadlines) == len(world.broker().sessions)
+    assert len(world.broker().fetching.deadlines) == len(world.broker().fetching.sessions)
 
 
 @pytest.mark.brokers(3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncline.model.events import FollowerProgress
+from syncline.model.events import Event, FollowerProgress
 from syncline.node.progress import ProgressSampler
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -11,21 +11,32 @@ from tests.node.world import World
 sampled = pytest.mark.brokers(3, journal_enable="true", journal_progress_interval_ms=3_600_000)
 
 
+def sampler_of(world: World) -> ProgressSampler:
+    """Return a sampler of the first broker."""
+    broker = world.broker()
+    return ProgressSampler(
+        broker_id=broker.broker_id,
+        clock=broker.clock,
+        configs=broker.configs,
+        partitions=broker.partitions,
+        note=broker.journal.note,
+    )
+
+
 def samples(world: World, sampler: ProgressSampler) -> list[FollowerProgress]:
     """Sample once; return what was noted."""
-    waiting = world.broker().journal._waiting
-    waiting.clear()
+    noted: list[Event] = []
+    world.broker().journal.on_event = noted.append
     sampler.sample()
-    found = [event for event in waiting if isinstance(event, FollowerProgress)]
-    waiting.clear()
-    return found
+    world.broker().journal.on_event = None
+    return [event for event in noted if isinstance(event, FollowerProgress)]
 
 
 @sampled
 async def test_progress_tells_of_each_follower_when_records_came(world: World) -> None:
     """Numbers as of the end of the interval."""
     await world.topic(replicas=(1, 2, 3))
-    sampler = ProgressSampler(world.broker())
+    sampler = sampler_of(world)
     client = await world.client()
     await client.produce("t", batch(5))
     await world.until(lambda: world.partition(2).high_watermark == world.partition(3).high_watermark == 5)
@@ -41,7 +52,7 @@ async def test_progress_is_silent_when_nothing_moves(world: World) -> None:
     """An idle cluster journals nothing: neither an empty partition nor one that everybody has."""
     await world.topic(replicas=(1, 2, 3))
     await world.until(lambda: all(each.log_end == 0 for each in world.partition().leader.followers))
-    sampler = ProgressSampler(world.broker())
+    sampler = sampler_of(world)
     never = samples(world, sampler)
     await (await world.client()).produce("t", batch())
     first = samples(world, sampler)
@@ -54,7 +65,7 @@ async def test_progress_is_silent_when_nothing_moves(world: World) -> None:
 async def test_progress_goes_on_when_a_follower_is_behind(world: World) -> None:
     """Although nothing is appended any more, its lag grows with time; one last sample says that it caught up."""
     await world.topic(replicas=(1, 2))
-    sampler = ProgressSampler(world.broker())
+    sampler = sampler_of(world)
     client = await world.client()
     await client.produce("t", batch())
     samples(world, sampler)
@@ -85,14 +96,14 @@ async def test_progress_is_told_by_the_leader_only_when_there_are_followers(worl
     for broker_id, name in ((2, "led"), (1, "alone")):
         await (await world.client(broker_id)).produce(name, batch())
 
-    assert samples(world, ProgressSampler(world.broker())) == []
+    assert samples(world, sampler_of(world)) == []
 
 
 @sampled
 async def test_progress_forgets_what_is_not_hosted_any_more(world: World) -> None:
     """Topics come and go; the sampler keeps nothing of those that went."""
     await world.topic(replicas=(1, 2))
-    sampler = ProgressSampler(world.broker())
+    sampler = sampler_of(world)
     await (await world.client()).produce("t", batch())
     samples(world, sampler)
     known = len(sampler._log_ends)

@@ -159,7 +159,7 @@ class World:
 
     def fetcher(self, broker_id: int, leader_id: int) -> LeaderFetcher:
         """Return what one broker fetches from another with."""
-        return self.broker(broker_id)._fetchers[leader_id]
+        return self.broker(broker_id).replicas.fetchers.by_leader[leader_id]
 
     def as_broker(self, broker_id: int, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a coroutine as part of a broker's process."""

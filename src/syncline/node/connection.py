@@ -10,7 +10,7 @@ memory is bounded per connection.
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from syncline.node.request import Request
 from syncline.wire.api import is_too_large, response_header_version
@@ -19,15 +19,29 @@ from syncline.wire.frames import FrameParser, frame_response
 from syncline.wire.request_header import parse_request_header
 from syncline.wire.response_header import BEAT_FRAME
 
-if TYPE_CHECKING:
-    from syncline.node.dispatch import Dispatcher
-
 log = logging.getLogger("syncline.node")
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 # Requests of one connection that wait for their answers; more are not read until some are answered.
 PENDING_REQUESTS_MAX: Final = 4096
 NOTHING: Final = memoryview(b"")
+
+
+class Serves(Protocol):
+    """What serves the requests of connections."""
+
+    @property
+    def connections(self) -> dict["Connection", None]:
+        """Return the open connections, in the order in which they were made."""
+
+    def dispatch(self, request: Request, /) -> None:
+        """Handle one request."""
+
+    def callback_ended(self) -> None:
+        """Answer what the requests of this callback have made answerable."""
+
+    def connection_lost(self, connection: "Connection", /) -> None:
+        """Forget a connection."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -46,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
     )
 
-    def __init__(self, dispatcher: "Dispatcher", listener: str, request_bytes_max: int) -> None:
+    def __init__(self, dispatcher: Serves, listener: str, request_bytes_max: int) -> None:
         self._dispatcher = dispatcher
         self.listener = listener
         self._frames = FrameParser(request_bytes_max)

@@ -19,16 +19,29 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.model.ids import BrokerEpoch
+    from syncline.node.part_views import MayBeController
+    from syncline.node.views import HasBrokerId, HasClock, HasImage
+
+    class Caller(HasBrokerId, HasClock, Protocol):
+        """What every call uses of its broker."""
+
+    class Host(HasBrokerId, HasImage, MayBeController, Protocol):
+        """What the verbs of this module use of their broker."""
+
+        @property
+        def broker_epoch(self) -> BrokerEpoch:
+            """Return the epoch of this process's registration."""
+
 
 log = logging.getLogger("syncline.node")
 
 Fields = Mapping[str, Any]
 Answer = dict[str, Any]
-Verb = Callable[["Broker", Fields], Answer | Awaitable[Answer]]
+Verb = Callable[[Any, Fields], Answer | Awaitable[Answer]]
 
 # Where each verb's function lives: module below `syncline.node`, and its name there.
 VERBS: Final[dict[str, tuple[str, str]]] = {
@@ -62,7 +75,7 @@ def parse_call(body: bytes) -> tuple[str, Answer]:
     return fields.pop("verb"), fields
 
 
-async def perform(broker: "Broker", verb: str, fields: Fields) -> Answer:
+async def perform(broker: "Caller", verb: str, fields: Fields) -> Answer:
     """Return the answer to a call, which may be a refusal; never raises for what was asked."""
     fields = dict(fields)
     until_ms = fields.pop("until_ms", None)
@@ -85,7 +98,7 @@ def encode_answer(answer: Answer) -> bytes:
     return json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def describe(broker: "Broker", _fields: Fields) -> Answer:
+def describe(broker: "Host", _fields: Fields) -> Answer:
     """Say who answers, and who is controller as far as this broker knows."""
     active = broker.controller.active
     return {
@@ -98,7 +111,7 @@ def describe(broker: "Broker", _fields: Fields) -> Answer:
     }
 
 
-def partition(broker: "Broker", fields: Fields) -> Answer:
+def partition(broker: "Host", fields: Fields) -> Answer:
     """Say who leads and who holds a partition, as far as this broker knows."""
     topic, index = fields.get("topic"), fields.get("partition")
     if not isinstance(topic, str) or not isinstance(index, int):

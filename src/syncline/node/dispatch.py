@@ -9,29 +9,55 @@ is closed (the client retries), and the broker goes on.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from syncline.node.counters import request_kind
 from syncline.wire.api import ApiKey, is_served
 from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.connection import Connection
-    from syncline.node.handlers import Handlers
     from syncline.node.request import Request
 
 log = logging.getLogger("syncline.node")
 
-Handler = Callable[["Broker", "Request"], None]
+HostT = TypeVar("HostT")
+HostT_contra = TypeVar("HostT_contra", contravariant=True)
 
 
-class Dispatcher:
+class Handler(Protocol[HostT_contra]):
+    """What serves the requests of one API key, with what it uses of the broker."""
+
+    def __call__(self, broker: HostT_contra, request: "Request", /) -> None:
+        """Answer the request, now or later."""
+
+
+class HandlerTable(Protocol[HostT]):
+    """Which handler serves which API key."""
+
+    def get(self, key: int, /) -> Handler[HostT] | None:
+        """Return what serves a key, None when nothing does."""
+
+    def replace(self, key: int, handler: Handler[HostT], /) -> None:
+        """Have another handler serve a key from now on."""
+
+
+class Dispatcher(Generic[HostT]):
     """The handlers of one broker and the connections they serve."""
 
-    def __init__(self, broker: "Broker", handlers: "Handlers") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        host: HostT,
+        handlers: HandlerTable[HostT],
+        *,
+        settle: Callable[[], None],
+        on_connection_lost: Callable[["Connection"], None],
+    ) -> None:
+        # What handlers are handed, each of which knows a part of it.
+        self._host = host
         self._handlers = handlers
+        self._settle = settle
+        self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
         # How many requests were taken up, by `request_kind`.
         self.counts: dict[int, int] = {}
@@ -53,7 +79,7 @@ class Dispatcher:
         counted = request_kind(request.key, version, request.listener)
         self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
-            handler(self._broker, request)
+            handler(self._host, request)
         except DecodeError as error:
             request.connection.close(f"malformed request, API key {request.key} version {request.version}: {error}")
         except Exception:
@@ -61,17 +87,17 @@ class Dispatcher:
             request.connection.close("internal error")
 
     def refuse_produce(self) -> None:
-        """Close the connection of whoever produces from now on: the cluster is stopping."""
+        """Close every connection that produces from now on: the cluster is stopping."""
         self._handlers.replace(ApiKey.PRODUCE, _refuse)
 
     def callback_ended(self) -> None:
         """Answer the fetches that the requests of this callback have woken."""
-        self._broker.settle()
+        self._settle()
 
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and tell those who watch it."""
         self.connections.pop(connection, None)
-        self._broker.connection_lost(connection)
+        self._on_connection_lost(connection)
 
     def close_all(self) -> None:
         """Close every connection: the broker is stopping."""
@@ -79,5 +105,5 @@ class Dispatcher:
             connection.close("the broker is stopping")
 
 
-def _refuse(_broker: "Broker", request: "Request") -> None:
+def _refuse(_broker: object, request: "Request") -> None:
     request.connection.close("the cluster is stopping")

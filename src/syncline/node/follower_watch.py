@@ -10,19 +10,31 @@ The hot path is two calls per fetch request, each a look-up and some stores.
 Times in ms of the node's monotonic clock.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
+from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.events import Json
+from syncline.model.ids import TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
 from syncline.node.episodes import Episodes
+from syncline.node.live_configs import LiveConfigs
 
 if TYPE_CHECKING:
     from syncline.model.metadata import MetadataImage
-    from syncline.node.broker import Broker
-    from syncline.node.connection import Connection
+    from syncline.node.partition import Partition
 
 # Beyond a follower's own pause after a refusal.
 PATIENCE_MS: Final = 500
 NEVER_MS: Final = -(1 << 60)
+
+
+class BeatingConnection(Protocol):
+    """A connection over which a follower can be sent a beat."""
+
+    def beat(self) -> None:
+        """Send a beat, which no request asked for."""
 
 
 class _Line:
@@ -41,7 +53,7 @@ class _Line:
     )
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: BeatingConnection | None = None
         self.asked_ms = NEVER_MS
         self.answered_ms = NEVER_MS
         self.lost_ms = NEVER_MS
@@ -56,48 +68,61 @@ class _Line:
 class FollowerWatch:
     """The followers of everything that one broker leads."""
 
-    def __init__(self, broker: "Broker", episodes: Episodes) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        known_brokers: KnownBrokers,
+        partitions: "Mapping[TopicPartition, Partition]",
+        episodes: Episodes,
+    ) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._configs = configs
+        self._known_brokers = known_brokers
+        self._partitions = partitions
         self._episodes = episodes
         self._lines: dict[int, _Line] = {}
         self._image: MetadataImage | None = None
 
     # Hot path.
 
-    def asked(self, replica: int, connection: "Connection", now_ms: int) -> None:
+    def asked(self, replica: int, connection: BeatingConnection, now_ms: int) -> None:
         """Note a follower's fetch."""
         line = self._lines.get(replica)
         if line is None:
-            if replica not in self._broker.image.brokers:
+            if replica not in self._cluster.image.brokers:
                 return
             line = self._lines[replica] = _Line()
         line.connection = connection
         line.asked_ms = now_ms
         line.is_owed = True
 
-    def answered(self, replica: int, connection: "Connection") -> None:
+    def answered(self, replica: int, connection: BeatingConnection) -> None:
         """Note the answer to it; one on a connection that the follower has left is none."""
         line = self._lines.get(replica)
         if line is not None and line.connection is connection:
-            line.answered_ms = self._broker.clock.mono_ms()
+            line.answered_ms = self._clock.mono_ms()
             line.is_owed = False
 
     # Rare.
 
-    def connection_lost(self, connection: "Connection") -> None:
+    def connection_lost(self, connection: BeatingConnection) -> None:
         """Note that a connection has ended."""
         for line in self._lines.values():
             if line.connection is connection:
                 line.connection = None
                 line.is_owed = False
-                line.lost_ms = self._broker.clock.mono_ms()
+                line.lost_ms = self._clock.mono_ms()
 
-    def beat_came(self, replica: int, connection: "Connection") -> None:
+    def beat_came(self, replica: int, connection: BeatingConnection) -> None:
         """Note that a follower misses this leader; have it hear that the leader is there."""
         line = self._lines.get(replica)
         if line is not None:
             line.beats_heard += 1
-            line.beat_ms = self._broker.clock.mono_ms()
+            line.beat_ms = self._clock.mono_ms()
         connection.beat()
 
     def asked_ms(self, replica: int) -> tuple[int | None, bool]:
@@ -113,12 +138,12 @@ class FollowerWatch:
 
     def look(self, now_ms: int, *, judges: bool) -> None:
         """Find who is missing, tell it, and send beats; without `judges` only take note of who should fetch."""
-        if self._image is not self._broker.image:
-            self._image = self._broker.image
+        if self._image is not self._cluster.image:
+            self._image = self._cluster.image
             self._expect(now_ms)
         if not judges:
             return
-        patience_ms = self._broker.config.replica_fetch_backoff_ms + PATIENCE_MS
+        patience_ms = self._configs.broker.replica_fetch_backoff_ms + PATIENCE_MS
         for replica, line in self._lines.items():
             name = ("follower-silent", replica)
             if line.is_owed or line.expected_ms == NEVER_MS:
@@ -129,7 +154,7 @@ class FollowerWatch:
                 self._end(name, line, now_ms)
                 continue
             if not self._episodes.is_open(name):
-                if not self._broker.known_brokers.is_unfenced(replica) and line.connection is None:  # type: ignore[arg-type]
+                if not self._known_brokers.is_unfenced(replica) and line.connection is None:  # type: ignore[arg-type]
                     # The controller has given it up, and has said why.
                     continue
                 line.beats_heard = line.beats_sent = 0
@@ -150,7 +175,7 @@ class FollowerWatch:
     def _expect(self, now_ms: int) -> None:
         """Find out who has something to fetch here."""
         expected: dict[int, None] = {}
-        for partition in self._broker.partitions.values():
+        for partition in self._partitions.values():
             if partition.leader is not None:
                 for follower in partition.leader.followers:
                     expected[follower.broker_id] = None

@@ -6,10 +6,72 @@ asks for group descriptions need not know how to give them, and starts sooner.
 """
 
 from importlib import import_module
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions, forwarded
 from syncline.node.dispatch import Handler
+
+if TYPE_CHECKING:
+    from syncline.node.api import (
+        api_02_list_offsets,
+        api_08_offset_commit,
+        api_09_offset_fetch,
+        api_10_find_coordinator,
+        api_11_join_group,
+        api_12_heartbeat,
+        api_13_leave_group,
+        api_14_sync_group,
+        api_15_describe_groups,
+        api_16_list_groups,
+        api_21_delete_records,
+        api_22_init_producer_id,
+        api_23_offset_for_leader_epoch,
+        api_32_describe_configs,
+        api_35_describe_log_dirs,
+        api_42_delete_groups,
+        api_47_offset_delete,
+        api_56_alter_partition,
+        api_60_describe_cluster,
+        api_62_broker_registration,
+        api_63_broker_heartbeat,
+        api_20000_metadata_delta,
+        api_20001_forward,
+        api_20002_control,
+        api_20003_peer_beat,
+        api_20004_stop_together,
+    )
+    from syncline.node.broker import Broker
+
+    BrokerHandler: TypeAlias = Handler[Broker]
+    # Each handler declares what it uses of its broker; here mypy sees that the broker has it all.
+    _LATE: tuple[BrokerHandler, ...] = (
+        api_02_list_offsets.handle,
+        api_08_offset_commit.handle,
+        api_09_offset_fetch.handle,
+        api_10_find_coordinator.handle,
+        api_11_join_group.handle,
+        api_12_heartbeat.handle,
+        api_13_leave_group.handle,
+        api_14_sync_group.handle,
+        api_15_describe_groups.handle,
+        api_16_list_groups.handle,
+        api_21_delete_records.handle,
+        api_22_init_producer_id.handle,
+        api_23_offset_for_leader_epoch.handle,
+        api_32_describe_configs.handle,
+        api_35_describe_log_dirs.handle,
+        api_42_delete_groups.handle,
+        api_47_offset_delete.handle,
+        api_56_alter_partition.handle,
+        api_60_describe_cluster.handle,
+        api_62_broker_registration.handle,
+        api_63_broker_heartbeat.handle,
+        api_20000_metadata_delta.handle,
+        api_20001_forward.handle,
+        api_20002_control.handle,
+        api_20003_peer_beat.handle,
+        api_20004_stop_together.handle,
+    )
 
 # Every start needs these at once.
 _EAGER: Final = (api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions)
@@ -48,19 +110,19 @@ class Handlers:
     """The handlers by API key."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Handler] = {int(module.KEY): module.handle for module in _EAGER}
+        self._known: dict[int, BrokerHandler] = {int(module.KEY): module.handle for module in _EAGER}
         self._known.update({int(key): forwarded.handle for key in forwarded.KEYS})
         self._names = {int(name.split("_")[1]): name for name in _MODULES}
 
-    def get(self, key: int) -> Handler | None:
+    def get(self, key: int) -> "BrokerHandler | None":
         """Return who serves a key, None when nobody does."""
         handler = self._known.get(key)
         if handler is None and key in self._names:
             module = import_module(f"syncline.node.api.{self._names[key]}")
-            handler = self._known[key] = cast("Handler", module.handle)
+            handler = self._known[key] = cast("BrokerHandler", module.handle)
         return handler
 
-    def replace(self, key: int, handler: Handler) -> None:
+    def replace(self, key: int, handler: "BrokerHandler") -> None:
         """Have another handler serve a key from now on."""
         self._known[key] = handler
 

@@ -7,14 +7,14 @@ answered in between.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from syncline.core.replication.leader import LeaderPartition
-from syncline.core.replication.tick_index import Ticked
+from syncline.core.replication.tick_index import Ticked, TickIndex
+from syncline.node.clock import Clock
+from syncline.node.live_configs import LiveConfigs
 from syncline.node.partition import Partition
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 log = logging.getLogger("syncline.node")
 
@@ -25,8 +25,24 @@ SLICE: Final = 200
 class IsrTicks:
     """The clockwork of one broker's ISRs."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        configs: LiveConfigs,
+        ticks: TickIndex,
+        look_at_reads: Callable[[], None],
+        settle: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._configs = configs
+        # The partitions that a tick looks at.
+        self.unsettled = ticks
+        # Called with each tick: reads that do not end are looked for as often as followers are judged.
+        self._look_at_reads = look_at_reads
+        self._settle = settle
         self._timer: asyncio.TimerHandle | None = None
         self._interval_ms = 0
         # What the tick under way has still to look at, last first.
@@ -52,12 +68,12 @@ class IsrTicks:
             self._timer.cancel()
 
     def _wanted_ms(self) -> int:
-        config = self._broker.config
+        config = self._configs.broker
         return config.replica_lag_check_interval_ms or max(1, config.replica_lag_time_max_ms // 2)
 
     def _arm(self) -> None:
         self._interval_ms = self._wanted_ms()
-        self._timer = self._broker.loop.call_later(self._interval_ms / 1000, self._due)
+        self._timer = self._loop.call_later(self._interval_ms / 1000, self._due)
 
     def _due(self) -> None:
         if self._is_closed:
@@ -67,26 +83,26 @@ class IsrTicks:
 
     def tick(self) -> None:
         """Begin to judge; a tick that is due while the last one is still under way has nothing to add."""
-        self._broker.slow_reads.tick()
+        self._look_at_reads()
         if not self._left:
-            self._left = self._broker.ticks.take()
+            self._left = self.unsettled.take()
             self._left.reverse()
             self._go_on()
 
     def _go_on(self) -> None:
         left = self._left
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         for _ in range(min(SLICE, len(left))):
             self._judge(left.pop(), now_ms)
         if self._left:
-            self._broker.loop.call_soon(self._go_on)
-        self._broker.settle()
+            self._loop.call_soon(self._go_on)
+        self._settle()
 
     def _judge(self, ticked: Ticked, now_ms: int) -> None:
         assert isinstance(ticked, LeaderPartition), "nothing else is in the index"
         partition = ticked.owner
         assert isinstance(partition, Partition), "brokers keep leaders in partitions"
-        ticks = self._broker.ticks
+        ticks = self.unsettled
         if partition.leader is not ticked or partition.is_offline:
             ticks.give_back(ticked, is_over=True)
             return

@@ -17,21 +17,33 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Event, FollowerProgress, journal_key, to_json
-from syncline.model.ids import JOURNAL_TOPIC, TopicPartition
-from syncline.node.links import client_id_of
+from syncline.model.ids import JOURNAL_TOPIC, BrokerId, TopicPartition
+from syncline.node.cluster_view import ClusterView
+from syncline.node.links import Links, client_id_of
+from syncline.node.live_configs import LiveConfigs
 from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.tasks import Tasks
+from syncline.node.topic_creation import TopicCreation
 from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.partition import Partition
+    from syncline.node.views import HasBrokerId
+
+    class Host(HasBrokerId, Protocol):
+        """What the verb uses of its broker."""
+
+        @property
+        def journal(self) -> "Journal":
+            """Return the events on their way to the topic."""
+
 
 log = logging.getLogger("syncline.node")
 
@@ -58,8 +70,28 @@ PRODUCE_VERSION: Final = 9
 class Journal:
     """The events of one broker on their way to the journal topic."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        partitions: "Mapping[TopicPartition, Partition]",
+        tasks: Tasks,
+        topics: TopicCreation,
+        links: Links,
+        settle: Callable[[], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._loop = loop
+        self._cluster = cluster
+        self._configs = configs
+        self._partitions = partitions
+        self._tasks = tasks
+        self._topics = topics
+        self._links = links
+        self._settle = settle
         self._waiting: deque[Event] = deque()
         # Those of the batch on its way; they count as unwritten until its answer is there.
         self._in_flight: list[Event] = []
@@ -70,10 +102,14 @@ class Journal:
         self._peer: PeerConnection | None = None
         self._peer_leader = -1
         self._is_closed = False
+        # Called with each event, also when no topic takes them: for those who watch a broker from inside its process.
+        self.on_event: Callable[[Event], object] | None = None
 
     def note(self, event: Event) -> None:
         """Take an event; it is written with the next batch."""
-        if self._is_closed or not self._broker.config.journal_enable:
+        if self.on_event is not None:
+            self.on_event(event)
+        if self._is_closed or not self._configs.broker.journal_enable:
             return
         if len(self._waiting) >= WAITING_EVENTS_MAX:
             self._make_room()
@@ -94,6 +130,11 @@ class Journal:
             self._timer = None
         if self._peer is not None:
             self._peer.close()
+
+    def ensure_topic(self) -> None:
+        """Have the topic created if the cluster does not have it yet."""
+        if JOURNAL_TOPIC not in self._cluster.image.topics:
+            self._tasks.spawn(self._topics.create_journal())
 
     async def flush(self) -> None:
         """Write what waits now, as far as possible in a moment: the broker is stopping."""
@@ -119,12 +160,12 @@ class Journal:
 
     def _arm(self, delay_ms: int) -> None:
         if self._timer is None and self._idle.is_set() and not self._is_closed:
-            self._timer = self._broker.loop.call_later(delay_ms / 1000, self._fire)
+            self._timer = self._loop.call_later(delay_ms / 1000, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
         if self._idle.is_set():
-            self._broker.spawn(self._write())
+            self._tasks.spawn(self._write())
 
     async def _write(self) -> None:
         if not self._idle.is_set():
@@ -156,12 +197,11 @@ class Journal:
 
     async def _write_batch(self, batch: bytearray) -> bool:
         """Return whether the events of a batch need not wait any longer."""
-        broker = self._broker
-        record = broker.image.partition(JOURNAL_TOPIC, 0)
+        record = self._cluster.image.partition(JOURNAL_TOPIC, 0)
         if record is None:
-            await broker.create_journal_topic()
+            await self._topics.create_journal()
             return False
-        partition = broker.partitions.get(TopicPartition(JOURNAL_TOPIC, 0))
+        partition = self._partitions.get(TopicPartition(JOURNAL_TOPIC, 0))
         if partition is not None and partition.leader is not None:
             code = await self._append(partition, batch)
         elif record.has_leader:
@@ -174,18 +214,18 @@ class Journal:
 
     async def _append(self, partition: "Partition", batch: bytearray) -> ErrorCode:
         """Write a batch here; return when its fate is known, be it that this broker leads no more."""
-        written: asyncio.Future[ErrorCode] = self._broker.loop.create_future()
+        written: asyncio.Future[ErrorCode] = self._loop.create_future()
 
         def done(code: ErrorCode, _base_offset: int) -> None:
             if not written.done():
                 written.set_result(code)
 
         partition.append_internal(batch, done)
-        self._broker.settle()
+        self._settle()
         return await written
 
     async def _send(self, leader_id: int, batch: bytearray) -> ErrorCode:
-        asked = self._broker.loop.create_task(self._ask(leader_id, batch))
+        asked = self._loop.create_task(self._ask(leader_id, batch))
         waited_s = 0.0
         try:
             while not asked.done() and self._leads(leader_id) and waited_s < ANSWER_TIMEOUT_S:
@@ -212,21 +252,21 @@ class Journal:
         return await peer.request_raw(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
 
     def _leads(self, broker_id: int) -> bool:
-        record = self._broker.image.partition(JOURNAL_TOPIC, 0)
+        record = self._cluster.image.partition(JOURNAL_TOPIC, 0)
         return record is not None and record.leader == broker_id
 
     async def _peer_of(self, leader_id: int) -> PeerConnection:
         """Return the connection to the journal's leader, made anew if it is another one."""
         if self._peer is None or not self._peer.is_open or self._peer_leader != leader_id:
             self._drop_peer()
-            target = self._broker.image.brokers.get(leader_id)  # type: ignore[call-overload]
+            target = self._cluster.image.brokers.get(leader_id)  # type: ignore[call-overload]
             if target is None:
                 raise PeerLost(f"broker {leader_id} is not known")
-            self._peer = await self._broker.links.connect(
+            self._peer = await self._links.connect(
                 leader_id,
                 target.internal_host,
                 target.internal_port,
-                client_id_of(self._broker.broker_id, "journal"),
+                client_id_of(self._broker_id, "journal"),
             )
             self._peer_leader = leader_id
         return self._peer
@@ -237,7 +277,7 @@ class Journal:
             peer.close()
 
 
-def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
+def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the events that this broker has not written yet, as JSON texts: the verb `journal.unwritten`.
 
     Samples are left out, but for those of `topic` and `partition`.

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.deadlines import Deadlines
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.partition import Partition
 
 # Called with (error code, low watermark).
@@ -40,8 +42,10 @@ class _Waiting:
 class LowWatermarks:
     """All DeleteRecords of one broker that wait."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, deadlines: Deadlines, cluster: ClusterView) -> None:
+        self._clock = clock
+        self._deadlines = deadlines
+        self._cluster = cluster
         self._waiting: dict[TopicPartition, list[_Waiting]] = {}
         self.expired_count = 0
 
@@ -55,7 +59,7 @@ class LowWatermarks:
         if leader is None:
             return lowest
         for follower in leader.followers:
-            if self._broker.image.is_active(follower.broker_id):
+            if self._cluster.image.is_active(follower.broker_id):
                 lowest = min(lowest, max(0, follower.log_start))
         return lowest
 
@@ -69,7 +73,7 @@ class LowWatermarks:
             done((ErrorCode.REQUEST_TIMED_OUT, low))
             return
         waiting = _Waiting(self, partition, target, done)
-        waiting.bucket = self._broker.deadlines.park(waiting, self._broker.clock.mono_ms() + timeout_ms)
+        waiting.bucket = self._deadlines.park(waiting, self._clock.mono_ms() + timeout_ms)
         self._waiting.setdefault(partition.key, []).append(waiting)
 
     def moved(self, partition: "Partition") -> None:
@@ -101,6 +105,6 @@ class LowWatermarks:
             self._waiting.pop(waiting.partition.key, None)
 
     def _finish(self, waiting: _Waiting, code: ErrorCode, low: int) -> None:
-        self._broker.deadlines.forget(waiting, waiting.bucket)
+        self._deadlines.forget(waiting, waiting.bucket)
         self.forget(waiting)
         waiting.done((code, low))

@@ -20,15 +20,17 @@ from uuid import UUID
 from syncline.coordination.port import Coordination
 from syncline.core.replication.truncation import TruncationMode
 from syncline.model.broker_config import BrokerConfig
-from syncline.model.ids import JOURNAL_TOPIC, BrokerEpoch, BrokerId
+from syncline.model.events import Event
+from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.topic_config import TopicConfig
-from syncline.node.broker import Broker, Probe
+from syncline.node.broker import Broker
 from syncline.node.clock import Clock
 from syncline.node.connection import Connection
-from syncline.node.controller.channel import BrokerIdentity, Channel
-from syncline.node.dispatch import Dispatcher
+from syncline.node.controller.channel import BrokerIdentity, Channel, OnImage
 from syncline.node.handlers import Handlers
+from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
+from syncline.node.probe import Probe
 from syncline.node.progress import ProgressSampler
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
@@ -89,7 +91,8 @@ class Node:
         block: Callable[[float], object] | None = None,
     ) -> None:
         self._spec = spec
-        self._on_unfit = on_unfit
+        # Called when this broker cannot go on, its disk failed for instance: what it leads must find another leader.
+        self.on_unfit = on_unfit or _carry_on
         # Stops the calling thread for so many seconds: how a disk is slow on purpose. None: it cannot be.
         self._block = block
         self._disk = disk
@@ -101,6 +104,8 @@ class Node:
         self._servers: list[asyncio.AbstractServer] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
+        # The connections that this broker makes to others.
+        self.links = Links()
         self.metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
@@ -127,53 +132,61 @@ class Node:
             directory_id=str(UUID(int=self._rng.getrandbits(128))),
             settings=lambda _topic: log_settings(TopicConfig.resolve({}, config)),
         )
+        identity = BrokerIdentity(
+            broker_id=BrokerId(spec.broker_id),
+            host=spec.client.host,
+            port=spec.client.port,
+            internal_host=spec.internal.host,
+            internal_port=spec.internal.port,
+            rack=spec.rack,
+            incarnation_id=UUID(int=self._rng.getrandbits(128)),
+            # A disk that damaged one log may have taken unseen what others held: no proof of a clean stop then.
+            previous_broker_epoch=BrokerEpoch(-1 if logs.damaged else logs.previous_broker_epoch),
+            cluster_id=logs.cluster_id,
+        )
+
+        def connect(on_image: OnImage, on_event: Callable[[Event], None]) -> Channel:
+            return Channel(
+                loop=loop,
+                clock=self._clock,
+                rng=self._rng,
+                coordination=self._coordination,
+                config=config,
+                identity=identity,
+                on_image=on_image,
+                on_event=on_event,
+                links=self.links,
+            )
+
         broker = self.broker = Broker(
+            broker_id=BrokerId(spec.broker_id),
             config=config,
             static_config=self._static_config,
-            broker_id=BrokerId(spec.broker_id),
+            cluster_size=spec.cluster_size,
             clock=self._clock,
             rng=self._rng,
             loop=loop,
             disk=self._disk,
             logs=logs,
-            cluster_size=spec.cluster_size,
+            links=self.links,
+            handlers=Handlers(),
+            connect=connect,
+            on_unfit=self._unfit,
             probe=self._probe,
         )
-        if self._on_unfit is not None:
-            broker.on_unfit = self._on_unfit
-        broker.dispatcher = Dispatcher(broker, Handlers())
-        broker.controller = Channel(
-            loop=loop,
-            clock=self._clock,
-            rng=self._rng,
-            coordination=self._coordination,
-            config=config,
-            identity=BrokerIdentity(
-                broker_id=BrokerId(spec.broker_id),
-                host=spec.client.host,
-                port=spec.client.port,
-                internal_host=spec.internal.host,
-                internal_port=spec.internal.port,
-                rack=spec.rack,
-                incarnation_id=UUID(int=self._rng.getrandbits(128)),
-                # A disk that damaged one log may have taken unseen what others held: no proof of a clean stop then.
-                previous_broker_epoch=BrokerEpoch(-1 if logs.damaged else logs.previous_broker_epoch),
-                cluster_id=logs.cluster_id,
-            ),
-            on_image=broker.apply_image,
-            on_event=broker.journal.note,
-            links=broker.links,
-        )
-        broker.controller.failed_replicas = broker.failed_replicas
+        broker.controller.failed_replicas = broker.replicas.offline.directory_ids
         await self._serve("internal", spec.internal)
         await broker.controller.start()
         logs.belong_to(broker.image.cluster_id)
         logs.note_broker_epoch(broker.broker_epoch)
-        broker.drop_strays()
+        broker.delete_strays()
         await self._serve("client", spec.client)
         if spec.metrics is not None:
             await self.serve_metrics(spec.metrics)
         self._start_clockwork()
+
+    def _unfit(self, reason: str) -> None:
+        self.on_unfit(reason)
 
     async def stop(self, *, is_controlled: bool = True, with_all: bool = False) -> None:
         """Leave the cluster in good order, then close everything.
@@ -199,16 +212,17 @@ class Node:
             self.metrics.close()
         broker.close()
         await broker.controller.stop()
-        await broker.cancel_tasks()
+        await broker.tasks.cancel()
         broker.logs.close(broker_epoch)
 
     async def _stop_with_all(self) -> bool:
         """Append nothing more, let the followers have everything, and wait for the others; return whether all could."""
         broker = self.broker
         broker.append_no_more()
-        deadline_s = broker.loop.time() + EVEN_S
-        while not broker.followers_have_everything():
-            if broker.loop.time() > deadline_s:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + EVEN_S
+        while not broker.replicas.followers_have_everything():
+            if loop.time() > deadline_s:
                 return False
             await asyncio.sleep(EVEN_LOOK_S)
         return await broker.controller.leave_with_all(CONTROLLED_SHUTDOWN_S)
@@ -238,7 +252,7 @@ class Node:
         await self._listen(connection, where)
 
     async def _listen(self, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> None:
-        loop = self.broker.loop
+        loop = asyncio.get_running_loop()
         if where.listener is not None:
             server = await loop.create_server(connection, sock=where.listener)
         else:
@@ -260,13 +274,20 @@ class Node:
         self._every("sweep", 10_000, lambda: self.broker.logs.sweep(self._clock.mono_ms()))
         self._every("producers", 600_000, self._expire_producers)
         if config.journal_enable:
-            sampler = ProgressSampler(self.broker)
+            broker = self.broker
+            sampler = ProgressSampler(
+                broker_id=broker.broker_id,
+                clock=broker.clock,
+                configs=broker.configs,
+                partitions=broker.partitions,
+                note=broker.journal.note,
+            )
             self._every("progress", config.journal_progress_interval_ms, sampler.sample)
-            self._every("journal", 1_000, self._ensure_journal, is_once=True)
+            self._every("journal", 1_000, broker.journal.ensure_topic, is_once=True)
             self.broker.observer.start()
 
     def _every(self, name: str, interval_ms: int, work: Callable[[], object], *, is_once: bool = False) -> None:
-        loop = self.broker.loop
+        loop = asyncio.get_running_loop()
 
         def fire() -> None:
             if self._is_stopping:
@@ -304,6 +325,6 @@ class Node:
         for partition in list(self.broker.partitions.values()):
             partition.log.remove_expired_producers(now_ms, self.broker.config.producer_id_expiration_ms)
 
-    def _ensure_journal(self) -> None:
-        if JOURNAL_TOPIC not in self.broker.image.topics:
-            self.broker.spawn(self.broker.create_journal_topic())
+
+def _carry_on(_reason: str) -> None:
+    """Stay, with what the disk did not fail."""

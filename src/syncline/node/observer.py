@@ -13,17 +13,21 @@ Times in ms of the node's monotonic clock.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
-from syncline.model.events import Json
-from syncline.model.ids import TopicPartition
+from syncline.core.replication.known_brokers import KnownBrokers
+from syncline.model.events import Event, Json
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
 from syncline.node.disk_watch import DiskWatch
 from syncline.node.episodes import Episodes
 from syncline.node.follower_watch import FollowerWatch
+from syncline.node.live_configs import LiveConfigs
 
 if TYPE_CHECKING:
     from syncline.core.replication.effects import ProposeIsr
-    from syncline.node.broker import Broker
     from syncline.node.partition import Partition
 
 log = logging.getLogger("syncline.node")
@@ -39,14 +43,70 @@ LATE_MS: Final = 300
 PATIENCE_MS: Final = 1_000
 
 
+class ObservedLeader(Protocol):
+    """The way to one leader, as the observer sees it."""
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Return since when the leader owes an answer, or a connection; None: it does not."""
+
+    def line(self) -> dict[str, Json]:
+        """Return the state of the connection, for an event."""
+
+    def beat(self) -> None:
+        """Let the leader know that this follower is there."""
+
+    def forget_beats(self) -> None:
+        """Count beats from here on."""
+
+
+class ObservedController(Protocol):
+    """The way to the controller, as the observer sees it."""
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Return since when the controller owes an answer, or a connection; None: it does not."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether this broker is connected and registered."""
+
+
 class Observer:
     """The observations of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.episodes = Episodes(broker.broker_id, broker.clock, broker.journal.note)
-        self.disk = DiskWatch(broker.broker_id, broker.clock, self.episodes)
-        self.followers = FollowerWatch(broker, self.episodes)
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        known_brokers: KnownBrokers,
+        partitions: "Mapping[TopicPartition, Partition]",
+        leaders: Mapping[int, ObservedLeader],
+        controller: ObservedController,
+        note: Callable[[Event], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._loop = loop
+        self._clock = clock
+        self._cluster = cluster
+        self._configs = configs
+        self._partitions = partitions
+        self._leaders = leaders
+        self._controller = controller
+        self.episodes = Episodes(broker_id, clock, note)
+        self.disk = DiskWatch(broker_id, clock, self.episodes)
+        self.followers = FollowerWatch(
+            clock=clock,
+            cluster=cluster,
+            configs=configs,
+            known_brokers=known_brokers,
+            partitions=partitions,
+            episodes=self.episodes,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         # Proposals of ISRs without an answer: since when.
@@ -66,7 +126,7 @@ class Observer:
 
     def proposed(self, key: TopicPartition, proposal: "ProposeIsr") -> None:
         """Note that an ISR was proposed."""
-        self._proposed[key] = (proposal, self._broker.clock.mono_ms())
+        self._proposed[key] = (proposal, self._clock.mono_ms())
 
     def proposal_answered(self, key: TopicPartition) -> None:
         """Note that the controller has answered."""
@@ -76,7 +136,7 @@ class Observer:
     def catching_up(self, partition: "Partition", since_ms: int, leader: int, leader_end: int) -> bool:
         """Note how far an empty log has been filled; return whether it goes on."""
         log_, name = partition.log, ("catching-up", partition.key)
-        took_ms = max(1, self._broker.clock.mono_ms() - since_ms)
+        took_ms = max(1, self._clock.mono_ms() - since_ms)
         evidence: dict[str, Json] = {
             "leader": leader,
             "log_start": log_.log_start,
@@ -85,7 +145,7 @@ class Observer:
             "records_per_s": 1_000 * (log_.log_end - log_.log_start) // took_ms,
         }
         if leader_end > log_.log_start:
-            self.episodes.hold(name, "catching-up", self._broker.broker_id, since_ms, lambda: evidence, partition.key)
+            self.episodes.hold(name, "catching-up", self._broker_id, since_ms, lambda: evidence, partition.key)
         if log_.log_end >= leader_end:
             self.episodes.end(name, lambda: evidence)
             return False
@@ -98,11 +158,11 @@ class Observer:
     # Looking.
 
     def _arm(self, delay_ms: int) -> None:
-        self._due_ms = self._broker.clock.mono_ms() + delay_ms
-        self._timer = self._broker.loop.call_later(delay_ms / 1_000, self._fire)
+        self._due_ms = self._clock.mono_ms() + delay_ms
+        self._timer = self._loop.call_later(delay_ms / 1_000, self._fire)
 
     def _fire(self) -> None:
-        late_ms = self._broker.clock.mono_ms() - self._due_ms
+        late_ms = self._clock.mono_ms() - self._due_ms
         try:
             self._look(late_ms)
         except Exception:
@@ -111,12 +171,12 @@ class Observer:
         self._arm(CLOSE_LOOK_MS if is_unusual else LOOK_MS)
 
     def _look(self, late_ms: int) -> None:
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         held_ms, held_by = self.disk.take_held()
         if late_ms > STALL_MS:
             self.episodes.over(
                 "stall",
-                self._broker.broker_id,
+                self._broker_id,
                 now_ms - late_ms,
                 now_ms,
                 {"held_by_disk_ms": min(held_ms, late_ms), **held_by},
@@ -131,21 +191,19 @@ class Observer:
 
     def _is_suspicious(self) -> bool:
         """Return whether somebody owes an answer for longer than usual: the next look must not be far."""
-        broker = self._broker
-        now_ms = broker.clock.mono_ms()
-        controller_since_ms = broker.controller.unanswered_since_ms
+        now_ms = self._clock.mono_ms()
+        controller_since_ms = self._controller.unanswered_since_ms
         if controller_since_ms is not None and now_ms - controller_since_ms > LATE_MS:
             return True
-        usual_ms = broker.config.replica_fetch_wait_max_ms + LATE_MS
+        usual_ms = self._configs.broker.replica_fetch_wait_max_ms + LATE_MS
         return any(
             since_ms is not None and now_ms - since_ms > usual_ms
-            for since_ms in [fetcher.unanswered_since_ms for fetcher in broker.fetchers.values()]
+            for since_ms in [fetcher.unanswered_since_ms for fetcher in self._leaders.values()]
         )
 
     def _look_at_leaders(self, now_ms: int) -> None:
-        broker = self._broker
-        patience_ms = broker.config.replica_fetch_wait_max_ms + PATIENCE_MS
-        for leader_id, fetcher in broker.fetchers.items():
+        patience_ms = self._configs.broker.replica_fetch_wait_max_ms + PATIENCE_MS
+        for leader_id, fetcher in self._leaders.items():
             name = ("leader-silent", leader_id)
             since_ms = fetcher.unanswered_since_ms
             if since_ms is None or now_ms - since_ms <= patience_ms:
@@ -157,27 +215,25 @@ class Observer:
             self.episodes.hold(name, "leader-silent", leader_id, since_ms, fetcher.line)
 
     def _look_at_controller(self, now_ms: int) -> None:
-        channel = self._broker.controller
-        since_ms = channel.unanswered_since_ms
+        since_ms = self._controller.unanswered_since_ms
         if since_ms is None or now_ms - since_ms <= PATIENCE_MS:
             self.episodes.end("controller", self._controller_line)
             return
         self.episodes.hold(
-            "controller", "controller-unreachable", self._broker.image.controller_id, since_ms, self._controller_line
+            "controller", "controller-unreachable", self._cluster.image.controller_id, since_ms, self._controller_line
         )
 
     def _controller_line(self) -> dict[str, Json]:
-        channel = self._broker.controller
         return {
-            "connection": "open" if channel.is_connected else "none",
-            "controller": self._broker.image.controller_id,
-            "metadata_version": self._broker.image.version,
+            "connection": "open" if self._controller.is_connected else "none",
+            "controller": self._cluster.image.controller_id,
+            "metadata_version": self._cluster.image.version,
             "proposals_waiting": len(self._proposed),
         }
 
     def _look_at_proposals(self, now_ms: int) -> None:
         for key, (proposal, since_ms) in list(self._proposed.items()):
-            partition = self._broker.partitions.get(key)
+            partition = self._partitions.get(key)
             leader = None if partition is None else partition.leader
             if leader is None or not leader.is_change_pending:
                 self.proposal_answered(key)
@@ -185,7 +241,7 @@ class Observer:
                 self.episodes.hold(
                     ("proposal", key),
                     "proposal-pending",
-                    self._broker.image.controller_id,
+                    self._cluster.image.controller_id,
                     since_ms,
                     lambda proposal=proposal, isr=leader.isr: {  # type: ignore[misc]
                         "change": proposal.kind.value,

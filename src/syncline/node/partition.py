@@ -12,7 +12,8 @@ Offsets count records; `log_end` and `high_watermark` are exclusive.
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
 from uuid import UUID
 
 from syncline.core.fetching.watchers import PartitionWatchers
@@ -28,22 +29,26 @@ from syncline.core.replication.effects import (
     WatermarkResumed,
 )
 from syncline.core.replication.follower import FollowerPartition
+from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.tick_index import TickIndex
 from syncline.core.replication.truncation import TruncationMode
 from syncline.core.replication.watermark import follower_mark
-from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import Offset, TopicPartition
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.model.topic_config import TopicConfig
-from syncline.node.disk_watch import NOTABLE_MS
+from syncline.node.clock import Clock
+from syncline.node.committed_batches import committed_batches
+from syncline.node.counters import Counters
+from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
+from syncline.node.live_configs import LiveConfigs
 from syncline.node.log_settings import log_settings
+from syncline.node.probe import Probe
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.validate import TopicRules
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 # The first pause of a follower that its leader refused; it doubles up to `replica.fetch.backoff.ms`.
 FIRST_BACKOFF_MS: Final = 5
@@ -56,11 +61,69 @@ class Waiter(Protocol):
         """Take the verdict: NONE when the records are safe."""
 
 
+class ProposesIsr(Protocol):
+    """The way to the controller, for an ISR."""
+
+    def propose(self, partition: "Partition", proposal: ProposeIsr, /) -> None:
+        """Ask the controller for an ISR; its answer goes to the partition's leader."""
+
+
+class JournalsDecisions(Protocol):
+    """What reports the decisions of leaders."""
+
+    def isr_committed(self, partition: "Partition", effect: IsrCommitted, /) -> None:
+        """Report a change of the ISR that this leader asked for."""
+
+    def isr_refused(self, partition: "Partition", effect: IsrRefused, /) -> None:
+        """Report a proposal that the controller refused."""
+
+    def watermark_stalled(self, partition: "Partition", effect: WatermarkHeld | WatermarkResumed, /) -> None:
+        """Report that a high watermark is held, or moves again."""
+
+
+class ServesSlowReads(Protocol):
+    """What knows the follower fetches that wait for the disk (KIP-501)."""
+
+    def leadership_ended(self, partition: "Partition", error: ErrorCode, /) -> None:
+        """Answer the fetches that wait for a read of a partition that this broker leads no more."""
+
+    def protection_changed(self, partition: "Partition", effect: ProtectionChanged, /) -> None:
+        """Report that a member of the ISR is spared, or no longer."""
+
+    def relinquish_skipped(self, partition: "Partition", effect: RelinquishSkipped, /) -> None:
+        """Report that this leader stays although it is slow."""
+
+
+class AwaitsLowWatermarks(Protocol):
+    """What waits for the replicas of a partition to drop records."""
+
+    def moved(self, partition: "Partition", /) -> None:
+        """Look again: the partition's role or its high watermark changed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionSurroundings:
+    """What a partition uses of its broker; all partitions share one."""
+
+    broker_id: BrokerId
+    clock: Clock
+    configs: LiveConfigs
+    brokers: KnownBrokers
+    ticks: TickIndex
+    counters: Counters
+    disk: DiskWatch
+    probe: Probe
+    proposals: ProposesIsr
+    journal: JournalsDecisions
+    slow_reads: ServesSlowReads
+    low_watermarks: AwaitsLowWatermarks
+
+
 class Partition:
     """One partition that this broker hosts, as leader or follower."""
 
     __slots__ = (
-        "_broker",
+        "_surroundings",
         "_waiting",
         "config",
         "counters",
@@ -79,18 +142,18 @@ class Partition:
 
     def __init__(
         self,
-        broker: "Broker",
+        surroundings: PartitionSurroundings,
         key: TopicPartition,
         topic_id: UUID,
         log: PartitionLog,
         config: TopicConfig,
     ) -> None:
-        self._broker = broker
+        self._surroundings = surroundings
         self.key = key
         self.topic_id = topic_id
         self.log = log
         # Those of the topic, shared with its other partitions here.
-        self.counters = broker.counters.host(key.topic)
+        self.counters = surroundings.counters.host(key.topic)
         self.leader: LeaderPartition | None = None
         self.follower: FollowerPartition | None = None
         self.leader_epoch = -1
@@ -155,8 +218,8 @@ class Partition:
             compression=None,
         )
         if self.leader is not None:
-            settings = self._broker.partition_settings(config)
-            self.perform(self.leader.configure(settings, self._broker.clock.mono_ms()))
+            settings = self._surroundings.configs.partition_settings(config)
+            self.perform(self.leader.configure(settings, self._surroundings.clock.mono_ms()))
 
     # Roles.
 
@@ -171,7 +234,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             leader = LeaderPartition(
-                self._broker.broker_id,
+                self._surroundings.broker_id,
                 replicas=record.replicas,
                 isr=record.isr,
                 leader_epoch=record.leader_epoch,
@@ -179,15 +242,15 @@ class Partition:
                 epoch_start_offset=self.log.log_end,
                 log_end=self.log.log_end,
                 high_watermark=self.high_watermark,
-                settings=self._broker.partition_settings(self.config),
-                brokers=self._broker.known_brokers,
+                settings=self._surroundings.configs.partition_settings(self.config),
+                brokers=self._surroundings.brokers,
                 now_ms=now_ms,
-                ticks=self._broker.ticks,
+                ticks=self._surroundings.ticks,
                 owner=self,
             )
             self.leader = leader
             self.is_fresh = False
-            self._broker.probe("lead", self.key, record.leader_epoch, self.log.log_end)
+            self._surroundings.probe("lead", self.key, record.leader_epoch, self.log.log_end)
         else:
             self.perform(
                 leader.metadata_changed(
@@ -201,7 +264,7 @@ class Partition:
         if is_new_term:
             # Whoever waits appended in an earlier term: it is no longer certain that those records stay.
             self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._broker.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watchers.role_changed()
         self.perform(leader.advance_high_watermark(now_ms))
 
@@ -215,19 +278,19 @@ class Partition:
         if self.leader is not None:
             self.resign()
         if self.follower is None:
-            config = self._broker.config
+            config = self._surroundings.configs.broker
             self.follower = FollowerPartition(
                 config.replica_fetch_backoff_ms, FIRST_BACKOFF_MS, mode=TruncationMode(config.log_truncation_mode)
             )
-            self._broker.probe("follow", self.key, record.leader_epoch, self.log.log_end)
+            self._surroundings.probe("follow", self.key, record.leader_epoch, self.log.log_end)
         return is_new_term
 
     def resign(self) -> None:
         """Stop leading: whoever waits for this leader is sent on."""
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._broker.low_watermarks.moved(self)
-        self._broker.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._surroundings.low_watermarks.moved(self)
+        self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.watchers.role_changed()
 
     # Appending.
@@ -242,12 +305,12 @@ class Partition:
         base_offset = self.log.log_end
         stamp(buffer, position, base_offset, self.leader_epoch)
         batch = memoryview(buffer)[position : position + header.size_bytes]
-        clock = self._broker.clock
+        clock = self._surroundings.clock
         began_ms = clock.mono_ms()
         self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
         now_ms = clock.mono_ms()
         if now_ms - began_ms >= NOTABLE_MS:
-            self._broker.observer.disk.wrote(self.key, now_ms - began_ms)
+            self._surroundings.disk.wrote(self.key, now_ms - began_ms)
         counters = self.counters
         counters.bytes_in += header.size_bytes
         counters.messages_in += header.record_count
@@ -312,33 +375,37 @@ class Partition:
                 return
             required_offset, waiter, topic_index, row_index = waiting.popleft()
             if not code:
-                self._broker.probe("acknowledge", self.key, self.leader_epoch, required_offset)
+                self._surroundings.probe("acknowledge", self.key, self.leader_epoch, required_offset)
             waiter.decided(topic_index, row_index, code)
 
     # What core decided.
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects of the leader's state, in order."""
+        surroundings = self._surroundings
         for effect in effects:
-            if type(effect) is HighWatermarkAdvanced:
-                self.high_watermark = effect.high_watermark
-                self._broker.probe("high-watermark", self.key, self.leader_epoch, effect.high_watermark)
-                self._settle_waiting()
-                self.watchers.high_watermark_moved()
-                self._broker.low_watermarks.moved(self)
-            elif type(effect) is ProposeIsr:
-                self._broker.propose_isr(self, effect)
-            elif type(effect) is IsrCommitted:
-                self._broker.isr_committed(self, effect)
-                self._settle_waiting()
-            elif type(effect) is IsrRefused:
-                self._broker.isr_refused(self, effect)
-            elif type(effect) is WatermarkHeld or type(effect) is WatermarkResumed:
-                self._broker.watermark_stalled(self, effect)
-            elif type(effect) is ProtectionChanged:
-                self._broker.slow_reads.protection_changed(self, effect)
-            elif type(effect) is RelinquishSkipped:
-                self._broker.slow_reads.relinquish_skipped(self, effect)
+            match effect:
+                case HighWatermarkAdvanced():
+                    self.high_watermark = effect.high_watermark
+                    surroundings.probe("high-watermark", self.key, self.leader_epoch, effect.high_watermark)
+                    self._settle_waiting()
+                    self.watchers.high_watermark_moved()
+                    surroundings.low_watermarks.moved(self)
+                case ProposeIsr():
+                    surroundings.proposals.propose(self, effect)
+                case IsrCommitted():
+                    surroundings.journal.isr_committed(self, effect)
+                    self._settle_waiting()
+                case IsrRefused():
+                    surroundings.journal.isr_refused(self, effect)
+                case WatermarkHeld() | WatermarkResumed():
+                    surroundings.journal.watermark_stalled(self, effect)
+                case ProtectionChanged():
+                    surroundings.slow_reads.protection_changed(self, effect)
+                case RelinquishSkipped():
+                    surroundings.slow_reads.relinquish_skipped(self, effect)
+                case _:
+                    assert_never(effect)
 
     def take_leader_mark(self, leader_high_watermark: Offset) -> None:
         """Move a follower's high watermark after an answer of its leader; it may go down."""
@@ -346,43 +413,38 @@ class Partition:
         mark = follower_mark(leader_high_watermark, self.log.log_start, self.log.log_end)
         if mark != self.high_watermark:
             self.high_watermark = mark
-            self._broker.probe("high-watermark", self.key, self.leader_epoch, mark)
+            self._surroundings.probe("high-watermark", self.key, self.leader_epoch, mark)
             self.watchers.high_watermark_moved()
 
     def truncated(self) -> None:
         """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
         self.watchers.role_changed()
-        self._broker.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
+        self._surroundings.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
+
+    def check_invariants(self) -> None:
+        """Assert how log, role and waiters belong together."""
+        log, leader = self.log, self.leader
+        assert leader is None or self.follower is None, f"{self} leads and follows"
+        assert log.log_start <= log.log_end, f"{self.key}: the log starts at {log.log_start}, ends at {log.log_end}"
+        assert self.high_watermark <= log.log_end, (
+            f"{self.key}: high watermark {self.high_watermark} beyond the log end"
+        )
+        if leader is None:
+            assert not self._waiting, f"{self.key}: {len(self._waiting)} wait for a leader that is gone"
+            return
+        assert leader.leader_epoch == self.leader_epoch, f"{self}: its leader is of epoch {leader.leader_epoch}"
+        assert leader.log_end == log.log_end, f"{self}: its leader knows the log end {leader.log_end}"
+        offsets = [entry[0] for entry in self._waiting]
+        assert offsets == sorted(offsets), f"{self.key}: waiters out of order: {offsets}"
 
     # Reading for the group coordinator.
 
-    async def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
+    def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
         """Yield the batches from `from_offset` up to this leader's start, each chunk of whole batches.
 
         Waits until all of it is committed. Raises `RequestError` when leadership goes meanwhile.
         """
-        leader = self.leader
-        if leader is None:
-            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        epoch, end = leader.leader_epoch, leader.epoch_start_offset
-        waited = self._broker.committed(self, end)
-        if waited is not None:
-            await waited
-        offset = max(from_offset, self.log.log_start)
-        while offset < end:
-            if self.leader is None or self.leader_epoch != epoch:
-                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            chunk = await self._broker.read_batches(self, Offset(offset), Offset(end))
-            if not chunk:
-                return
-            yield chunk
-            position = 0
-            while position < len(chunk):
-                header = BatchHeader.parse(chunk, position)
-                position += header.size_bytes
-                offset = header.next_offset
-        if self.leader is None or self.leader_epoch != epoch:
-            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return committed_batches(self, from_offset)
 
 
 class _InternalWaiter:

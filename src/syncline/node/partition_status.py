@@ -5,18 +5,32 @@ without a proof that it has everything, before the next tick evicts it.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.model.ids import Offset
 
 if TYPE_CHECKING:
     from syncline.core.replication.follower_state import FollowerState
     from syncline.core.replication.leader import LeaderPartition
-    from syncline.node.broker import Broker
+    from syncline.node.hosting.replicas import HostedReplicas
+    from syncline.node.observer import Observer
+    from syncline.node.part_views import HasPartitions
     from syncline.node.partition import Partition
+    from syncline.node.views import HasBrokerId, HasClock, HasConfig
+
+    class Host(HasBrokerId, HasClock, HasConfig, HasPartitions, Protocol):
+        """What these verbs use of their broker."""
+
+        @property
+        def observer(self) -> Observer:
+            """Return what watches the other brokers."""
+
+        @property
+        def replicas(self) -> HostedReplicas:
+            """Return what this broker hosts, and fetches from others."""
 
 
-def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
+def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the partitions that this broker leads, of one topic and partition if those are given."""
     topic, number = fields.get("topic"), fields.get("partition")
     return {
@@ -30,16 +44,17 @@ def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def peers(broker: "Broker", _fields: Mapping[str, Any]) -> dict[str, Any]:
+def peers(broker: "Host", _fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what this broker sees of its peers: the verb `replication.views`."""
+    by_leader = broker.replicas.fetchers.by_leader
     return {
         "broker": broker.broker_id,
         "followers": broker.observer.followers.views(broker.clock.mono_ms()),
-        "leaders": [{"broker": leader, **fetcher.line()} for leader, fetcher in sorted(broker.fetchers.items())],
+        "leaders": [{"broker": leader, **fetcher.line()} for leader, fetcher in sorted(by_leader.items())],
     }
 
 
-def _row(broker: "Broker", partition: "Partition", leader: "LeaderPartition") -> dict[str, Any]:
+def _row(broker: "Host", partition: "Partition", leader: "LeaderPartition") -> dict[str, Any]:
     now_ms = broker.clock.mono_ms()
     return {
         "topic": partition.key.topic,
@@ -61,7 +76,7 @@ def _row(broker: "Broker", partition: "Partition", leader: "LeaderPartition") ->
 
 
 def _follower(
-    broker: "Broker", partition: "Partition", leader: "LeaderPartition", follower: "FollowerState", now_ms: int
+    broker: "Host", partition: "Partition", leader: "LeaderPartition", follower: "FollowerState", now_ms: int
 ) -> dict[str, Any]:
     view = follower.view()
     log_end = partition.log.log_end
@@ -86,7 +101,7 @@ def _follower(
 
 
 def _left_ms(
-    broker: "Broker",
+    broker: "Host",
     leader: "LeaderPartition",
     caught_up_ms: int | None,
     fetch_ms: int | None,

@@ -14,17 +14,17 @@ from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.produce import ProducedPartition, encode_produce_response
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.producing import Producing
     from syncline.node.request import Request
 
 
 class PendingProduce:
     """A produce request on its way to its answer."""
 
-    __slots__ = ("_broker", "_bucket", "_endpoints", "_request", "_rows", "_size_bytes", "_undecided")
+    __slots__ = ("_bucket", "_endpoints", "_producing", "_request", "_rows", "_size_bytes", "_undecided")
 
-    def __init__(self, broker: "Broker", request: "Request", size_bytes: int) -> None:
-        self._broker = broker
+    def __init__(self, producing: "Producing", request: "Request", size_bytes: int) -> None:
+        self._producing = producing
         self._request = request
         self._rows: list[tuple[str, list[ProducedPartition]]] = []
         self._endpoints: dict[int, NodeEndpoint] = {}
@@ -64,8 +64,8 @@ class PendingProduce:
             self.expired(0)
         else:
             self._request.connection.hold(self._size_bytes)
-            now_ms = self._broker.clock.mono_ms()
-            self._bucket = self._broker.deadlines.park(self, now_ms + timeout_ms)
+            now_ms = self._producing.clock.mono_ms()
+            self._bucket = self._producing.deadlines.park(self, now_ms + timeout_ms)
 
     def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
         """Take the verdict on one row."""
@@ -73,12 +73,14 @@ class PendingProduce:
             return
         if code:
             rows = self._rows[topic_index][1]
-            leader, endpoint = self._broker.leader_hint(self._rows[topic_index][0], rows[row_index].partition, code)
+            leader, endpoint = self._producing.cluster.leader_hint(
+                self._rows[topic_index][0], rows[row_index].partition, code
+            )
             rows[row_index] = rows[row_index]._replace(error_code=code, current_leader=leader)
             if endpoint is not None:
                 self.point_to_leader(endpoint)
         if not self._undecided and self._bucket >= 0:
-            self._broker.deadlines.forget(self, self._bucket)
+            self._producing.deadlines.forget(self, self._bucket)
             self._request.connection.release(self._size_bytes)
             self._answer()
 
@@ -89,7 +91,7 @@ class PendingProduce:
         for topic_index, row_index in self._undecided:
             topic, rows = self._rows[topic_index]
             rows[row_index] = rows[row_index]._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
-            self._broker.counters.produce_expired(TopicPartition(topic, rows[row_index].partition))
+            self._producing.counters.produce_expired(TopicPartition(topic, rows[row_index].partition))
         self._undecided.clear()
         if self._bucket >= 0:
             self._request.connection.release(self._size_bytes)

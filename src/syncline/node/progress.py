@@ -8,33 +8,44 @@ Times in ms, lags in records and bytes; bytes are exact among the newest batches
 that is sampled for the first time has no inflow.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from syncline.model.events import FollowerProgress
-from syncline.model.ids import JOURNAL_TOPIC, NONE, Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+from syncline.model.ids import JOURNAL_TOPIC, NONE, BrokerId, Offset, TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.partition import Partition
 
 
 class ProgressSampler:
     """Samples the followers of everything that this broker leads."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        clock: Clock,
+        configs: LiveConfigs,
+        partitions: Mapping[TopicPartition, Partition],
+        note: Callable[[FollowerProgress], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._clock = clock
+        self._configs = configs
+        self._partitions = partitions
+        self._note = note
         self._log_ends: dict[TopicPartition, int] = {}
         self._sizes_bytes: dict[TopicPartition, int] = {}
         self._lagging: dict[TopicPartition, None] = {}
 
     def sample(self) -> None:
         """Journal one sample per follower of each partition that moved or has a follower behind."""
-        broker = self._broker
-        now_ms, wall_ms = broker.clock.mono_ms(), broker.clock.wall_ms()
-        for key in [key for key in self._log_ends if key not in broker.partitions]:
+        now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
+        for key in [key for key in self._log_ends if key not in self._partitions]:
             del self._log_ends[key]
             self._sizes_bytes.pop(key, None)
             self._lagging.pop(key, None)
-        for key, partition in broker.partitions.items():
+        for key, partition in self._partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
                 # Whoever leads it again some day did not see what came in meanwhile.
@@ -59,10 +70,10 @@ class ProgressSampler:
                 caught_up_ms = follower.view().last_caught_up_ms
                 known_end = max(follower.log_end, 0)
                 lag_ms = 0 if follower.log_end == log_end or caught_up_ms is None else now_ms - caught_up_ms
-                broker.journal.note(
+                self._note(
                     FollowerProgress(
                         ts_ms=wall_ms,
-                        broker=broker.broker_id,
+                        broker=self._broker_id,
                         topic=key.topic,
                         partition=key.partition,
                         leader_epoch=leader.leader_epoch,
@@ -74,7 +85,7 @@ class ProgressSampler:
                         lag_ms=max(0, lag_ms),
                         lag_bytes=partition.log.bytes_from(Offset(known_end)),
                         in_sync=follower.broker_id in leader.isr,
-                        interval_ms=broker.config.journal_progress_interval_ms,
+                        interval_ms=self._configs.broker.journal_progress_interval_ms,
                         inflow_records=inflow_records,
                         inflow_bytes=inflow_bytes,
                     )

@@ -5,14 +5,18 @@ which epoch wrote what. It is read between two callbacks of the loop, so its num
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasPartitions
     from syncline.node.partition import Partition
+    from syncline.node.views import HasBrokerId, HasImage
+
+    class Host(HasBrokerId, HasImage, HasPartitions, Protocol):
+        """What the verb uses of its broker."""
 
 
-def show(broker: "Broker", fields: Mapping[str, Any]) -> dict[str, Any]:
+def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the replicas that this broker hosts, of one topic if `topic` is given."""
     topic = fields.get("topic")
     return {

@@ -11,14 +11,38 @@ the handler runs. What is kept must be decoded or copied before it returns.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from syncline.wire.codec import decode_request, encode_response
 
-if TYPE_CHECKING:
-    from syncline.node.connection import Connection
-
 Buffer = bytes | bytearray | memoryview
+
+
+class RequestConnection(Protocol):
+    """The connection of a request, as the request and its handler use it."""
+
+    @property
+    def listener(self) -> str:
+        """Return "client" or "internal": which listener it was made to."""
+
+    @property
+    def client_host(self) -> str:
+        """Return the peer's address, as group descriptions show it."""
+
+    def answered(self, request: "Request", /) -> None:
+        """Send what is ready and whose turn it is."""
+
+    def close(self, reason: str, /) -> None:
+        """Close after the answers already written; what is pending is dropped."""
+
+    def hold(self, size_bytes: int, /) -> None:
+        """Count bytes that wait on behalf of this connection."""
+
+    def release(self, size_bytes: int, /) -> None:
+        """Take off what `hold` counted."""
+
+    def beat(self) -> None:
+        """Send a beat, which no request asked for."""
 
 
 class Request:
@@ -40,7 +64,7 @@ class Request:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: RequestConnection,
         key: int,
         version: int,
         correlation_id: int,

@@ -12,11 +12,11 @@ counted. The process time is that of requests that had to wait for a read; all o
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 from syncline.core.fetching.session import FetchSession
 from syncline.core.replication.effects import (
-    IsrChange,
     ProposeIsr,
     ProtectionChanged,
     ProtectionPhase,
@@ -29,51 +29,59 @@ from syncline.core.replication.pending_fetches import (
     PendingEntry,
     PendingFetches,
     PendingRequest,
-    SlowReadRules,
     watch_period_ms,
 )
-from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json, Observation
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.counters import Counters
+from syncline.node.live_configs import LiveConfigs
 from syncline.node.partition import Partition
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
-    from syncline.node.fetch_operation import FetchOperation
 
 log = logging.getLogger("syncline.node")
 
 
-def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
-    """Return the rules that a configuration asks for, None when the feature is off."""
-    if not config.follower_fetch_pending_reads_insync_enable:
-        return None
-    cap_ms = config.follower_fetch_pending_insync_max_ms
-    return SlowReadRules(
-        # Never for less than a lag window, whatever the default is: the lag rule itself gives that much.
-        cap_ms=None if cap_ms < 0 else max(cap_ms, config.replica_lag_time_max_ms),
-        relinquishes=config.leader_relinquish_enable,
-        process_time_max_ms=config.follower_fetch_process_time_max_ms,
-        tenure_min_ms=config.leader_relinquish_min_tenure_ms,
-    )
+class WaitingFetch(Protocol):
+    """A follower's fetch that waits for the disk."""
+
+    def leadership_ended(self, partition: Partition, error: ErrorCode, /) -> None:
+        """Wait no longer for the reads of a partition that this broker has ceased to lead."""
 
 
 class SlowReads:
     """The follower fetches of one broker that wait for its disk."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        configs: LiveConfigs,
+        partitions: Mapping[TopicPartition, Partition],
+        counters: Counters,
+        note: Callable[[Observation], None],
+        settle: Callable[[], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._loop = loop
+        self._clock = clock
+        self._configs = configs
+        self._partitions = partitions
+        self._counters = counters
+        self._note_event = note
+        self._settle = settle
         self._fetches = PendingFetches()
         # A dict stands for an ordered set.
-        self._operations: dict[FetchOperation, None] = {}
+        self._operations: dict[WaitingFetch, None] = {}
         self._suspects: set[int] = set()
         # Since when, in Unix time, each protection is going on that was told: its end names the same time.
         self._told_since: dict[tuple[TopicPartition, BrokerId], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         # None while the feature is off: the one thing that a fetch looks at.
-        self.rules = slow_read_rules(broker.config)
+        self.rules = configs.slow_read_rules
 
     @property
     def pending_count(self) -> int:
@@ -83,12 +91,12 @@ class SlowReads:
     @property
     def protected_count(self) -> int:
         """The members of ISRs that are in it only because this broker owes them an answer."""
-        leaders = (partition.leader for partition in self._broker.partitions.values())
+        leaders = (partition.leader for partition in self._partitions.values())
         return sum(len(leader.spared) for leader in leaders if leader is not None)
 
-    def configure(self, config: BrokerConfig) -> None:
-        """Take over a configuration; switching off forgets everything, switching on begins with the next request."""
-        self.rules = slow_read_rules(config)
+    def configure(self) -> None:
+        """Take over the configuration; switching off forgets everything, switching on begins with the next request."""
+        self.rules = self._configs.slow_read_rules
         if self.rules is None:
             self._fetches.clear()
             self._operations.clear()
@@ -106,7 +114,7 @@ class SlowReads:
     # The life of a request.
 
     def opened(
-        self, operation: "FetchOperation", session: FetchSession, broker_epoch: int, arrival_ms: int, parked_ms: int
+        self, operation: WaitingFetch, session: FetchSession, broker_epoch: int, arrival_ms: int, parked_ms: int
     ) -> PendingRequest:
         """Register a request whose look has to wait for a read."""
         request = self._fetches.open(
@@ -117,17 +125,17 @@ class SlowReads:
             self._start_watch()
         return request
 
-    def answered(self, operation: "FetchOperation", request: PendingRequest, session: FetchSession) -> None:
+    def answered(self, operation: WaitingFetch, request: PendingRequest, session: FetchSession) -> None:
         """Note that the follower got its answer; its session has not been told yet."""
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         self._operations.pop(operation, None)
-        self._broker.counters.fetch_process_ms.note(request.processing_ms(now_ms))
+        self._counters.fetch_process_ms.note(request.processing_ms(now_ms))
         self._covered_ended(request, session, now_ms, is_lost=False)
         self._fetches.answered(request, now_ms)
 
-    def lost(self, operation: "FetchOperation", request: PendingRequest, session: FetchSession) -> None:
+    def lost(self, operation: WaitingFetch, request: PendingRequest, session: FetchSession) -> None:
         """Note that the follower's connection ended."""
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         self._operations.pop(operation, None)
         self._covered_ended(request, session, now_ms, is_lost=True)
         self._fetches.lost(request, now_ms, None if self.rules is None else self.rules.cap_ms)
@@ -148,7 +156,7 @@ class SlowReads:
         if entry.request.lost_ms is not None:
             self._fetches.read_ended(entry)
         elif self.rules is not None and self.rules.relinquishes:
-            now_ms = self._broker.clock.mono_ms()
+            now_ms = self._clock.mono_ms()
             self._fetches.excuse_pause(now_ms, watch_period_ms(self.rules.process_time_max_ms))
             self._relinquish(entry, now_ms)
 
@@ -158,7 +166,7 @@ class SlowReads:
             operation.leadership_ended(partition, error)
         for key, broker_id in [name for name in self._told_since if name[0] == partition.key]:
             since_wall_ms = self._told_since.pop((key, broker_id))
-            since_ms = self._broker.clock.mono_ms() - (self._broker.clock.wall_ms() - since_wall_ms)
+            since_ms = self._clock.mono_ms() - (self._clock.wall_ms() - since_wall_ms)
             evidence = Evidence("pending-fetch:leadership-ended")
             self._note(partition, "protection", broker_id, "end", since_ms, evidence, since_wall_ms)
 
@@ -170,14 +178,14 @@ class SlowReads:
 
     def _start_watch(self) -> None:
         if self._timer is None and not self._is_closed:
-            self._fetches.start_watch(self._broker.clock.mono_ms())
+            self._fetches.start_watch(self._clock.mono_ms())
             self._watch_later()
 
     def _watch_later(self) -> None:
         rules = self.rules
         assert rules is not None, "nothing is watched while the feature is off"
         period_s = watch_period_ms(rules.process_time_max_ms) / 1000
-        self._timer = self._broker.loop.call_later(period_s, self._watch)
+        self._timer = self._loop.call_later(period_s, self._watch)
 
     def _stop_watch(self) -> None:
         if self._timer is not None:
@@ -190,13 +198,13 @@ class SlowReads:
         if rules is None or not rules.relinquishes or not len(self._fetches):
             return
         self._watch_later()
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         proposed = 0
         for entry in self._fetches.watch(now_ms, watch_period_ms(rules.process_time_max_ms)):
             proposed += self._relinquish(entry, now_ms)
             if proposed >= RELINQUISHED_AT_ONCE_MAX:
                 break
-        self._broker.settle()
+        self._settle()
 
     def _relinquish(self, entry: PendingEntry, now_ms: int) -> bool:
         """Give a partition away if its leader decides so; return whether it did."""
@@ -213,7 +221,7 @@ class SlowReads:
         rules = self.rules
         if rules is None or rules.cap_ms is None or not len(self._fetches):
             return
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         self._suspects.intersection_update(self._fetches.requests)
         for request in list(self._fetches.requests.values()):
             if request.seq in self._suspects or request.processing_ms(now_ms) <= rules.cap_ms:
@@ -229,7 +237,7 @@ class SlowReads:
             return
         read_ms = request.processing_ms(now_ms)
         log.error("%s: a read has not ended for %s ms; the disk may be stuck", partition.key, read_ms)
-        if self._broker.config.log_dir_stuck_read_offline:
+        if self._configs.broker.log_dir_stuck_read_offline:
             partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not ended for {read_ms} ms"))
 
     # What core decided.
@@ -238,7 +246,7 @@ class SlowReads:
         """Count and journal that a member is spared, or no longer."""
         log.info("%s: protection of broker %s %s", partition.key, effect.broker_id, effect.phase.value)
         if effect.phase is ProtectionPhase.CAP_EXCEEDED:
-            self._broker.counters.pending_cap_exceeded += 1
+            self._counters.pending_cap_exceeded += 1
         phase: Literal["begin", "end"] = "begin" if effect.phase is ProtectionPhase.BEGAN else "end"
         name = (partition.key, effect.broker_id)
         since_wall_ms = None if phase == "begin" else self._told_since.pop(name, None)
@@ -250,18 +258,12 @@ class SlowReads:
 
     def relinquish_skipped(self, partition: Partition, effect: RelinquishSkipped) -> None:
         """Count and journal that this leader stays although it is slow."""
-        skipped = self._broker.counters.relinquish_skipped
+        skipped = self._counters.relinquish_skipped
         reason = effect.reason.value
         skipped[reason] = skipped.get(reason, 0) + 1
         log.info("%s: served too slowly, but not given up: %s", partition.key, reason)
-        now_ms = self._broker.clock.mono_ms()
-        self._note(partition, "relinquish-skipped", self._broker.broker_id, "end", now_ms, effect.evidence)
-
-    def relinquish_answered(self, partition: Partition, proposal: ProposeIsr, error: ErrorCode) -> None:
-        """Count and journal that the controller gave a partition of this broker to another one."""
-        if proposal.kind is IsrChange.RELINQUISH and error is ErrorCode.NEW_LEADER_ELECTED:
-            self._broker.counters.relinquished += 1
-            self._broker.isr_relinquished(partition, proposal)
+        now_ms = self._clock.mono_ms()
+        self._note(partition, "relinquish-skipped", self._broker_id, "end", now_ms, effect.evidence)
 
     def _note(
         self,
@@ -274,13 +276,13 @@ class SlowReads:
         since_wall_ms: int | None = None,
     ) -> Observation:
         """Tell the journal what was seen, and return it."""
-        clock = self._broker.clock
+        clock = self._clock
         now_ms, wall_ms = clock.mono_ms(), clock.wall_ms()
         followers = [follower.as_json() for follower in evidence.followers]
         numbers: dict[str, Json] = {"noted_ms": now_ms, "rule": evidence.rule, **dict(evidence.numbers)}
         seen = Observation(
             ts_ms=wall_ms,
-            broker=self._broker.broker_id,
+            broker=self._broker_id,
             kind=kind,
             subject=subject,
             phase=phase,
@@ -290,5 +292,5 @@ class SlowReads:
             partition=partition.key.partition,
             evidence={**numbers, "followers": followers},
         )
-        self._broker.journal.note(seen)
+        self._note_event(seen)
         return seen

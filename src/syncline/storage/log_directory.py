@@ -122,6 +122,10 @@ class LogDirectory:
         """The cluster whose records are here, "" before a broker has joined one with this directory."""
         return decode_properties(self._disk.read_file(f"{self.path}/{PROPERTIES_FILE}")).get("cluster.id", "")
 
+    def free_bytes(self) -> int:
+        """Return how much room the disk has for more."""
+        return self._disk.free_bytes(self.path)
+
     def belong_to(self, cluster_id: str) -> None:
         """Note which cluster the records are of: under another one they would be taken for strays, and deleted."""
         path = f"{self.path}/{PROPERTIES_FILE}"

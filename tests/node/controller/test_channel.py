@@ -52,10 +52,13 @@ class Member:
     async def start(self) -> "Member":
         """Serve, then join."""
         loop = asyncio.get_running_loop()
-        stub = SimpleNamespace(
-            connection_lost=lambda _connection: None, settle=lambda: None, counters=SimpleNamespace(requests={})
+        stub = SimpleNamespace(counters=SimpleNamespace(requests={}))
+        self.dispatcher = Dispatcher(
+            stub,
+            {int(module.KEY): module.handle for module in MODULES},
+            settle=lambda: None,
+            on_connection_lost=lambda _connection: None,
         )
-        self.dispatcher = Dispatcher(stub, {int(module.KEY): module.handle for module in MODULES})
         self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
         self.channel = stub.controller = Channel(

@@ -140,7 +140,7 @@ async def test_no_connection_is_made_over_a_link_that_is_cut_one_way(world: Worl
         began_s = world.loop.time()
         record = target[other]  # type: ignore[index]
         with pytest.raises(PeerLost):
-            await world.broker(broker_id).links.connect(
+            await world.node(broker_id).links.connect(
                 other, record.internal_host, record.internal_port, client_id_of(broker_id, "test")
             )
         return world.loop.time() - began_s
@@ -158,7 +158,7 @@ async def test_connection_that_waits_is_made_when_the_link_is_whole_again(world:
     await cut(world, BOTH)
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     task = world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     await world.later(1)
     assert not task.done()
@@ -166,7 +166,7 @@ async def test_connection_that_waits_is_made_when_the_link_is_whole_again(world:
     peer = await asyncio.wait_for(task, 1)
 
     assert peer.is_open
-    assert (peer, 2) in world.broker(1).links.connections()
+    assert (peer, 2) in world.node(1).links.connections()
     peer.close()
 
 
@@ -177,7 +177,7 @@ async def test_new_connection_of_a_broker_that_forgot_the_cut_is_cut_too(world: 
     heal(world, 1)
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     lost = asyncio.get_running_loop().create_future()
     world.call(1, lambda: peer.send(ApiKey.LIST_GROUPS, 0, (b"",), lambda frame, _: lost.set_result(frame)))
@@ -195,7 +195,7 @@ async def test_connections_that_lost_nothing_survive_the_cut(world: World) -> No
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     await cut(world, BOTH)
     await world.later(0.2)
@@ -259,7 +259,7 @@ async def test_lines_are_given_back_when_the_link_is_whole(world: World) -> None
         heal(world, leader, follower)
         await world.later(1)
         for broker_id in (leader, follower):
-            links = world.broker(broker_id).links
+            links = world.node(broker_id).links
             assert (links.gate, links.on_connected) == (None, None)
             for peer, _ in links.connections():
                 assert peer.transport is not None
@@ -274,7 +274,7 @@ async def test_connection_whose_end_died_behind_a_cut_still_takes_what_is_writte
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     await cut(world, BOTH)
     world.kill(2)
@@ -297,7 +297,7 @@ async def test_owner_may_close_a_connection_whose_end_died_behind_a_cut(world: W
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     await cut(world, BOTH)
     world.kill(2)
@@ -309,7 +309,7 @@ async def test_owner_may_close_a_connection_whose_end_died_behind_a_cut(world: W
     await world.later(0.1)
 
     assert (peer.is_open, answers) == (False, [None])
-    assert peer not in [each for each, _ in world.broker(1).links.connections()]
+    assert peer not in [each for each, _ in world.node(1).links.connections()]
     heal(world, 1)
 
 
@@ -322,7 +322,7 @@ async def test_connections_that_were_never_heard_are_forgotten_when_they_end(wor
     before = len(world.broker(2).dispatcher.connections)
     for _ in range(5):
         peer = await world.as_broker(
-            1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+            1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
         )
         world.call(1, lambda: peer.send(ApiKey.LIST_GROUPS, 0, (b"",), lambda _frame, _position: None))  # noqa: B023
         await world.later(0.1)
@@ -341,7 +341,7 @@ async def test_delay_is_felt_on_connections_that_survived_a_cut(world: World) ->
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
-        1, world.broker(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
+        1, world.node(1).links.connect(2, record.internal_host, record.internal_port, client_id_of(1, "test"))
     )
     call = {"id": "late", "kind": "link-delay", "links": [[2, 1]], "delay_ms": 300}
     await world.as_broker(1, verbs.add(world.broker(1), call))

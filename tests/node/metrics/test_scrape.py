@@ -457,10 +457,10 @@ async def test_follower_that_waits_for_a_slow_disk_is_seen(world: World) -> None
         await client.produce("t", batch(), acks=1)
     world.slow_disk(1, 8_000)
     await world.start(2)
-    await world.until(lambda: world.broker().slow_reads.pending_count)
+    await world.until(lambda: world.broker().fetching.slow_reads.pending_count)
     waiting = await scrape(world)
     world.slow_disk(1, 0)
-    await world.until(lambda: not world.broker().slow_reads.pending_count)
+    await world.until(lambda: not world.broker().fetching.slow_reads.pending_count)
     over = await scrape(world)
 
     assert waiting[f"{MANAGER}_pendingfollowerfetches"] == 1

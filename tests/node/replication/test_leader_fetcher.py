@@ -3,12 +3,12 @@
 import errno
 import logging
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from syncline.core.replication.follower import FollowerPhase
 from syncline.model.errors import ErrorCode
+from syncline.node.counters import Counters
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
 from tests.node.wire_client import batch
@@ -88,7 +88,7 @@ async def test_fetcher_opens_a_new_session_when_the_leader_has_forgotten_it(worl
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
-    sessions = world.broker(1).sessions
+    sessions = world.broker(1).fetching.sessions
     (before,) = sessions._sessions
     sessions.close(before)
     await client.produce("t", batch(), acks=1)
@@ -143,33 +143,35 @@ async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(wo
     await replicated(world, 1, 2, 2)
 
 
-class FailingOnce:
-    """Counters that fail when they are used for the first time, as a fault of ours might."""
+def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have the first records that arrive meet a fault of ours; return what was raised."""
+    failures: list[str] = []
+    count = Counters.replicated_in
 
-    def __init__(self, counters: Any) -> None:
-        self._counters = counters
-        self.failures = 0
-
-    def replicated_in(self, size_bytes: int) -> None:
-        """Fail, then count."""
-        if not self.failures:
-            self.failures += 1
+    def replicated_in(counters: Counters, size_bytes: int) -> None:
+        if not failures:
+            failures.append("planted")
             raise ZeroDivisionError("planted")
-        self._counters.replicated_in(size_bytes)
+        count(counters, size_bytes)
+
+    monkeypatch.setattr(Counters, "replicated_in", replicated_in)
+    return failures
 
 
 @pytest.mark.brokers(2)
-async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(world: World) -> None:
+async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fault of ours in the middle of an answer is logged, and partitions are fetched from where their logs end."""
     await world.topic("t", replicas=(1, 2))
     await world.topic("u", replicas=(1, 2))
-    counters = world.broker(2).counters = FailingOnce(world.broker(2).counters)
+    failures = fail_once(monkeypatch)
     client = await world.client()
     rows = [await client.produce(name, batch()) for name in ("t", "u", "t")]
     logged = world.errors.take()
 
     assert [row.error_code for row in rows] == [ErrorCode.NONE] * 3
-    assert counters.failures == 1
+    assert failures == ["planted"]
     assert logged == ["an answer of broker 1 could not be processed: ZeroDivisionError('planted')"]
     await replicated(world, 1, 2, 2)
 

@@ -8,7 +8,7 @@ record is decoded, no byte is copied. One append per partition and request.
 Ignored: topic compression (`compression.type` other than `producer`).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.core.producer_state import Accepted, Duplicate, Refused
 from syncline.model.errors import ErrorCode
@@ -22,8 +22,16 @@ from syncline.wire.api import ApiKey
 from syncline.wire.produce import ProducedPartition, ProduceRequest, parse_produce
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.producing import Producing
     from syncline.node.request import Request
+
+    class Host(Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def producing(self) -> Producing:
+            """Return what takes produce requests."""
+
 
 KEY = ApiKey.PRODUCE
 _ACKS_ALL: Final = -1
@@ -42,25 +50,26 @@ _EXPECTED: Final = frozenset(
 )
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Append what is valid; answer now, or when acks=all is satisfied."""
     produce = parse_produce(request.body, request.version, request.position)
-    pending = PendingProduce(broker, request, len(request.body))
+    producing = broker.producing
+    pending = PendingProduce(producing, request, len(request.body))
     waiting: list[tuple[Partition, int, int, int]] = []
     failed = False
     for topic_index, (topic, partitions) in enumerate(_last_of_each(produce)):
         rows = pending.add_topic(topic)
-        counters = broker.counters.of(topic)
+        counters = producing.counters.of(topic)
         counters.produces += len(partitions)
         for index, start, end in partitions:
             row, partition, required_offset = _append(
-                broker, request, produce, TopicPartition(topic, index), start, end
+                producing, request, produce, TopicPartition(topic, index), start, end
             )
             if row.error_code:
                 failed = True
                 _count_refusal(counters, row.error_code, 0 if end is None else end - start)
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= _HINT_VERSION:
-                leader, endpoint = broker.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                leader, endpoint = producing.cluster.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 row = row._replace(current_leader=leader)
                 if endpoint is not None:
                     pending.point_to_leader(endpoint)
@@ -92,18 +101,23 @@ def _last_of_each(produce: ProduceRequest) -> list[tuple[str, list[tuple[int, in
 
 
 def _append(
-    broker: "Broker", request: "Request", produce: ProduceRequest, key: TopicPartition, start: int, end: int | None
+    producing: "Producing",
+    request: "Request",
+    produce: ProduceRequest,
+    key: TopicPartition,
+    start: int,
+    end: int | None,
 ) -> tuple[ProducedPartition, Partition | None, int]:
     """Return the row of one partition; with the partition and the offset to wait for when something is in the log."""
     index = key.partition
     if produce.acks not in (-1, 0, 1):
         return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1
-    partition = broker.partitions.get(key)
+    partition = producing.partitions.get(key)
     if key.topic in INTERNAL_TOPICS and request.listener == "client":
-        exists = broker.image.partition(key.topic, index) is not None
+        exists = producing.cluster.image.partition(key.topic, index) is not None
         code = ErrorCode.INVALID_TOPIC_EXCEPTION if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ProducedPartition(index, code), None, -1
-    if partition is None and broker.image.partition(key.topic, index) is None:
+    if partition is None and producing.cluster.image.partition(key.topic, index) is None:
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, -1
     try:
         if end is None:
@@ -120,9 +134,9 @@ def _append(
         if refusal:
             log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
-        buffer, position, header = prepare(request.body, start, header, partition.rules, broker.clock.wall_ms())
+        buffer, position, header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms())
     except InvalidBatch as invalid:
-        broker.counters.invalid_batches[invalid.fault] += 1
+        producing.counters.invalid_batches[invalid.fault] += 1
         has_start = invalid.fills_log_start and partition is not None
         return (
             ProducedPartition(

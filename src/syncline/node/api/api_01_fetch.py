@@ -9,12 +9,12 @@ Ignored: isolation level beyond "no transactions are open": every record below t
 high watermark is stable as long as transactions are not offered.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
-from syncline.node.fetch_operation import FetchOperation
+from syncline.node.fetching.operation import FetchOperation
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import (
     FetchedPartition,
@@ -25,15 +25,23 @@ from syncline.wire.fetch import (
 )
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.fetching.serving import FetchServing
     from syncline.node.request import Request
+
+    class Host(Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def fetching(self) -> FetchServing:
+            """Return what answers fetches."""
+
 
 KEY = ApiKey.FETCH
 _TOPIC_ID_VERSION: Final = 13
 _ISOLATION_LEVELS: Final = (0, 1)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer a fetch now, or park it until there is enough to answer."""
     fetch = parse_fetch_request(request.body, request.version, request.position)
     if fetch.isolation_level not in _ISOLATION_LEVELS:
@@ -53,7 +61,8 @@ def handle(broker: "Broker", request: "Request") -> None:
         for topic, partitions in fetch.topics
         for each in partitions
     ]
-    context = broker.sessions.open(
+    fetching = broker.fetching
+    context = fetching.sessions.open(
         fetch.session_id,
         fetch.session_epoch,
         listed=listed,
@@ -61,12 +70,12 @@ def handle(broker: "Broker", request: "Request") -> None:
         uses_topic_ids=request.version >= _TOPIC_ID_VERSION,
         replica_id=BrokerId(fetch.replica_id),
         broker_epoch=BrokerEpoch(fetch.replica_epoch),
-        now_ms=broker.clock.mono_ms(),
+        now_ms=fetching.clock.mono_ms(),
     )
     if isinstance(context, ErrorCode):
         request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))
         return
-    FetchOperation(broker, request, fetch, context).start()
+    FetchOperation(fetching, request, fetch, context).start()
 
 
 def _refused(fetch: FetchRequest, version: int) -> FetchResponse:

@@ -7,7 +7,7 @@ Nothing is tiered here: -4 is the log start, -5 finds nothing.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
@@ -20,8 +20,13 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasPartitions
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
+
+    class Host(HasImage, HasPartitions, Protocol):
+        """What this handler uses of its broker."""
+
 
 KEY = ApiKey.LIST_OFFSETS
 
@@ -39,7 +44,7 @@ Found = tuple[ErrorCode, int, int, int]
 NOTHING: Final[Found] = (ErrorCode.NONE, -1, -1, -1)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer once every partition's offset is known; look-ups by time may have to read the disk."""
     asked = request.decode()
     topics = [(str(topic.name), list(topic.partitions)) for topic in asked.topics]
@@ -65,7 +70,7 @@ def handle(broker: "Broker", request: "Request") -> None:
 
 
 def _find(
-    broker: "Broker", version: int, asked: Any, key: TopicPartition, each: Any, slot: Callable[[Found], None]
+    broker: "Host", version: int, asked: Any, key: TopicPartition, each: Any, slot: Callable[[Found], None]
 ) -> None:
     timestamp = int(each.timestamp)
     replica_id = int(asked.replica_id)
@@ -92,7 +97,7 @@ def _find(
 
 
 def _refusal(
-    broker: "Broker", key: TopicPartition, partition: Partition | None, current_epoch: int, replica_id: int
+    broker: "Host", key: TopicPartition, partition: Partition | None, current_epoch: int, replica_id: int
 ) -> ErrorCode:
     if partition is None:
         is_elsewhere = broker.image.partition(key.topic, key.partition) is not None

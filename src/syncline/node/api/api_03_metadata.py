@@ -8,27 +8,34 @@ client that asks for everything, often, costs a copy. Brokers that just died are
 as clients cope best (`node.departures`).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from syncline.core.cluster.topic_names import colliding, what_is_wrong
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, NONE, BrokerId
-from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
+from syncline.model.ids import NONE
+from syncline.model.metadata import MetadataImage
+from syncline.node.metadata_rows import INTERNAL
 from syncline.wire.api import ApiKey
 from syncline.wire.metadata import (
     MetadataBroker,
-    MetadataPartition,
     MetadataRequest,
     MetadataTopic,
     encode_metadata_response,
-    encode_partitions,
     parse_metadata_request,
 )
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.describing import Describing
     from syncline.node.request import Request
+
+    class Host(Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def describing(self) -> Describing:
+            """Return what answers Metadata requests."""
+
 
 KEY = ApiKey.METADATA
 
@@ -37,27 +44,27 @@ NOT_ASKED: Final = -(2**31)
 # What may be done without an authorizer: Kafka's bit fields.
 TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
-_INTERNAL = INTERNAL_TOPICS | {JOURNAL_TOPIC}
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer from this broker's image; missing topics are created when the client allows it."""
     asked = parse_metadata_request(request.body, request.version, request.position)
-    doubted = broker.departures.doubted
-    if doubted and _leads_any(doubted, broker.image, asked.topics):
+    describing = broker.describing
+    doubted = describing.departures.doubted
+    if doubted and _leads_any(doubted, describing.cluster.image, asked.topics):
         # Once only: on a line that breaks again and again there is always a doubt.
-        broker.departures.when_settled(lambda: _answer(broker, request, asked))
+        describing.departures.when_settled(lambda: _answer(describing, request, asked))
     else:
-        _answer(broker, request, asked)
+        _answer(describing, request, asked)
 
 
-def _answer(broker: "Broker", request: "Request", asked: MetadataRequest) -> None:
+def _answer(describing: "Describing", request: "Request", asked: MetadataRequest) -> None:
     if request.is_done:
         return
-    version, image = request.version, broker.image
+    version, image = request.version, describing.cluster.image
     names = asked.topics
     if names is None or (version == 0 and not names):
-        rows = [_row(broker, topic, version) for topic in image.topics.values()]
+        rows = [describing.rows.row(image, topic, version) for topic in image.topics.values()]
     else:
         refusal = _refuse_whole(names, version)
         if refusal is not None:
@@ -65,10 +72,10 @@ def _answer(broker: "Broker", request: "Request", asked: MetadataRequest) -> Non
                 (encode_metadata_response(version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal),)
             )
             return
-        rows = _named(broker, names, version, may_create=asked.allow_auto_topic_creation)
+        rows = _named(describing, names, version, may_create=asked.allow_auto_topic_creation)
     if asked.include_topic_authorized_operations:
         rows = [row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row for row in rows]
-    just_fenced = broker.departures.just_fenced
+    just_fenced = describing.departures.just_fenced
     brokers = [
         MetadataBroker(record.broker_id, record.host, record.port, record.rack)
         for record in image.brokers.values()
@@ -115,60 +122,32 @@ def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) ->
 
 
 def _named(
-    broker: "Broker", names: list[tuple[bytes | None, str | None]], version: int, *, may_create: bool
+    describing: "Describing", names: list[tuple[bytes | None, str | None]], version: int, *, may_create: bool
 ) -> list[MetadataTopic]:
     rows: dict[tuple[bytes, str | None], MetadataTopic] = {}
     for topic_id, name in names:
         wanted = topic_id or NO_TOPIC_ID
         if wanted != NO_TOPIC_ID:
-            found = broker.image.topic_by_id(UUID(bytes=wanted))
+            found = describing.cluster.image.topic_by_id(UUID(bytes=wanted))
             row = (
-                _row(broker, found, version)
+                describing.rows.row(describing.cluster.image, found, version)
                 if found is not None
                 else MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted, False, [])
             )
             rows[wanted, None] = row
         elif name is not None and (NO_TOPIC_ID, name) not in rows:
-            rows[NO_TOPIC_ID, name] = _by_name(broker, name, version, may_create=may_create)
+            rows[NO_TOPIC_ID, name] = _by_name(describing, name, version, may_create=may_create)
     return list(rows.values())
 
 
-def _by_name(broker: "Broker", name: str, version: int, *, may_create: bool) -> MetadataTopic:
-    found = broker.image.topics.get(name)
+def _by_name(describing: "Describing", name: str, version: int, *, may_create: bool) -> MetadataTopic:
+    image = describing.cluster.image
+    found = image.topics.get(name)
     if found is not None:
-        return _row(broker, found, version)
+        return describing.rows.row(image, found, version)
     if what_is_wrong(name) is not None:
-        return MetadataTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name, NO_TOPIC_ID, name in _INTERNAL, [])
-    if may_create and broker.config.auto_create_topics_enable and colliding(name, broker.image.topics) is None:
-        broker.create_topic_later(name)
-    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, name in _INTERNAL, [])
-
-
-def _row(broker: "Broker", topic: Topic, version: int) -> MetadataTopic:
-    cache = broker.metadata_cache
-    key = (topic.name, version)
-    cached = cache.get(key)
-    if cached is not None and cached[0] is topic and cached[1] is broker.image.brokers:
-        return cached[2]
-    partitions = encode_partitions(version, [_partition(broker.image, each, version) for each in topic.partitions])
-    row = MetadataTopic(ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in _INTERNAL, partitions)
-    cache[key] = (topic, broker.image.brokers, row)
-    return row
-
-
-def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:
-    offline = [broker_id for broker_id in record.replicas if not _is_online(image, broker_id)]
-    code = ErrorCode.NONE if record.has_leader else ErrorCode.LEADER_NOT_AVAILABLE
-    replicas: tuple[int, ...] | list[int] = record.replicas
-    if version == 0 and offline:
-        replicas = [broker_id for broker_id in record.replicas if broker_id not in offline]
-        if record.has_leader:
-            code = ErrorCode.REPLICA_NOT_AVAILABLE
-    return MetadataPartition(
-        code, record.partition, record.leader, record.leader_epoch, list(replicas), list(record.isr), offline
-    )
-
-
-def _is_online(image: MetadataImage, broker_id: BrokerId) -> bool:
-    record = image.brokers.get(broker_id)
-    return record is not None and not record.fenced
+        return MetadataTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name, NO_TOPIC_ID, name in INTERNAL, [])
+    may_create = may_create and describing.configs.broker.auto_create_topics_enable
+    if may_create and colliding(name, image.topics) is None:
+        describing.topics.create_later(name)
+    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, name in INTERNAL, [])

@@ -7,7 +7,7 @@ that do not exist are refused one by one; the others of the request are stored.
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import CommitReply, CommitRequest, OffsetToCommit
 from syncline.model.errors import ErrorCode
@@ -17,15 +17,20 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
+    from syncline.node.views import HasClock, HasImage
+
+    class Host(HasClock, HasGroups, HasImage, Protocol):
+        """What this handler uses of its broker."""
+
 
 KEY = ApiKey.OFFSET_COMMIT
 GROUP_ID_NOT_FOUND_VERSION: Final = 9
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Sort out the partitions that exist, and hand them to the coordinator."""
     asked = request.decode()
     offsets: list[OffsetToCommit] = []

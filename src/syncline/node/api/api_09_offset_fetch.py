@@ -18,7 +18,7 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.OFFSET_FETCH
@@ -27,7 +27,7 @@ GROUP_ERROR_VERSION: Final = 2
 _NOTHING: Final = CommittedOffset(Offset(NONE), NONE, "", NONE)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Answer from what is committed, at once."""
     asked = request.decode()
     if request.version >= GROUPS_VERSION:
@@ -42,7 +42,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), fields))
 
 
-def _group(broker: "Broker", group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+def _group(broker: "HasGroups", group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
     group: dict[str, Any] = {"group_id": group_id, "topics": [], "error_code": ErrorCode.NONE}
     try:
         stored = broker.groups.offsets_of(group_id)

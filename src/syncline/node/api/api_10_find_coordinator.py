@@ -9,7 +9,7 @@ are refused with INVALID_REQUEST, so that a client fails at once and says why
 instead of asking for ever.
 """
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, OFFSETS_TOPIC
@@ -18,8 +18,13 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
+
+    class Host(HasGroups, HasImage, Protocol):
+        """What this handler uses of its broker."""
+
 
 KEY = ApiKey.FIND_COORDINATOR
 BATCH_VERSION: Final = 4
@@ -46,7 +51,7 @@ class _Node(NamedTuple):
     text: str = ""
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer from the metadata at hand."""
     asked = request.decode()
     key_type = int(getattr(asked, "key_type", GROUP_KEY_TYPE))
@@ -62,7 +67,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, **fields}))
 
 
-def _row(broker: "Broker", key_type: int, key: str, version: int) -> dict[str, Any]:
+def _row(broker: "Host", key_type: int, key: str, version: int) -> dict[str, Any]:
     if key_type == SHARE_KEY_TYPE and version < SHARE_VERSION:
         return {"key": key, **_fields(_Node(ErrorCode.INVALID_REQUEST))}
     return {"key": key, **_fields(_find(broker, key_type, key))}
@@ -78,7 +83,7 @@ def _fields(node: _Node) -> dict[str, Any]:
     }
 
 
-def _find(broker: "Broker", key_type: int, key: str) -> _Node:
+def _find(broker: "Host", key_type: int, key: str) -> _Node:
     if key_type != GROUP_KEY_TYPE:
         text = _NO_TRANSACTIONS if key_type == TRANSACTION_KEY_TYPE else _MALFORMED
         return _Node(ErrorCode.INVALID_REQUEST, text=text)

@@ -15,7 +15,7 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.JOIN_GROUP
@@ -25,7 +25,7 @@ SKIP_ASSIGNMENT_VERSION: Final = 9
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Hand the member to its group; the group answers."""
     asked = request.decode()
     session_timeout_ms = int(asked.session_timeout // _MILLISECOND)

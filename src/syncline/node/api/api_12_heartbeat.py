@@ -11,13 +11,13 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.HEARTBEAT
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Prolong the member's session, and tell it of a rebalance."""
     asked = request.decode()
 

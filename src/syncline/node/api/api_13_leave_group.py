@@ -13,14 +13,14 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.LEAVE_GROUP
 MEMBERS_VERSION: Final = 3
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Put the members out of their group."""
     asked = request.decode()
     if request.version >= MEMBERS_VERSION:

@@ -13,14 +13,14 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.SYNC_GROUP
 PROTOCOL_VERSION: Final = 5
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Hand the assignment, or the wish for one, to the group; the group answers."""
     asked = request.decode()
 

@@ -14,7 +14,7 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.DESCRIBE_GROUPS
@@ -24,7 +24,7 @@ GROUP_OPERATIONS: Final = 3_400
 NOT_ASKED: Final = -2_147_483_648
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Describe each group asked for, in order, repetitions included."""
     asked = request.decode()
     is_asked = getattr(asked, "include_authorized_operations", False)
@@ -32,7 +32,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "groups": groups}))
 
 
-def _group(broker: "Broker", group_id: str, version: int, *, is_asked: bool) -> dict[str, Any]:
+def _group(broker: "HasGroups", group_id: str, version: int, *, is_asked: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "group_id": group_id,
         "error_code": ErrorCode.NONE,

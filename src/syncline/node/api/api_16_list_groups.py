@@ -13,14 +13,14 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.LIST_GROUPS
 CLASSIC_TYPE: Final = "classic"
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """List what is committed."""
     asked = request.decode()
     states = {state.lower() for state in getattr(asked, "states_filter", ())}

@@ -17,13 +17,12 @@ from syncline.wire.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.request import Request
 
 KEY = ApiKey.API_VERSIONS
 
 
-def handle(_broker: "Broker", request: "Request") -> None:
+def handle(_broker: object, request: "Request") -> None:
     """Tell which APIs and versions this broker serves."""
     if request.version not in CLIENT_VERSIONS[KEY]:
         request.version = 0

@@ -11,13 +11,13 @@ from syncline.node.controller.private_messages import decode_poll, encode_no_new
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import MayBeController
     from syncline.node.request import Request
 
 KEY = ApiKey.METADATA_DELTAS
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> None:
     """Let the controller answer when it has news."""
     poll = decode_poll(request.body, request.position)
     active = broker.controller.active

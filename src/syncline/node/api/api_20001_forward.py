@@ -18,7 +18,7 @@ from syncline.wire.codec import decode_request, encode_response
 from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import MayBeController
     from syncline.node.request import Request
 
 log = logging.getLogger("syncline.node")
@@ -26,7 +26,7 @@ log = logging.getLogger("syncline.node")
 KEY = ApiKey.FORWARD
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> None:
     """Decide as controller, and answer when the decision is committed."""
     forwarded = decode_forward(request.body, request.position)
     active = broker.controller.active

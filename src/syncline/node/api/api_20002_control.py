@@ -3,19 +3,28 @@
 A verb with JSON fields from a tool on this machine; `node.control` has the format and the verbs.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syncline.node.control import ControlRefused, encode_answer, parse_call, perform
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node import control, journal, partition_status, replica_view
+    from syncline.node.control import Caller
+    from syncline.node.faults import verbs
+    from syncline.node.part_views import RunsTasks
     from syncline.node.request import Request
+
+    class Host(
+        Caller, RunsTasks, control.Host, journal.Host, partition_status.Host, replica_view.Host, verbs.Host, Protocol
+    ):
+        """What the verbs use of their broker, all of them."""
+
 
 KEY = ApiKey.CONTROL
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer when the verb has been carried out."""
     try:
         verb, fields = parse_call(bytes(request.body[request.position :]))

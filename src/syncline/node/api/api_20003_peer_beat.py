@@ -3,20 +3,28 @@
 The body is the follower's id (i32). It is not answered; the leader sends a beat of its own (`Connection.beat`).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.observer import Observer
     from syncline.node.request import Request
+
+    class Host(Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def observer(self) -> Observer:
+            """Return what watches the other brokers."""
+
 
 KEY = ApiKey.PEER_BEAT
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Take note of the beat, and answer by one that no request asked for."""
     if len(request.body) - request.position != INT32.size:
         raise DecodeError("a beat holds a broker id and nothing else")

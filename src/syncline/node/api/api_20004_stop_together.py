@@ -12,13 +12,13 @@ from syncline.node.controller.private_messages import decode_stop, encode_error
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import MayBeController
     from syncline.node.request import Request
 
 KEY = ApiKey.STOP_TOGETHER
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> None:
     """Take note, and answer when all are ready."""
     active = broker.controller.active
     broker_id, broker_epoch = decode_stop(request.body, request.position)

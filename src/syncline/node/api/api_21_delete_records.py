@@ -4,7 +4,7 @@ The leader's log start rises at once; the answer waits until it has risen on eve
 live replica, which followers report with their next fetch.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, Offset, TopicPartition
@@ -15,8 +15,18 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.low_watermarks import LowWatermarks
+    from syncline.node.part_views import HasPartitions
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
+
+    class Host(HasImage, HasPartitions, Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def low_watermarks(self) -> LowWatermarks:
+            """Return what waits for followers to drop records."""
+
 
 KEY = ApiKey.DELETE_RECORDS
 HIGH_WATERMARK: Final = -1
@@ -24,7 +34,7 @@ HIGH_WATERMARK: Final = -1
 Row = tuple[ErrorCode, int]
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Raise log starts, and answer when the low watermarks have followed."""
     asked = request.decode()
     wanted: dict[TopicPartition, int] = {}
@@ -54,7 +64,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     gather.close()
 
 
-def _raise_log_start(broker: "Broker", key: TopicPartition, offset: int) -> Offset:
+def _raise_log_start(broker: "Host", key: TopicPartition, offset: int) -> Offset:
     """Return the log start to wait for."""
     partition = broker.partitions.get(key)
     if key.topic in INTERNAL_TOPICS or key.topic == JOURNAL_TOPIC:

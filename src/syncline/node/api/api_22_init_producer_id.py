@@ -6,7 +6,7 @@ is no transaction coordinator, which is what a producer with a transactional id
 is told; not as a passing state that it would wait out, but as a refusal.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
@@ -15,13 +15,28 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import RunsTasks
     from syncline.node.request import Request
+    from syncline.node.views import HasConfig
+
+    class ProducerIds(Protocol):
+        """Where producer ids come from."""
+
+        async def producer_id(self) -> int | None:
+            """Return an unused producer id; None when no controller answered in time."""
+
+    class Host(HasConfig, RunsTasks, Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def controller(self) -> ProducerIds:
+            """Return where producer ids come from."""
+
 
 KEY = ApiKey.INIT_PRODUCER_ID
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Give an id out of the broker's block, at once unless a new block is needed."""
     asked = request.decode()
     producer_id = int(getattr(asked, "producer_id", NONE))
@@ -37,7 +52,7 @@ def handle(broker: "Broker", request: "Request") -> None:
         _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
-async def _give(broker: "Broker", request: "Request") -> None:
+async def _give(broker: "Host", request: "Request") -> None:
     producer_id = await broker.controller.producer_id()
     if producer_id is None:
         _reply(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

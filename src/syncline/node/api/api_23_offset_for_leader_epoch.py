@@ -5,7 +5,7 @@ epoch of this leader's history ends, so that a client or follower finds out
 where its own may differ. Served by the leader only.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
@@ -15,13 +15,18 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasPartitions
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
+
+    class Host(HasImage, HasPartitions, Protocol):
+        """What this handler uses of its broker."""
+
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Answer every partition at once: the epoch history is in memory."""
     asked = request.decode()
     topics = [
@@ -37,7 +42,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "topics": topics}))
 
 
-def _answer(broker: "Broker", key: TopicPartition, each: Any) -> dict[str, Any]:
+def _answer(broker: "Host", key: TopicPartition, each: Any) -> dict[str, Any]:
     partition = broker.partitions.get(key)
     row = {"partition": each.partition, "error_code": ErrorCode.NONE, "leader_epoch": -1, "end_offset": -1}
     if partition is None:

@@ -6,7 +6,7 @@ and about what is set for all brokers. Client metrics and groups have no
 configurations here; brokers' loggers are not served.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.core.cluster.config_description import (
     BrokerLayers,
@@ -23,13 +23,22 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.live_configs import LiveConfigs
     from syncline.node.request import Request
+    from syncline.node.views import HasBrokerId, HasImage
+
+    class Host(HasBrokerId, HasImage, Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def configs(self) -> LiveConfigs:
+            """Return the configurations, with what this broker was started with."""
+
 
 KEY = ApiKey.DESCRIBE_CONFIGS
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Describe each resource asked for."""
     asked = request.decode()
     results = []
@@ -51,11 +60,11 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "results": results}))
 
 
-def _describe(broker: "Broker", resource: Any) -> tuple[ConfigEntry, ...]:
+def _describe(broker: "Host", resource: Any) -> tuple[ConfigEntry, ...]:
     image = broker.image
     kind, name = int(resource.resource_type), resource.resource_name
     names = None if not resource.configuration_keys else frozenset(resource.configuration_keys)
-    layers = BrokerLayers(image.broker_configs(broker.broker_id), image.cluster_configs(), broker.static_config)
+    layers = BrokerLayers(image.broker_configs(broker.broker_id), image.cluster_configs(), broker.configs.static)
     if kind == ResourceType.TOPIC:
         problem = what_is_wrong(name)
         if problem is not None:
@@ -76,7 +85,7 @@ def _describe(broker: "Broker", resource: Any) -> tuple[ConfigEntry, ...]:
     raise RequestError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def _validate_receiver(broker: "Broker", name: str) -> None:
+def _validate_receiver(broker: "Host", name: str) -> None:
     try:
         number = int(name)
     except ValueError:

@@ -6,7 +6,7 @@ fetch; Kafka compares with the replica's own mark, which is never above its log.
 A replica whose log failed is a directory of its own, with an error.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
@@ -15,13 +15,30 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.hosting.replicas import HostedReplicas
+    from syncline.node.part_views import HasPartitions
     from syncline.node.request import Request
+    from syncline.storage.log_directory import LogDirectory
+
+    class Host(HasPartitions, Protocol):
+        """What this handler uses of its broker."""
+
+        @property
+        def logs(self) -> LogDirectory:
+            """Return the log directory."""
+
+        @property
+        def replicas(self) -> HostedReplicas:
+            """Return what this broker hosts."""
+
+        def disk_space(self) -> tuple[int, int]:
+            """Return (bytes used by logs and free, bytes free) of the log directory."""
+
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Describe the log directory of this broker, and what failed in it."""
     asked = request.decode()
     keys: dict[TopicPartition, None]
@@ -47,7 +64,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     total_bytes, usable_bytes = broker.disk_space()
     result = {
         "error_code": ErrorCode.NONE,
-        "log_dir": broker.log_directory_path,
+        "log_dir": broker.logs.path,
         "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
@@ -55,12 +72,12 @@ def handle(broker: "Broker", request: "Request") -> None:
     failed = [
         {
             "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
-            "log_dir": f"{broker.log_directory_path}/{key}",
+            "log_dir": f"{broker.logs.path}/{key}",
             "topics": (),
             "total_bytes": -1,
             "usable_bytes": -1,
         }
-        for key in broker.failed_logs()
+        for key in broker.replicas.offline.assigned()
     ]
     request.reply(
         build(

@@ -16,13 +16,13 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
 
 KEY = ApiKey.DELETE_GROUPS
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> None:
     """Delete each group, and answer when all of it is decided."""
     group_ids = [str(group_id) for group_id in dict.fromkeys(request.decode().groups_names)]
 

@@ -5,7 +5,7 @@ members' subscriptions are known for the consumer protocol only, so a live group
 of another protocol is refused as a whole.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
@@ -14,13 +14,18 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import HasGroups
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
+
+    class Host(HasGroups, HasImage, Protocol):
+        """What this handler uses of its broker."""
+
 
 KEY = ApiKey.OFFSET_DELETE
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> None:
     """Sort out the partitions that exist, and hand them to the coordinator."""
     asked = request.decode()
     places = [

@@ -15,8 +15,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.request import Request
+    from syncline.node.views import HasImage
 
 KEY = ApiKey.DESCRIBE_CLUSTER
 
@@ -27,7 +27,7 @@ _ALL_OPERATIONS: Final = 8096
 _NOT_ASKED: Final = -(2**31)
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "HasImage", request: "Request") -> None:
     """Describe the live brokers."""
     asked = request.decode()
     endpoint_type = int(getattr(asked, "endpoint_type", _BROKERS))
@@ -35,7 +35,7 @@ def handle(broker: "Broker", request: "Request") -> None:
     request.reply(build(response_type(KEY, request.version), fields))
 
 
-def _description(broker: "Broker", asked: Any) -> dict[str, Any]:
+def _description(broker: "HasImage", asked: Any) -> dict[str, Any]:
     image = broker.image
     live = [record for record in image.brokers.values() if not record.fenced]
     known = image.controller_id in {record.broker_id for record in live}

@@ -15,13 +15,13 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.part_views import MayBeController
     from syncline.node.request import Request
 
 KEY = ApiKey.BROKER_REGISTRATION
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> None:
     """Register, and answer when the registration is committed."""
     active = broker.controller.active
     asked = request.decode()

@@ -18,14 +18,14 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
     from syncline.node.controller.active import ActiveController
+    from syncline.node.part_views import MayBeController
     from syncline.node.request import Request
 
 KEY = ApiKey.BROKER_HEARTBEAT
 
 
-def handle(broker: "Broker", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> None:
     """Take note of the heartbeat; answer when what it changes is committed."""
     active = broker.controller.active
     asked = request.decode()

@@ -16,7 +16,7 @@ A delay is kept at the receiving end, too; both ends together delay both ways.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from syncline.node.faults.rules import Rule
 from syncline.node.faults.table import LINK_DELAY
@@ -35,7 +35,9 @@ BUFFER_BYTES: Final = 1 << 18
 class LinkFaults:
     """What is wrong with the links of one broker, as seen from its end."""
 
-    def __init__(self, broker_id: int, loop: asyncio.AbstractEventLoop, links: Links, dispatcher: "Dispatcher") -> None:
+    def __init__(
+        self, broker_id: int, loop: asyncio.AbstractEventLoop, links: Links, dispatcher: "Dispatcher[Any]"
+    ) -> None:
         self._broker_id = broker_id
         self._loop = loop
         self._links = links
@@ -86,7 +88,8 @@ class LinkFaults:
 
     def loses(self, request: "Request") -> bool:
         """Return whether a request of another broker never came; its connection may be new."""
-        connection = request.connection
+        # Requests come from connections of our own kind: the protocol is there to keep the two modules apart.
+        connection = cast("Connection", request.connection)
         if connection.listener != "internal":
             return False
         broker_id = broker_of(request.client_id)

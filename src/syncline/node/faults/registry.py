@@ -11,16 +11,23 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from syncline.core.fetching.session import SessionCache
 from syncline.model.events import Fault
+from syncline.model.ids import BrokerId
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
 from syncline.node.control import ControlRefused
 from syncline.node.faults.disk import FaultyDisk
 from syncline.node.faults.links import LinkFaults
 from syncline.node.faults.requests import RequestFaults
 from syncline.node.faults.rules import CLEARED, SPENT, TIME_IS_OVER, Rule
 from syncline.node.faults.table import Place
+from syncline.node.links import Links
+from syncline.storage.disk import Disk
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.dispatch import Dispatcher
+    from syncline.node.journal import Journal
     from syncline.node.request import Request
 
 # More are not kept when they are over.
@@ -30,16 +37,32 @@ LISTED_MAX: Final = 1_000
 class Faults:
     """What is wrong with one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        cluster: ClusterView,
+        sessions: SessionCache,
+        disk: Disk,
+        links: Links,
+        dispatcher: "Dispatcher[Any]",
+        journal: "Journal",
+    ) -> None:
+        self._broker_id = broker_id
+        self._loop = loop
+        self._clock = clock
+        self._journal = journal
+        self._dispatcher = dispatcher
         self._rules: dict[str, Rule] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._disk = broker.disk if isinstance(broker.disk, FaultyDisk) else None
+        self._disk = disk if isinstance(disk, FaultyDisk) else None
         if self._disk is not None:
             self._disk.on_struck = self._struck
-        self._dispatch = broker.dispatcher.dispatch
-        self._links = LinkFaults(broker.broker_id, broker.loop, broker.links, broker.dispatcher)
-        self._requests = RequestFaults(broker, self._dispatch)
+        self._dispatch = dispatcher.dispatch
+        self._links = LinkFaults(broker_id, loop, links, dispatcher)
+        self._requests = RequestFaults(loop, cluster, sessions, self._dispatch)
         self._requests.on_struck = self._struck
 
     async def add(self, fields: Mapping[str, Any]) -> Rule:
@@ -56,7 +79,7 @@ class Faults:
         self._note(rule, "begin", rule.note())
         if rule.is_journalled:
             try:
-                await self._broker.journal.flush()
+                await self._journal.flush()
             except BaseException:
                 # Whoever asked is told that it did not begin.
                 self._rules.pop(rule.id, None)
@@ -64,28 +87,26 @@ class Faults:
         if not rule.is_active:
             raise ControlRefused(f"fault {rule.id} was cleared before it began.")
         if rule.duration_ms is not None:
-            rule.until_ms = self._broker.clock.mono_ms() + rule.duration_ms
-            self._timers[rule.id] = self._broker.loop.call_later(
-                rule.duration_ms / 1_000, self._end, rule, TIME_IS_OVER
-            )
+            rule.until_ms = self._clock.mono_ms() + rule.duration_ms
+            self._timers[rule.id] = self._loop.call_later(rule.duration_ms / 1_000, self._end, rule, TIME_IS_OVER)
         self._apply()
         return rule
 
     def describe(self) -> list[dict[str, Any]]:
         """Return all rules as JSON, the newest last."""
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._clock.mono_ms()
         return [rule.describe(now_ms) for rule in self._rules.values()]
 
     def clear(self, fault_id: str | None) -> list[dict[str, Any]]:
         """End one fault, or all, and forget it; return what it was. Raises `ControlRefused`."""
         if fault_id is not None and fault_id not in self._rules:
-            raise ControlRefused(f"broker {self._broker.broker_id} has no fault {fault_id!r}.")
+            raise ControlRefused(f"broker {self._broker_id} has no fault {fault_id!r}.")
         ids = list(self._rules) if fault_id is None else [fault_id]
         rows = []
         for each in ids:
             rule = self._rules.pop(each)
             self._end(rule, CLEARED)
-            rows.append(rule.describe(self._broker.clock.mono_ms()))
+            rows.append(rule.describe(self._clock.mono_ms()))
         return rows
 
     def close(self) -> None:
@@ -127,7 +148,7 @@ class Faults:
         requests = [rule for rule in active if rule.place is Place.REQUEST]
         self._links.set_rules(links)
         self._requests.set_rules(requests)
-        dispatcher = self._broker.dispatcher
+        dispatcher = self._dispatcher
         if links or requests:
             dispatcher.dispatch = self._meet  # type: ignore[method-assign]
         else:
@@ -140,13 +161,12 @@ class Faults:
     def _note(self, rule: Rule, phase: Any, note: str) -> None:
         if not rule.is_journalled:
             return
-        broker = self._broker
-        broker.journal.note(
+        self._journal.note(
             Fault(
-                ts_ms=broker.clock.wall_ms(),
-                broker=broker.broker_id,
+                ts_ms=self._clock.wall_ms(),
+                broker=self._broker_id,
                 kind=rule.kind,
-                target=rule.target(broker.broker_id),
+                target=rule.target(self._broker_id),
                 phase=phase,
                 note=note,
             )

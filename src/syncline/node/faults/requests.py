@@ -18,9 +18,11 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
+from syncline.core.fetching.session import SessionCache
+from syncline.node.cluster_view import ClusterView
 from syncline.node.faults.error_replies import error_reply
 from syncline.node.faults.rules import Rule
 from syncline.node.faults.table import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE
@@ -28,9 +30,6 @@ from syncline.node.request import Buffer, Request
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_response
 from syncline.wire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 _Named = list[tuple[str, int | None]]
 _Held = dict[Callable[[], None], asyncio.TimerHandle]
@@ -43,8 +42,16 @@ _TOPIC_LISTS = ("topics", "topic_names", "topic_data")
 class RequestFaults:
     """What is wrong with the requests of one broker."""
 
-    def __init__(self, broker: "Broker", dispatch: Callable[[Request], None]) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cluster: ClusterView,
+        sessions: SessionCache,
+        dispatch: Callable[[Request], None],
+    ) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._sessions = sessions
         self._dispatch = dispatch
         self._rules: tuple[Rule, ...] = ()
         self._classes: dict[Rule, type[Request]] = {}
@@ -114,7 +121,7 @@ class RequestFaults:
         named: _Named = []
         self._collect(entity, named)
         if request.key == ApiKey.FETCH:
-            session = self._broker.sessions.find(int(getattr(entity, "session_id", 0)))
+            session = self._sessions.find(int(getattr(entity, "session_id", 0)))
             if session is not None:
                 keys = cast("Iterable[tuple[object, int]]", session.partitions)
                 named.extend((self._name_of(topic), partition) for topic, partition in keys)
@@ -147,7 +154,7 @@ class RequestFaults:
         if isinstance(topic, str):
             return topic
         topic_id = topic if isinstance(topic, UUID) else UUID(bytes=cast("bytes", topic))
-        return self._broker.image.topic_names.get(topic_id, "")
+        return self._cluster.image.topic_names.get(topic_id, "")
 
     def _refuse(self, request: Request, rule: Rule, *, acknowledges: bool) -> None:
         assert rule.error is not None, "an api-error rule has an error"
@@ -166,7 +173,7 @@ class RequestFaults:
         if rule.kind == API_DROP_REPLY:
             return _without_reply(rule)
         if rule.kind == API_THROTTLE:
-            return _late(rule, self._broker.loop, self._held.setdefault(rule, {}))
+            return _late(rule, self._loop, self._held.setdefault(rule, {}))
         return _with_topic_errors(rule) if rule.kind == API_ERROR else Request
 
 

@@ -7,7 +7,7 @@
   "phase", "note"} goes into the journal, at once if that can be reached.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.model.events import Fault
 from syncline.model.ids import NONE, BrokerId
@@ -15,37 +15,51 @@ from syncline.node.control import Answer, ControlRefused, Fields
 from syncline.node.faults.rules import TEXT_MAX
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
+    from syncline.node.faults.on_demand import FaultsOnDemand
     from syncline.node.faults.registry import Faults
+    from syncline.node.journal import Journal
+    from syncline.node.views import HasBrokerId, HasClock, HasConfig
+
+    class Host(HasBrokerId, HasClock, HasConfig, Protocol):
+        """What these verbs use of their broker."""
+
+        @property
+        def faults(self) -> FaultsOnDemand:
+            """Return the injected faults."""
+
+        @property
+        def journal(self) -> Journal:
+            """Return where faults are reported."""
+
 
 # The year 10000, which no calendar of ours can write.
 TIMESTAMP_END_MS: Final = 253_402_300_800_000
 
 
-async def add(broker: "Broker", fields: Fields) -> Answer:
+async def add(broker: "Host", fields: Fields) -> Answer:
     """Begin a fault."""
     rule = await _faults(broker).add(fields)
     return {"fault": rule.describe(broker.clock.mono_ms())}
 
 
-def show(broker: "Broker", _fields: Fields) -> Answer:
+def show(broker: "Host", _fields: Fields) -> Answer:
     """List the faults."""
-    return {"faults": [] if broker.faults is None else broker.faults.describe()}
+    return {"faults": [] if broker.faults.registry is None else broker.faults.registry.describe()}
 
 
-def clear(broker: "Broker", fields: Fields) -> Answer:
+def clear(broker: "Host", fields: Fields) -> Answer:
     """End a fault, or all of them."""
     fault_id = fields.get("id")
     if fault_id is not None and not isinstance(fault_id, str):
         raise ControlRefused(f"the id of a fault is a text, not {fault_id!r}.")
-    if broker.faults is None:
+    if broker.faults.registry is None:
         if fault_id is not None:
             raise ControlRefused(f"broker {broker.broker_id} has no fault {fault_id!r}.")
         return {"cleared": []}
-    return {"cleared": broker.faults.clear(fault_id)}
+    return {"cleared": broker.faults.registry.clear(fault_id)}
 
 
-async def record(broker: "Broker", fields: Fields) -> Answer:
+async def record(broker: "Host", fields: Fields) -> Answer:
     """Write down a fault that is no broker's."""
     texts = {name: fields.get(name) for name in ("kind", "target", "phase", "note")}
     if any(not isinstance(text, str) for text in texts.values()) or texts["phase"] not in {"begin", "end"}:
@@ -67,13 +81,9 @@ async def record(broker: "Broker", fields: Fields) -> Answer:
     return {}
 
 
-def _faults(broker: "Broker") -> "Faults":
+def _faults(broker: "Host") -> "Faults":
     if not broker.config.fault_injection_enable:
         raise ControlRefused(
             f"broker {broker.broker_id} takes no faults. Start it with --config fault.injection.enable=true."
         )
-    if broker.faults is None:
-        from syncline.node.faults.registry import Faults
-
-        broker.faults = Faults(broker)
-    return broker.faults
+    return broker.faults.made()

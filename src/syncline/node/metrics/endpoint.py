@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Final, cast
 import h11
 
 if TYPE_CHECKING:
-    from syncline.node.broker import Broker
-    from syncline.node.metrics.scrape import ProcessFigures, Scraper
+    from syncline.node.metrics.scrape import ProcessFigures, ScrapedBroker, Scraper
 
 log = logging.getLogger("syncline.node")
 
@@ -95,7 +94,7 @@ def _path(target: bytes) -> bytes:
 class MetricsEndpoint:
     """The pages of one broker, and the connections for them."""
 
-    def __init__(self, broker: "Broker", process: "Callable[[], ProcessFigures] | None" = None) -> None:
+    def __init__(self, broker: "ScrapedBroker", process: "Callable[[], ProcessFigures] | None" = None) -> None:
         self.broker = broker
         self.connections: dict[HttpConnection, None] = {}
         self._process = process
@@ -123,7 +122,7 @@ class MetricsEndpoint:
                 self._scraper = Scraper(self.broker, self._process)
             page = await self._scraper.scrape()
             self._page = page
-            self._forget_timer = self.broker.loop.call_later(PAGE_LIFE_MS / 1_000, self._forget)
+            self._forget_timer = asyncio.get_running_loop().call_later(PAGE_LIFE_MS / 1_000, self._forget)
         finally:
             waiting, self._waiting = self._waiting, []
             for answered in waiting:
@@ -151,7 +150,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, endpoint: MetricsEndpoint) -> None:
         self._endpoint = endpoint
-        self._loop = endpoint.broker.loop
+        self._loop = asyncio.get_running_loop()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -9,23 +9,28 @@ Times in ms of the node's clock, seconds only where a metric's name says so.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from syncline import __version__
 from syncline.core.replication.effects import SkipReason
+from syncline.model.ids import BrokerEpoch
 from syncline.model.metadata import BrokerRecord, MetadataImage
-from syncline.node.counters import TopicCounters
-from syncline.node.fetch_operation import FetchOperation
+from syncline.node.connection import Connection
+from syncline.node.counters import Counters, TopicCounters
+from syncline.node.faults.on_demand import FaultsOnDemand
+from syncline.node.fetching.operation import FetchOperation
+from syncline.node.fetching.serving import FetchServing
+from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.metrics import table
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, PartitionSamples
 from syncline.node.metrics.text import Page
+from syncline.node.part_views import HasPartitions, MayBeController, RunsTasks
 from syncline.node.pending_produce import PendingProduce
+from syncline.node.views import HasBrokerId, HasClock, HasConfig, HasImage
 from syncline.records.validate import Fault
+from syncline.storage.log_directory import LogDirectory
 from syncline.wire.api import ApiKey
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 # Looked at before the loop has its turn: each of these takes a millisecond or less.
 PARTITIONS_PER_SLICE: Final = 50
@@ -36,6 +41,50 @@ FETCHER_CLIENT: Final = "Replica"
 _FENCED: Final = 1
 _RUNNING: Final = 3
 _LEAVING: Final = 6
+
+
+class HasServer(Protocol):
+    """Who is connected, and what was asked."""
+
+    @property
+    def connections(self) -> Mapping[Connection, None]:
+        """Return the open connections."""
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Return the number of requests, by `request_kind`."""
+
+
+class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, MayBeController, RunsTasks, Protocol):
+    """What the metrics look at in a broker."""
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """Return the epoch of this process's registration."""
+
+    @property
+    def counters(self) -> Counters:
+        """Return the running totals."""
+
+    @property
+    def dispatcher(self) -> HasServer:
+        """Return what serves requests."""
+
+    @property
+    def faults(self) -> FaultsOnDemand:
+        """Return the injected faults."""
+
+    @property
+    def replicas(self) -> HostedReplicas:
+        """Return what this broker hosts, and fetches from others."""
+
+    @property
+    def fetching(self) -> FetchServing:
+        """Return what answers fetches."""
+
+    @property
+    def logs(self) -> LogDirectory:
+        """Return the log directory."""
 
 
 class ProcessFigures(NamedTuple):
@@ -63,7 +112,7 @@ class ControllerFigures(NamedTuple):
 class Scraper:
     """Makes pages for one broker."""
 
-    def __init__(self, broker: "Broker", process: Callable[[], ProcessFigures] | None = None) -> None:
+    def __init__(self, broker: ScrapedBroker, process: Callable[[], ProcessFigures] | None = None) -> None:
         self._broker = broker
         self._process = process
         # By leader: when the scrape before was, and how many fetches there had been.
@@ -107,7 +156,7 @@ class Scraper:
         page.add(table.AT_MIN_ISR_PARTITIONS, samples.at_min_isr)
         page.add(table.OFFLINE_REPLICA_COUNT, samples.offline + len(broker.logs.damaged))
         page.add(table.PRODUCER_ID_COUNT, samples.producers)
-        page.add(table.PENDING_FOLLOWER_FETCHES, broker.slow_reads.pending_count)
+        page.add(table.PENDING_FOLLOWER_FETCHES, broker.fetching.slow_reads.pending_count)
         page.add(table.PENDING_PROTECTED_REPLICAS, samples.protected)
         page.add(table.REASSIGNING_PARTITIONS, samples.reassigning)
         page.add(table.LATE_TRANSACTIONS, 0)
@@ -164,7 +213,7 @@ class Scraper:
         broker = self._broker
         now_ms = broker.clock.mono_ms()
         rates: list[float] = []
-        for leader_id, fetcher in broker.fetchers.items():
+        for leader_id, fetcher in broker.replicas.fetchers.by_leader.items():
             since_ms, count = self._fetches.get(leader_id, (fetcher.created_ms, 0))
             self._fetches[leader_id] = (now_ms, fetcher.fetch_count)
             if len(fetcher):
@@ -179,14 +228,14 @@ class Scraper:
     def _add_waiting(self, page: Page) -> None:
         broker = self._broker
         produces = fetches = produce_entries = fetch_entries = 0
-        for operation in broker.deadlines:
+        for operation in broker.fetching.deadlines:
             if isinstance(operation, FetchOperation):
                 fetches += 1
                 fetch_entries += operation.partition_count
             elif isinstance(operation, PendingProduce):
                 produces += 1
                 produce_entries += operation.undecided_count
-        deletes = len(broker.low_watermarks)
+        deletes = len(broker.fetching.low_watermarks)
         # ElectLeaders is answered when the election is committed; it watches nothing.
         waiting = (
             ("Produce", produce_entries, produces),
@@ -203,10 +252,10 @@ class Scraper:
             page.add(table.PRODUCE_EXPIRES, count, key.topic, key.partition)
         page.add(table.FETCH_EXPIRES, counters.follower_fetch_expiries, "follower")
         page.add(table.FETCH_EXPIRES, counters.fetch_expiries, "consumer")
-        page.add(table.DELETE_EXPIRES, broker.low_watermarks.expired_count)
-        page.add(table.FETCH_SESSIONS, len(broker.sessions))
-        page.add(table.FETCH_SESSION_PARTITIONS, broker.sessions.partition_count)
-        page.add(table.FETCH_SESSION_EVICTIONS, broker.sessions.evicted_count)
+        page.add(table.DELETE_EXPIRES, broker.fetching.low_watermarks.expired_count)
+        page.add(table.FETCH_SESSIONS, len(broker.fetching.sessions))
+        page.add(table.FETCH_SESSION_PARTITIONS, broker.fetching.sessions.partition_count)
+        page.add(table.FETCH_SESSION_EVICTIONS, broker.fetching.sessions.evicted_count)
 
     def _add_traffic(self, page: Page) -> None:
         counters = self._broker.counters
@@ -250,8 +299,8 @@ class Scraper:
             connections[connection.listener] += 1
         for listener, count in connections.items():
             page.add(table.CONNECTIONS, count, listener)
-        if broker.faults is not None:
-            for fault in broker.faults.describe():
+        if broker.faults.registry is not None:
+            for fault in broker.faults.registry.describe():
                 page.add(table.FAULT_HITS, fault["hits"], fault["id"], fault["kind"])
         if self._process is not None:
             figures = self._process()

@@ -12,19 +12,19 @@ Few are planned at once: workers are needed for those who read, too.
 Times in ms of the node's clock.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from syncline.model.ids import NONE, Offset, TopicPartition
-from syncline.node.disk_watch import NOTABLE_MS
+from syncline.node.clock import Clock
+from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
 from syncline.node.partition import Partition
 from syncline.storage.cutting import CutPlan, CutSearch
+from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 # Half of what a broker has for everything that waits for the disk.
 SEARCHES_MAX: Final = 2
@@ -51,8 +51,11 @@ class Cut:
 class Cuts:
     """All cuts of one broker that are not done yet."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, disk: Disk, watch: DiskWatch) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._disk = disk
+        self._watch = watch
         self._search_count = 0
         self._waiting: deque[Cut] = deque()
 
@@ -68,12 +71,12 @@ class Cuts:
     @contextmanager
     def holding_loop(self, key: TopicPartition) -> Iterator[None]:
         """Have the time noted for which the writes and syncs of a cut hold the loop up."""
-        clock = self._broker.clock
+        clock = self._clock
         began_ms = clock.mono_ms()
         yield
         took_ms = clock.mono_ms() - began_ms
         if took_ms >= NOTABLE_MS:
-            self._broker.observer.disk.wrote(key, took_ms, "truncation")
+            self._watch.wrote(key, took_ms, "truncation")
 
     def _go_on(self, cut: Cut) -> None:
         if cut.is_cancelled:
@@ -97,19 +100,18 @@ class Cuts:
             self._waiting.append(cut)
 
     def _search(self, cut: Cut, search: CutSearch) -> None:
-        broker = self._broker
         self._search_count += 1
-        number = broker.observer.disk.read_began(cut.partition.key, NONE, broker.clock.mono_ms(), "cut")
+        number = self._watch.read_began(cut.partition.key, NONE, self._clock.mono_ms(), "cut")
 
         def found(result: CutPlan | Exception) -> None:
-            broker.observer.disk.read_ended(number)
+            self._watch.read_ended(number)
             self._search_count -= 1
             try:
                 self._take(cut, search, result)
             finally:
                 self._next()
 
-        broker.disk.run_later(search.run, found)
+        self._disk.run_later(search.run, found)
 
     def _take(self, cut: Cut, search: CutSearch, result: CutPlan | Exception) -> None:
         """Cut as a worker found out, if that is still wanted and the log still as it was."""
@@ -119,7 +121,7 @@ class Cuts:
         try:
             if isinstance(result, Exception):
                 log.search_failed(search, result)
-                self._broker.loop.call_later(RETRY_S, self._go_on, cut)
+                self._loop.call_later(RETRY_S, self._go_on, cut)
                 return
             with self.holding_loop(cut.partition.key):
                 is_cut = log.cut(result)

@@ -15,7 +15,9 @@ Times in ms of the node's clock. Source: KIP-227, KIP-279, KIP-595.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
 from syncline.core.replication.evidence import Evidence
@@ -34,12 +36,19 @@ from syncline.core.replication.follower import (
 from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json
-from syncline.model.ids import LeaderEpoch, Offset
+from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.counters import Counters
+from syncline.node.departures import Departures
 from syncline.node.disk_watch import NOTABLE_MS
-from syncline.node.links import client_id_of
+from syncline.node.links import Links, client_id_of
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.observer import Observer
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerConnection, PeerLost
-from syncline.node.replication.cuts import Cut
+from syncline.node.replication.cuts import Cut, Cuts
+from syncline.node.tasks import Tasks
 from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.wire.api import ApiKey
@@ -54,9 +63,6 @@ from syncline.wire.fetch import (
     parse_fetch_response,
 )
 from syncline.wire.primitives import INT32
-
-if TYPE_CHECKING:
-    from syncline.node.broker import Broker
 
 log = logging.getLogger("syncline.node")
 
@@ -73,11 +79,46 @@ RECONNECT_MS_MAX: Final = 500
 Key = tuple[bytes, int]
 
 
+class KnowsRegistration(Protocol):
+    """The way to the controller, as far as fetches show it."""
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """Return the epoch of this process's registration."""
+
+
+class JournalsTruncations(Protocol):
+    """What reports truncations."""
+
+    def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence, /) -> None:
+        """Report a truncation that a leader's history asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetcherSurroundings:
+    """What a fetcher uses of its broker; all fetchers share one."""
+
+    broker_id: BrokerId
+    registration: KnowsRegistration
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    cluster: ClusterView
+    configs: LiveConfigs
+    tasks: Tasks
+    links: Links
+    departures: Departures
+    observer: Observer
+    counters: Counters
+    cuts: Cuts
+    journal: JournalsTruncations
+    settle: Callable[[], None]
+
+
 class LeaderFetcher:
     """The fetcher of one leader broker."""
 
-    def __init__(self, broker: "Broker", leader_id: int) -> None:
-        self._broker = broker
+    def __init__(self, surroundings: FetcherSurroundings, leader_id: int) -> None:
+        self._surroundings = surroundings
         self.leader_id = leader_id
         self._fetcher: Fetcher[Key] = Fetcher()
         self._partitions: dict[Key, Partition] = {}
@@ -91,7 +132,7 @@ class LeaderFetcher:
         self._sent_at_ms = 0
         self._is_closed = False
         # Since when the leader owes an answer, or a connection; None: it does not.
-        self._unanswered_since_ms: int | None = broker.clock.mono_ms()
+        self._unanswered_since_ms: int | None = surroundings.clock.mono_ms()
         # Partitions whose empty log is being filled, and since when.
         self._fresh: dict[Key, int] = {}
         # Logs that are to be cut as soon as their disks have told how.
@@ -100,7 +141,7 @@ class LeaderFetcher:
         # Beats of the leader over connections that are no more.
         self._beats_heard = 0
         # For the metrics: since when, how many fetches, how many bytes of records.
-        self.created_ms = broker.clock.mono_ms()
+        self.created_ms = surroundings.clock.mono_ms()
         self.fetch_count = 0
         self.fetched_bytes = 0
 
@@ -118,13 +159,17 @@ class LeaderFetcher:
         """Let the leader know that this follower is there, and misses it."""
         if self._peer is not None and self._peer.is_open:
             self._beats_sent += 1
-            self._peer.tell(ApiKey.PEER_BEAT, 0, (INT32.pack(self._broker.broker_id),))
+            self._peer.tell(ApiKey.PEER_BEAT, 0, (INT32.pack(self._surroundings.broker_id),))
 
     def forget_beats(self) -> None:
         """Count beats from here on."""
         self._beats_sent = self._beats_heard = 0
         if self._peer is not None:
             self._peer.beats_heard = 0
+
+    def follows(self, partition: Partition) -> bool:
+        """Return whether it fetches this partition."""
+        return self._partitions.get(self._key(partition)) is partition
 
     def line(self) -> dict[str, Json]:
         """Return how the line to the leader is."""
@@ -146,7 +191,7 @@ class LeaderFetcher:
         self._partitions[key] = partition
         if partition.is_fresh:
             partition.is_fresh = False
-            self._fresh[key] = self._broker.clock.mono_ms()
+            self._fresh[key] = self._surroundings.clock.mono_ms()
         effects = follower.follow(
             LeaderEpoch(partition.leader_epoch),
             log_start=partition.log.log_start,
@@ -164,7 +209,7 @@ class LeaderFetcher:
         if self._fresh.pop(key, None) is not None:
             # Whoever leads next finds it where this one left it.
             partition.is_fresh = True
-            self._broker.observer.catching_up_ended(partition.key)
+            self._surroundings.observer.catching_up_ended(partition.key)
         if self._partitions.pop(key, None) is not None:
             self._fetcher.remove(key)
 
@@ -190,13 +235,13 @@ class LeaderFetcher:
             self._wake_timer = None
         if self._peer is None:
             if self._connecting is None and self._partitions:
-                self._connecting = self._broker.spawn(self._connect())
+                self._connecting = self._surroundings.tasks.spawn(self._connect())
             return
         if not self._peer.is_open:
             # It broke while no fetch was under way, so no answer told of it.
             self._broke()
             return
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._surroundings.clock.mono_ms()
         questions = self._fetcher.next_questions(now_ms)
         if questions:
             self._ask_epochs(questions, now_ms)
@@ -210,7 +255,7 @@ class LeaderFetcher:
     def _sleep(self, now_ms: int) -> None:
         wake_ms = self._fetcher.next_wake_ms()
         if wake_ms is not None:
-            self._wake_timer = self._broker.loop.call_later(max(1, wake_ms - now_ms) / 1000, self._woken)
+            self._wake_timer = self._surroundings.loop.call_later(max(1, wake_ms - now_ms) / 1000, self._woken)
 
     def _woken(self) -> None:
         self._wake_timer = None
@@ -218,7 +263,7 @@ class LeaderFetcher:
 
     def _send(self, plan: FetchRequestPlan[Key], now_ms: int) -> None:
         assert self._peer is not None
-        config = self._broker.config
+        config = self._surroundings.configs.broker
         topics: dict[bytes, list[FetchPartition]] = {}
         for (topic_id, index), ask in plan.listed:
             topics.setdefault(topic_id, []).append(
@@ -235,8 +280,8 @@ class LeaderFetcher:
         for topic_id, index in plan.forgotten:
             forgotten.setdefault(topic_id, []).append(index)
         request = FetchRequest(
-            replica_id=self._broker.broker_id,
-            replica_epoch=self._broker.broker_epoch,
+            replica_id=self._surroundings.broker_id,
+            replica_epoch=self._surroundings.registration.broker_epoch,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=min(config.replica_fetch_response_max_bytes, RESPONSE_BYTES_MAX),
@@ -277,7 +322,7 @@ class LeaderFetcher:
         request: Any = build(
             request_type(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION),
             {
-                "replica_id": self._broker.broker_id,
+                "replica_id": self._surroundings.broker_id,
                 "topics": [{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
             },
         )
@@ -304,7 +349,7 @@ class LeaderFetcher:
             return
         self._unanswered_since_ms = None
         self._reconnect_ms = RECONNECT_MS
-        self._broker.departures.answered(self.leader_id)
+        self._surroundings.departures.answered(self.leader_id)
         try:
             response = decode_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION, bytes(frame[position:]))
         except DecodeError as error:
@@ -320,7 +365,7 @@ class LeaderFetcher:
             row = rows.get((partition.key.topic, partition.key.partition))
             code = ErrorCode.UNKNOWN_SERVER_ERROR if row is None else ErrorCode(int(row.error_code))
             if row is None or code:
-                effects = follower.refused(asked, code, self._broker.clock.mono_ms())
+                effects = follower.refused(asked, code, self._surroundings.clock.mono_ms())
             else:
                 effects = follower.compared(
                     EpochEnd(LeaderEpoch(int(row.leader_epoch)), Offset(int(row.end_offset))),
@@ -330,7 +375,7 @@ class LeaderFetcher:
                 )
             self._perform(key, partition, effects)
         self.go()
-        self._broker.settle()
+        self._surroundings.settle()
 
     def _answered(self, number: int, frame: memoryview | None, position: int) -> None:
         if number != self._request_number or self._is_closed:
@@ -341,7 +386,7 @@ class LeaderFetcher:
             return
         self._unanswered_since_ms = None
         self._reconnect_ms = RECONNECT_MS
-        self._broker.departures.answered(self.leader_id)
+        self._surroundings.departures.answered(self.leader_id)
         try:
             response = parse_fetch_response(frame, FETCH_VERSION, position)
         except DecodeError as error:
@@ -363,7 +408,7 @@ class LeaderFetcher:
                 self._resume_at_log_ends()
                 self._drop_connection()
         self.go()
-        self._broker.settle()
+        self._surroundings.settle()
 
     def _resume_at_log_ends(self) -> None:
         """Believe the logs: records may have been written whose arrival nobody took note of."""
@@ -378,14 +423,14 @@ class LeaderFetcher:
     async def _connect(self) -> None:
         try:
             while not self._is_closed and self._partitions:
-                record = self._broker.image.brokers.get(self.leader_id)  # type: ignore[call-overload]
+                record = self._surroundings.cluster.image.brokers.get(self.leader_id)  # type: ignore[call-overload]
                 if record is not None:
                     try:
-                        self._peer = await self._broker.links.connect(
+                        self._peer = await self._surroundings.links.connect(
                             self.leader_id,
                             record.internal_host,
                             record.internal_port,
-                            client_id_of(self._broker.broker_id, "fetcher"),
+                            client_id_of(self._surroundings.broker_id, "fetcher"),
                         )
                     except PeerLost:
                         pass
@@ -400,7 +445,7 @@ class LeaderFetcher:
         self.go()
 
     def _broke(self) -> None:
-        self._broker.departures.connection_broke(self.leader_id)
+        self._surroundings.departures.connection_broke(self.leader_id)
         self._lost()
 
     def _lost(self) -> None:
@@ -408,8 +453,8 @@ class LeaderFetcher:
             self._beats_heard += self._peer.beats_heard
             self._peer = None
         if self._unanswered_since_ms is None:
-            self._unanswered_since_ms = self._broker.clock.mono_ms()
-        self._fetcher.disconnected(self._broker.clock.mono_ms())
+            self._unanswered_since_ms = self._surroundings.clock.mono_ms()
+        self._fetcher.disconnected(self._surroundings.clock.mono_ms())
         self.go()
 
     def _drop_connection(self) -> None:
@@ -424,14 +469,17 @@ class LeaderFetcher:
     def _watch(self) -> None:
         """Have one lazy timer see that answers come: it is re-armed when it fires, never cancelled per request."""
         if self._watchdog is None:
-            timeout_ms = self._broker.config.replica_socket_timeout_ms
-            self._watchdog = self._broker.loop.call_later(timeout_ms / 1000, self._check_answer)
+            timeout_ms = self._surroundings.configs.broker.replica_socket_timeout_ms
+            self._watchdog = self._surroundings.loop.call_later(timeout_ms / 1000, self._check_answer)
 
     def _check_answer(self) -> None:
         self._watchdog = None
         if not self._is_in_flight or self._is_closed:
             return
-        if self._broker.clock.mono_ms() - self._sent_at_ms >= self._broker.config.replica_socket_timeout_ms:
+        if (
+            self._surroundings.clock.mono_ms() - self._sent_at_ms
+            >= self._surroundings.configs.broker.replica_socket_timeout_ms
+        ):
             log.warning("broker %s has not answered a fetch in time; connecting again", self.leader_id)
             self._drop_connection()
         else:
@@ -464,7 +512,7 @@ class LeaderFetcher:
         follower = partition.follower if partition is not None else None
         if partition is None or sent is None or follower is None or not follower.accepts(sent):
             return
-        now_ms = self._broker.clock.mono_ms()
+        now_ms = self._surroundings.clock.mono_ms()
         if row.error_code:
             effects = follower.refused(sent, ErrorCode(row.error_code), now_ms)
         elif row.diverging_epoch is not None:
@@ -486,7 +534,7 @@ class LeaderFetcher:
             self._perform(key, partition, effects)
 
     def _note_catching_up(self, key: Key, partition: Partition, row: FetchedPartition) -> None:
-        if not self._broker.observer.catching_up(partition, self._fresh[key], self.leader_id, row.high_watermark):
+        if not self._surroundings.observer.catching_up(partition, self._fresh[key], self.leader_id, row.high_watermark):
             del self._fresh[key]
 
     def _append(self, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
@@ -494,13 +542,13 @@ class LeaderFetcher:
         assert follower is not None
         try:
             if row.records:
-                clock = self._broker.clock
+                clock = self._surroundings.clock
                 began_ms = clock.mono_ms()
                 partition_log.append_as_follower(row.records)
                 took_ms = clock.mono_ms() - began_ms
                 if took_ms >= NOTABLE_MS:
-                    self._broker.observer.disk.wrote(partition.key, took_ms)
-                self._broker.counters.replicated_in(len(row.records))
+                    self._surroundings.observer.disk.wrote(partition.key, took_ms)
+                self._surroundings.counters.replicated_in(len(row.records))
                 self.fetched_bytes += len(row.records)
                 partition.watchers.log_end_moved()
             partition.take_leader_mark(Offset(row.high_watermark))
@@ -536,9 +584,9 @@ class LeaderFetcher:
                 case RestartLog():
                     self._restart(partition, effect)
                 case AskLeaderEnd():
-                    self._broker.spawn(self._ask_offset(key, partition, LATEST))
+                    self._surroundings.tasks.spawn(self._ask_offset(key, partition, LATEST))
                 case AskLeaderStart():
-                    self._broker.spawn(self._ask_offset(key, partition, EARLIEST))
+                    self._surroundings.tasks.spawn(self._ask_offset(key, partition, EARLIEST))
                 case FollowerFailed():
                     log.error("%s is no longer followed: %s", partition.key, effect.reason)
         self._fetcher.restated(key)
@@ -555,9 +603,9 @@ class LeaderFetcher:
             if is_late:
                 self._fetcher.restated(key)
                 self.go()
-                self._broker.settle()
+                self._surroundings.settle()
 
-        cut = self._broker.cuts.order(partition, effect.offset, done)
+        cut = self._surroundings.cuts.order(partition, effect.offset, done)
         follower = partition.follower
         if follower is not None and follower.phase is FollowerPhase.TRUNCATING:
             self._cuts[key] = cut
@@ -571,7 +619,7 @@ class LeaderFetcher:
     def _restart(self, partition: Partition, effect: RestartLog) -> None:
         before, error = partition.log.log_end, None
         try:
-            with self._broker.cuts.holding_loop(partition.key):
+            with self._surroundings.cuts.holding_loop(partition.key):
                 partition.log.restart_at(effect.start_offset)
         except StorageError as refusal:
             error = refusal
@@ -585,7 +633,7 @@ class LeaderFetcher:
             follower.fail(str(error))
             return
         partition.truncated()
-        self._broker.truncated(partition, self.leader_id, before, evidence)
+        self._surroundings.journal.truncated(partition, self.leader_id, before, evidence)
         _resume_at_log_end(follower, partition.log)
 
     async def _ask_offset(self, key: Key, partition: Partition, timestamp: int) -> None:
@@ -601,14 +649,14 @@ class LeaderFetcher:
             return
         effects: FollowerEffects
         if code:
-            effects = follower.refused(ask, code, self._broker.clock.mono_ms())
+            effects = follower.refused(ask, code, self._surroundings.clock.mono_ms())
         elif timestamp == LATEST:
             effects = follower.leader_end_known(
                 Offset(offset), log_end=partition.log.log_end, high_watermark=partition.high_watermark
             )
         else:
             effects = follower.leader_start_known(
-                Offset(offset), log_end=partition.log.log_end, now_ms=self._broker.clock.mono_ms()
+                Offset(offset), log_end=partition.log.log_end, now_ms=self._surroundings.clock.mono_ms()
             )
         self._perform(key, partition, effects)
         self.go()
@@ -619,7 +667,7 @@ class LeaderFetcher:
         request: Any = build(
             request_type(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION),
             {
-                "replica_id": self._broker.broker_id,
+                "replica_id": self._surroundings.broker_id,
                 "isolation_level": 0,
                 "topics": [
                     {

@@ -1,0 +1,101 @@
+"""Reading back what this broker leads, up to where its leadership began: how the group coordinator loads its state."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from syncline.core.replication.leader import LeaderPartition
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import Offset
+from syncline.node.request import Buffer
+from syncline.records.batch import BatchHeader
+from syncline.storage.log import PartitionLog
+from syncline.storage.reading import Slice
+
+CHUNK_BYTES_MAX: Final = 1 << 20
+
+
+class ReplicaToRead(Protocol):
+    """A hosted partition, as far as reading it back goes."""
+
+    @property
+    def leader(self) -> LeaderPartition | None:
+        """Return the state of leadership, None while another broker leads."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Return the term."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """Return the log."""
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Return the offset below which everything is committed."""
+
+    def wait(self, required_offset: int, waiter: "_CommitWaiter", topic_index: int, row_index: int, /) -> None:
+        """Call `waiter.decided` when everything below `required_offset` is committed, or cannot be any more."""
+
+
+async def committed_batches(replica: ReplicaToRead, from_offset: int) -> AsyncIterator[bytes]:
+    """Yield the batches from `from_offset` up to the start of this leadership, each chunk of whole batches.
+
+    Waits until all of it is committed. Raises `RequestError` when leadership goes meanwhile.
+    """
+    leader = replica.leader
+    if leader is None:
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    epoch, end = leader.leader_epoch, leader.epoch_start_offset
+    if replica.high_watermark < end:
+        committed = asyncio.get_running_loop().create_future()
+        replica.wait(end, _CommitWaiter(committed), 0, 0)
+        await committed
+    offset = max(from_offset, replica.log.log_start)
+    while offset < end:
+        if replica.leader is None or replica.leader_epoch != epoch:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        chunk = await _read_chunk(replica.log, Offset(offset), Offset(end))
+        if not chunk:
+            return
+        yield chunk
+        position = 0
+        while position < len(chunk):
+            header = BatchHeader.parse(chunk, position)
+            position += header.size_bytes
+            offset = header.next_offset
+    if replica.leader is None or replica.leader_epoch != epoch:
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+async def _read_chunk(log: PartitionLog, offset: Offset, end: Offset) -> bytes:
+    """Return whole batches from `offset` on, at most a chunk but at least one batch."""
+    plan = log.read_plan(offset, CHUNK_BYTES_MAX, end, at_least_one=True)
+    if isinstance(plan, Slice) and not plan.size_bytes:
+        return b""
+    read: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
+
+    def done(result: Buffer | Exception) -> None:
+        if read.done():
+            return
+        if isinstance(result, Exception):
+            read.set_exception(result)
+        else:
+            read.set_result(result)
+
+    plan.read_later(done)
+    return bytes(await read)
+
+
+class _CommitWaiter:
+    """Resolves a future when records are committed."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: "asyncio.Future[None]") -> None:
+        self._future = future
+
+    def decided(self, _topic_index: int, _row_index: int, _code: ErrorCode) -> None:
+        """Go on, whatever the verdict: the reader looks at its leadership itself."""
+        if not self._future.done():
+            self._future.set_result(None)

@@ -1,0 +1,20 @@
+"""What describing the cluster to clients takes of a broker."""
+
+from dataclasses import dataclass
+
+from syncline.node.cluster_view import ClusterView
+from syncline.node.departures import Departures
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.metadata_rows import MetadataRows
+from syncline.node.topic_creation import TopicCreation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Describing:
+    """The parts of one broker that answer Metadata requests."""
+
+    cluster: ClusterView
+    configs: LiveConfigs
+    departures: Departures
+    rows: MetadataRows
+    topics: TopicCreation

@@ -1,0 +1,1 @@
+"""Serving fetches: from a request to its answer, now or when there is enough to answer."""

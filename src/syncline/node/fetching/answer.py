@@ -1,0 +1,98 @@
+"""The answer of a fetch: rows become the message, and the session learns what its reader has been sent.
+
+Source: KIP-227 (sessions), KIP-951 (leader hints).
+"""
+
+from typing import Final
+from uuid import UUID
+
+from syncline.core.fetching.session import FetchContext, SessionPartition
+from syncline.model.errors import ErrorCode
+from syncline.node.fetching.row import Row, key_of
+from syncline.node.fetching.serving import FetchServing
+from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.fetch import FetchedPartition, FetchResponse
+
+READ_COMMITTED: Final = 1
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+# The first fetch version whose answers carry leader hints.
+_HINT_VERSION: Final = 16
+
+
+def settle_rows(
+    serving: FetchServing,
+    context: FetchContext,
+    rows: list[Row],
+    *,
+    unknown: dict[SessionPartition, ErrorCode],
+    isolation_level: int,
+    version: int,
+) -> FetchResponse:
+    """Return the answer made of `rows`, and let the session note what it says."""
+    topics: dict[str | bytes, list[FetchedPartition]] = {}
+    endpoints: dict[int, NodeEndpoint] = {}
+    for row in rows:
+        entry = row.entry
+        belongs = context.settle(
+            entry,
+            record_bytes=len(row.records),
+            high_watermark=row.high_watermark,
+            log_start=row.log_start,
+            error=row.error,
+            is_notable=row.diverging is not None or row.preferred >= 0,
+            at_bound=entry.fetch_offset >= row.bound,
+        )
+        if row.records:
+            _count_out(serving, row)
+        elif row.error == ErrorCode.UNKNOWN_SERVER_ERROR and row.partition is not None:
+            row.partition.counters.failed_fetches += 1
+        if belongs:
+            topic, index = key_of(entry)
+            if row.error:
+                hint = _leader_hint(serving, row, endpoints) if version >= _HINT_VERSION else None
+                fetched = FetchedPartition(
+                    partition=index,
+                    error_code=row.error,
+                    aborted_transactions=[] if entry in unknown else None,
+                    current_leader=hint,
+                )
+            else:
+                fetched = FetchedPartition(
+                    partition=index,
+                    error_code=ErrorCode.NONE,
+                    high_watermark=row.high_watermark,
+                    last_stable_offset=row.high_watermark,
+                    log_start_offset=row.log_start,
+                    records=row.records,
+                    aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+                    preferred_read_replica=row.preferred,
+                    diverging_epoch=row.diverging,
+                )
+            topics.setdefault(topic, []).append(fetched)
+    return FetchResponse(
+        error_code=ErrorCode.NONE,
+        session_id=context.session_id,
+        topics=list(topics.items()),
+        node_endpoints=tuple(endpoints.values()),
+    )
+
+
+def _count_out(serving: FetchServing, row: Row) -> None:
+    if row.entry.is_follower:
+        serving.counters.replication_bytes_out += len(row.records)
+    elif row.partition is not None:
+        row.partition.counters.bytes_out += len(row.records)
+
+
+def _leader_hint(serving: FetchServing, row: Row, endpoints: dict[int, NodeEndpoint]) -> tuple[int, int] | None:
+    """Return whom the reader should ask, and add its address to `endpoints`."""
+    if row.error not in _HINTED:
+        return None
+    topic, index = key_of(row.entry)
+    if isinstance(topic, bytes):
+        topic = serving.cluster.image.topic_names.get(UUID(bytes=topic), "")
+    leader, endpoint = serving.cluster.leader_hint(topic, index, row.error)
+    # Followers know where brokers are.
+    if endpoint is not None and not row.entry.is_follower:
+        endpoints[endpoint.node_id] = endpoint
+    return leader

@@ -1,0 +1,319 @@
+"""One fetch request, from its first look at the partitions to its answer.
+
+A fetch with too little to answer parks; whatever may make it answerable wakes it, and it looks anew. When some bytes
+have to come from the disk, the decision is made when the last read has ended. The follower's progress counts once per
+request, at its first look, with the log end captured before the read.
+
+Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
+several partitions costs one answer.
+Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
+"""
+
+from typing import TYPE_CHECKING
+
+from syncline.core.fetching.delayed import fetch_ready, must_answer_now
+from syncline.core.fetching.limits import FetchBudget
+from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
+from syncline.core.replication.pending_fetches import PendingEntry, PendingRequest
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerEpoch, BrokerId, Offset
+from syncline.node.fetching.answer import settle_rows
+from syncline.node.fetching.reader import PATIENT, PartitionReader
+from syncline.node.fetching.row import Row
+from syncline.node.fetching.serving import FetchServing
+from syncline.node.partition import Partition
+from syncline.wire.fetch import FetchRequest, encode_fetch_response
+
+if TYPE_CHECKING:
+    from syncline.node.request import Request
+
+
+class FetchOperation:
+    """A fetch request on its way to its answer."""
+
+    __slots__ = (
+        "_bucket",
+        "_context",
+        "_fetch",
+        "_is_first_look",
+        "_is_forced",
+        "_pending",
+        "_reader",
+        "_reads_left",
+        "_request",
+        "_rows",
+        "_serving",
+        "_taken_up_ms",
+        "is_answered",
+    )
+
+    def __init__(self, serving: FetchServing, request: "Request", fetch: FetchRequest, context: FetchContext) -> None:
+        self._serving = serving
+        self._request = request
+        self._fetch = fetch
+        self._context = context
+        self._rows: list[Row] = []
+        self._reads_left = 0
+        self._bucket = -1
+        self._reader = PartitionReader(serving, fetch, request.version)
+        self._is_first_look = True
+        self._is_forced = False
+        self._taken_up_ms = 0
+        # What this broker owes a follower while slow reads protect it (KIP-501).
+        self._pending: PendingRequest | None = None
+        self.is_answered = False
+        request.on_lost = self._give_up
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker asks, which follows the partitions."""
+        return self._fetch.replica_id >= 0
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions may wake it."""
+        return self._context.partition_count
+
+    def start(self) -> None:
+        """Look at the partitions for the first time."""
+        for entry in self._context.added:
+            self._reader.resolve(entry)
+        self._taken_up_ms = self._serving.clock.mono_ms()
+        if self._fetch.replica_id >= 0:
+            self._serving.followers.asked(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
+        elif self._reader.looks_for_near_replicas:
+            # A follower may have become near enough while the partition itself stood still.
+            self._context.look_at_all()
+        self._look()
+
+    def wake(self) -> None:
+        """Look again after something moved; answer if that suffices."""
+        if self.is_answered or self._reads_left:
+            return
+        if self._rows:
+            # Its last reads were given up, as their partitions have another leader.
+            self._decide()
+            return
+        if fetch_ready(
+            self._reader.glances(self._context.pending()), min(self._fetch.min_bytes, self._fetch.max_bytes)
+        ):
+            self._leave_purgatory()
+            self._is_forced = True
+            self._look()
+
+    def expired(self, now_ms: int) -> None:
+        """Answer with whatever there is: the wait is over."""
+        if self.is_answered or self._reads_left:
+            return
+        if self._fetch.replica_id >= 0:
+            self._serving.counters.follower_fetch_expiries += 1
+        else:
+            self._serving.counters.fetch_expiries += 1
+        self._bucket = -1
+        self._is_forced = True
+        self._look()
+
+    def _changed(self, _entry: SessionPartition) -> None:
+        self._serving.woken.wake(self)
+
+    def _leave_purgatory(self) -> None:
+        if self._bucket >= 0:
+            self._serving.deadlines.forget(self, self._bucket)
+            self._bucket = -1
+
+    def _give_up(self) -> None:
+        """End without an answer: the connection is gone, and so is whoever waited."""
+        self.is_answered = True
+        self._leave_purgatory()
+        self._rows = []
+        session = self._context.session
+        if self._pending is not None:
+            self._serving.slow_reads.lost(self, self._pending, session)
+        # A session goes on over another connection, where its next fetch may be parked already.
+        if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
+            self._context.finish()
+
+    def _look(self) -> None:
+        if self._pending is not None:
+            self._pending.unpark(self._serving.clock.mono_ms())
+        budget = FetchBudget(min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes))
+        self._rows = [
+            self._reader.read(entry, budget, self, is_first_look=self._is_first_look)
+            for entry in self._context.pending()
+        ]
+        if not self._reads_left:
+            self._decide()
+        elif self._serving.slow_reads.rules is not None and self._fetch.replica_id >= 0:
+            self._pend()
+
+    def read_began(self) -> None:
+        """Wait for one more read."""
+        self._reads_left += 1
+
+    def read_ended(self, row: Row) -> None:
+        """Decide, if no other read is waited for."""
+        assert self._reads_left > 0, f"{row} was not waited for"
+        if row.pending is not None:
+            self._slow_read_ended(row, row.pending)
+        self._reads_left -= 1
+        if not self._reads_left:
+            self._decide()
+            self._serving.woken.settle()
+
+    # Owing a follower an answer (KIP-501): only where a read has to wait, and the feature is on.
+
+    def _pend(self) -> None:
+        """Register this request, and count at once what was read at once."""
+        slow_reads = self._serving.slow_reads
+        request = self._pending
+        if request is None:
+            now_ms = self._serving.clock.mono_ms()
+            # All looks before this one found everything in memory: the rest of the time it waited for data.
+            parked_ms = 0 if self._is_first_look else now_ms - self._taken_up_ms
+            request = self._pending = slow_reads.opened(
+                self, self._context.session, self._fetch.replica_epoch, self._taken_up_ms, parked_ms
+            )
+        for row in self._rows:
+            leader = None if row.partition is None else row.partition.leader
+            known = request.looked.get(row.entry)
+            if known is not None and known.is_void:
+                known = None
+            if known is None and row.is_progress and leader is not None:
+                known = leader.fetch_pends(BrokerId(self._fetch.replica_id), Offset(row.entry.fetch_offset), request)
+            request.looked[row.entry] = row.pending = known
+            if row.is_reading:
+                if known is not None:
+                    known.is_read = False
+            elif self._is_first_look:
+                self._note_progress(row)
+            elif known is not None:
+                known.is_read = True
+
+    def _slow_read_ended(self, row: Row, pending: PendingEntry) -> None:
+        """Take note of the end of one slow read."""
+        slow_reads = self._serving.slow_reads
+        if row.error:
+            slow_reads.read_failed(pending)
+            return
+        if self._is_first_look:
+            lost_ms = pending.request.lost_ms
+            self._note_progress(row, self._serving.clock.mono_ms() if lost_ms is None else lost_ms)
+        pending.is_read = True
+        slow_reads.read_ended(pending)
+
+    def leadership_ended(self, partition: Partition, error: ErrorCode) -> None:
+        """Wait no longer for the reads of a partition that this broker has ceased to lead."""
+        for row in self._rows:
+            if row.partition is not partition:
+                continue
+            if row.pending is not None:
+                self._serving.slow_reads.read_failed(row.pending)
+                row.pending = None
+            if row.is_reading:
+                row.is_reading = False
+                row.fail(error)
+                self._reads_left -= 1
+        if not self._reads_left and self._rows:
+            self._serving.woken.wake(self)
+
+    # Deciding.
+
+    def _decide(self) -> None:
+        if self.is_answered:
+            return
+        rows = self._rows
+        if self._is_first_look:
+            self._is_first_look = False
+            self._count_progress()
+        if self._is_forced or self._must_answer():
+            self._answer()
+            return
+        self._rows = []
+        if self._pending is not None:
+            self._pending.park(self._serving.clock.mono_ms())
+        deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
+        self._bucket = self._serving.deadlines.park(self, deadline_ms)
+        self._context.session.on_change = self._changed
+        if any(row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end for row in rows):
+            # Something may have moved while this request's own progress was counted, before it listened.
+            self._serving.woken.wake(self)
+
+    def _must_answer(self) -> bool:
+        readable_bytes = 0
+        has_urgent = False
+        good_count = 0
+        for row in self._rows:
+            readable_bytes += len(row.records)
+            if row.error:
+                has_urgent = has_urgent or row.error not in PATIENT
+            else:
+                good_count += 1
+                has_urgent = (
+                    has_urgent or row.diverging is not None or row.entry.fetch_offset > row.bound or row.preferred >= 0
+                )
+        quiet_count = self._context.partition_count - len(self._rows)
+        if self._rows and not good_count and quiet_count <= 0:
+            has_urgent = True
+        return must_answer_now(
+            max_wait_ms=self._fetch.max_wait_ms,
+            min_bytes=self._fetch.min_bytes,
+            max_bytes=self._fetch.max_bytes,
+            partition_count=self._context.partition_count,
+            readable_bytes=readable_bytes,
+            has_urgent=has_urgent,
+        )
+
+    def _count_progress(self) -> None:
+        """Tell each leader what this fetch proves about the follower that sent it."""
+        for row in self._rows:
+            partition = row.partition
+            if partition is not None:
+                partition.counters.fetches += 1
+            if row.is_progress and not row.is_counted:
+                self._note_progress(row)
+
+    def _note_progress(self, row: Row, served_ms: int | None = None) -> None:
+        """Tell one partition's leader; `served_ms` is the end of a slow read."""
+        row.is_counted = True
+        partition = row.partition
+        if not row.is_progress or partition is None or partition.leader is None:
+            return
+        entry = row.entry
+        effects = partition.leader.follower_fetched(
+            BrokerId(self._fetch.replica_id),
+            entry.fetch_offset,
+            entry.log_start,
+            row.log_end,
+            BrokerEpoch(self._fetch.replica_epoch),
+            row.leader_epoch,
+            self._taken_up_ms,
+            stamp=entry,
+            entry=row.pending,
+            served_ms=served_ms,
+        )
+        if effects:
+            partition.perform(effects)
+        self._serving.low_watermarks.moved(partition)
+
+    # Answering.
+
+    def _answer(self) -> None:
+        self.is_answered = True
+        serving, context = self._serving, self._context
+        if self._fetch.replica_id >= 0:
+            serving.followers.answered(self._fetch.replica_id, self._request.connection)
+        self._leave_purgatory()
+        if self._pending is not None:
+            serving.slow_reads.answered(self, self._pending, context.session)
+        version = self._request.version
+        response = settle_rows(
+            serving,
+            context,
+            self._rows,
+            unknown=self._reader.unknown,
+            isolation_level=self._fetch.isolation_level,
+            version=version,
+        )
+        self._rows = []
+        context.finish()
+        self._request.reply_parts(encode_fetch_response(response, version))

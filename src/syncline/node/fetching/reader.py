@@ -1,0 +1,268 @@
+"""Reading partitions for a fetch: finding each, checking that it may be read, and reading what is granted.
+
+A look never blocks. Bytes in memory are read at once; others are read by the disk's workers, and the fetch hears of
+their end. Log end, log start and high watermark are captured before the read: neither the answer nor the follower's
+progress must see what comes after.
+Source: KIP-74 (limits), KIP-392 (follower reads), KIP-595 (diverging epochs).
+"""
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+from uuid import UUID
+
+from syncline.core.fetching.delayed import FetchLook
+from syncline.core.fetching.limits import FetchBudget
+from syncline.core.fetching.read_replicas import preferred_replica
+from syncline.core.fetching.session import SessionPartition
+from syncline.core.replication.truncation import check_leader_epoch, find_divergence
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from syncline.node.fetching.row import Row, key_of
+from syncline.node.fetching.serving import FetchServing
+from syncline.node.partition import Partition
+from syncline.node.request import Buffer
+from syncline.storage.errors import StorageError
+from syncline.storage.reading import Slice
+from syncline.wire.fetch import FetchRequest
+
+# Unknown topics are reported, but beside good partitions they do not end the wait.
+PATIENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+# The first fetch version whose consumers may read from followers.
+_FOLLOWER_READ_VERSION: Final = 11
+# The first fetch version that may be told of a failed disk (KIP-112).
+_STORAGE_ERROR_VERSION: Final = 6
+
+
+class WaitsForReads(Protocol):
+    """A fetch, as its slow reads see it."""
+
+    def read_began(self) -> None:
+        """Wait for one more read."""
+
+    def read_ended(self, row: Row) -> None:
+        """Go on: the read of a row that was waited for has ended, well or badly."""
+
+
+class PartitionReader:
+    """Reads the partitions of one fetch request."""
+
+    __slots__ = ("_fetch", "_rack", "_serving", "_version", "unknown")
+
+    def __init__(self, serving: FetchServing, fetch: FetchRequest, version: int) -> None:
+        self._serving = serving
+        self._fetch = fetch
+        self._version = version
+        # Where the consumer stands, if this broker is to look for a replica near it.
+        is_sent_on = fetch.rack_id and fetch.replica_id < 0 and serving.configs.selects_near_replicas
+        self._rack = fetch.rack_id if is_sent_on else ""
+        # What did not exist when the request came; that is its answer, whatever happens while it waits.
+        self.unknown: dict[SessionPartition, ErrorCode] = {}
+
+    @property
+    def looks_for_near_replicas(self) -> bool:
+        """Whether the consumer may be sent to a replica in its own rack."""
+        return bool(self._rack)
+
+    def resolve(self, entry: SessionPartition) -> Partition | None:
+        """Return the hosted partition that an entry names, and watch it."""
+        topic, index = key_of(entry)
+        if isinstance(topic, bytes):
+            name = self._serving.cluster.image.topic_names.get(UUID(bytes=topic))
+            if name is None:
+                return None
+            topic = name
+        partition = self._serving.partitions.get(TopicPartition(topic, index))
+        if partition is not None:
+            entry.target = partition
+            partition.watchers.add(entry)
+        return partition
+
+    def read(self, entry: SessionPartition, budget: FetchBudget, waiting: WaitsForReads, *, is_first_look: bool) -> Row:
+        """Return what there is of one partition; `waiting` hears of a read that takes longer."""
+        row = Row(entry)
+        if entry in self.unknown:
+            row.fail(self.unknown[entry])
+            return row
+        partition = self._find(row, entry)
+        if partition is None:
+            if is_first_look and row.error in PATIENT:
+                self.unknown[entry] = row.error
+            return row
+        row.partition = partition
+        error = self._check(entry, partition)
+        if error:
+            row.fail(error)
+            return row
+        log = partition.log
+        # Captured before the read: the answer and the follower's progress must not see what comes after.
+        row.log_end = log.log_end
+        row.log_start = log.log_start
+        row.high_watermark = partition.high_watermark
+        row.leader_epoch = LeaderEpoch(partition.leader_epoch)
+        row.bound = row.log_end if entry.is_follower else row.high_watermark
+        if self._rack and partition.leader is not None:
+            preferred = preferred_replica(
+                partition.leader, self._rack, self._serving.cluster.racks_of_unfenced(), Offset(entry.fetch_offset)
+            )
+            if preferred is not None:
+                row.preferred = preferred
+                return row
+        found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, row.log_start, row.log_end)
+        if found is not None:
+            if isinstance(found, ErrorCode):
+                row.fail(found)
+            else:
+                row.diverging = (found.leader_epoch, found.end_offset)
+            return row
+        row.is_progress = entry.is_follower
+        if entry.fetch_offset < row.bound:
+            self._read_records(row, partition, budget, waiting)
+        else:
+            budget.spend(0)
+        return row
+
+    def _find(self, row: Row, entry: SessionPartition) -> Partition | None:
+        """Return the partition to read, or put the reason why there is none into `row`."""
+        partition = entry.target
+        serving = self._serving
+        assert partition is None or isinstance(partition, Partition)
+        if partition is not None and serving.partitions.get(partition.key) is partition:
+            return partition
+        was_known, image = partition is not None, serving.cluster.image
+        topic, index = key_of(entry)
+        if isinstance(topic, bytes):
+            name = image.topic_names.get(UUID(bytes=topic))
+            if name is None:
+                is_recreated = isinstance(partition, Partition) and partition.key.topic in image.topics
+                row.fail(
+                    ErrorCode.INCONSISTENT_TOPIC_ID
+                    if is_recreated
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if was_known
+                    else ErrorCode.UNKNOWN_TOPIC_ID
+                )
+                return None
+            topic = name
+        resolved = self.resolve(entry)
+        if resolved is not None:
+            return resolved
+        is_elsewhere = image.partition(topic, index) is not None
+        row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return None
+
+    def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
+        if partition.is_offline:
+            return self._storage_error
+        leader = partition.leader
+        requested = LeaderEpoch(-1 if entry.current_leader_epoch == -2 else entry.current_leader_epoch)
+        if entry.is_follower and leader is not None:
+            return leader.check_fetch(
+                BrokerId(self._fetch.replica_id), requested, BrokerEpoch(self._fetch.replica_epoch)
+            )
+        error = check_leader_epoch(requested, LeaderEpoch(partition.leader_epoch))
+        if error:
+            return error
+        if leader is None:
+            may_read = not entry.is_follower and (
+                self._version >= _FOLLOWER_READ_VERSION or self._fetch.replica_id == -2
+            )
+            if not may_read or partition.follower is None:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    @property
+    def _storage_error(self) -> ErrorCode:
+        """Return what a failed disk is called: old clients do not know the word, and look for another leader."""
+        is_known = self._version >= _STORAGE_ERROR_VERSION
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _read_records(self, row: Row, partition: Partition, budget: FetchBudget, waiting: WaitsForReads) -> None:
+        grant = budget.grant(row.entry.max_bytes)
+        if grant.is_negative:
+            budget.spend(0)
+            row.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        if grant.max_bytes == 0 and not grant.whole_first_batch:
+            return
+        try:
+            plan = partition.log.read_plan(
+                row.entry.fetch_offset, grant.max_bytes, row.bound, at_least_one=grant.whole_first_batch
+            )
+            # The size of what has yet to be found is not known; it is at most what was granted.
+            size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
+            if isinstance(plan, Slice) and not size_bytes:
+                return
+            data = plan.read_resident()
+        except RequestError as error:
+            row.fail(error.code)
+            return
+        except (StorageError, OSError):
+            # A segment that was closed meanwhile may not even be opened again.
+            row.fail(self._storage_error)
+            return
+        budget.spend(size_bytes)
+        if data is not None:
+            row.records = data
+            counters = self._serving.counters
+            counters.memory_read_bytes += size_bytes
+            if not row.is_progress and isinstance(plan, Slice):
+                counters.consumer_read(data, partition.log.bytes_behind(plan), partition.log.newest_timestamp_ms)
+            return
+        waiting.read_began()
+        row.is_reading = True
+        disk = self._serving.disk
+        number = disk.read_began(partition.key, self._fetch.replica_id, self._serving.clock.mono_ms())
+
+        def done(result: Buffer | Exception) -> None:
+            disk.read_ended(number)
+            if not row.is_reading:
+                # It was answered without waiting for this.
+                return
+            row.is_reading = False
+            if (
+                self._serving.partitions.get(partition.key) is not partition
+                or partition.leader_epoch != row.leader_epoch
+            ):
+                # The log may have been cut and written anew while it was read, or its files be gone.
+                row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif isinstance(result, Exception):
+                row.fail(self._storage_error)
+            else:
+                row.records = result
+                self._serving.counters.disk_read_bytes += len(result)
+                if row.records and not row.is_progress:
+                    behind_bytes = partition.log.bytes_from(Offset(row.entry.fetch_offset))
+                    self._serving.counters.consumer_read(result, behind_bytes, partition.log.newest_timestamp_ms)
+            waiting.read_ended(row)
+
+        plan.read_later(done)
+
+    def glances(self, entries: Iterable[SessionPartition]) -> list[FetchLook]:
+        """Return the cheap view of what a look would find."""
+        looks = []
+        for entry in entries:
+            if entry in self.unknown:
+                continue
+            partition = entry.target
+            if (
+                not isinstance(partition, Partition)
+                or self._serving.partitions.get(partition.key) is not partition
+                or self._check(entry, partition)
+            ):
+                looks.append(FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True))
+                continue
+            log = partition.log
+            bound = log.log_end if entry.is_follower else partition.high_watermark
+            if entry.fetch_offset >= bound:
+                looks.append(FetchLook(entry.fetch_offset, bound, 0))
+                continue
+            found = find_divergence(
+                log.epochs, entry.last_fetched_epoch, entry.fetch_offset, log.log_start, log.log_end
+            )
+            if found is not None:
+                looks.append(FetchLook(entry.fetch_offset, bound, 0, is_broken=True))
+                continue
+            readable = log.readable(entry.fetch_offset, bound)
+            available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
+            looks.append(FetchLook(entry.fetch_offset, bound, available_bytes, readable.is_on_older_segment))
+        return looks

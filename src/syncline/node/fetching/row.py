@@ -1,0 +1,69 @@
+"""What one look of a fetch found of one partition."""
+
+from typing import cast
+
+from syncline.core.fetching.session import SessionPartition
+from syncline.core.replication.pending_fetches import PendingEntry
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import LeaderEpoch, Offset
+from syncline.node.partition import Partition
+from syncline.node.request import Buffer
+
+
+def key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
+    """Return (topic name or id, partition): how this room names the partitions of a session."""
+    return cast("tuple[str | bytes, int]", entry.key)
+
+
+class Row:
+    """What one look found of one partition."""
+
+    __slots__ = (
+        "bound",
+        "diverging",
+        "entry",
+        "error",
+        "high_watermark",
+        "is_counted",
+        "is_progress",
+        "is_reading",
+        "leader_epoch",
+        "log_end",
+        "log_start",
+        "partition",
+        "pending",
+        "preferred",
+        "records",
+    )
+
+    def __init__(self, entry: SessionPartition) -> None:
+        self.entry = entry
+        self.partition: Partition | None = None
+        self.error = ErrorCode.NONE
+        self.records: Buffer = b""
+        self.diverging: tuple[int, int] | None = None
+        # The replica that the reader is sent to instead of being served.
+        self.preferred = -1
+        self.high_watermark = Offset(-1)
+        self.log_start = Offset(-1)
+        self.log_end = Offset(-1)
+        # The reader may have what lies below: the log end as a follower, the high watermark as a consumer.
+        self.bound = Offset(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+        # Whether the request proves something about a follower; and whether its leader has been told.
+        self.is_progress = False
+        self.is_counted = False
+        self.is_reading = False
+        # What was registered for a follower that has to wait for the disk.
+        self.pending: PendingEntry | None = None
+
+    def __repr__(self) -> str:
+        state = self.error.name if self.error else "reading" if self.is_reading else f"{len(self.records)} bytes"
+        return f"<row {self.entry.key} {self.log_start}..{self.log_end} bound {self.bound}: {state}>"
+
+    def fail(self, error: ErrorCode) -> None:
+        """Answer this partition with an error."""
+        self.error = error
+        self.records = b""
+        self.high_watermark = self.log_start = Offset(-1)
+        self.is_progress = False

@@ -1,0 +1,36 @@
+"""What serving a fetch takes of a broker; all fetches share one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syncline.core.fetching.session import SessionCache
+from syncline.model.ids import TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.counters import Counters
+from syncline.node.deadlines import Deadlines
+from syncline.node.disk_watch import DiskWatch
+from syncline.node.fetching.woken import WokenFetches
+from syncline.node.follower_watch import FollowerWatch
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.partition import Partition
+from syncline.node.slow_reads import SlowReads
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchServing:
+    """The parts of one broker that answer fetches."""
+
+    clock: Clock
+    cluster: ClusterView
+    configs: LiveConfigs
+    partitions: Mapping[TopicPartition, Partition]
+    sessions: SessionCache
+    deadlines: Deadlines
+    woken: WokenFetches
+    slow_reads: SlowReads
+    low_watermarks: LowWatermarks
+    followers: FollowerWatch
+    disk: DiskWatch
+    counters: Counters

@@ -1,0 +1,60 @@
+"""Woken fetches: parked ones that look again when the present callback ends.
+
+What moves a partition wakes the fetches that wait for it; each looks once, however many of its partitions moved. A
+callback that may have moved one ends with `settle`; for all others the next turn of the loop does it.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+log = logging.getLogger("syncline.node")
+
+
+class Sleeper(Protocol):
+    """A parked fetch."""
+
+    def wake(self) -> None:
+        """Look again; answer if that suffices."""
+
+
+class WokenFetches:
+    """The fetches of one broker that are to look again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # A dict stands for an ordered set.
+        self._woken: dict[Sleeper, None] = {}
+        self._is_settling = False
+        self._will_settle = False
+
+    def __len__(self) -> int:
+        return len(self._woken)
+
+    def wake(self, fetch: Sleeper) -> None:
+        """Have a parked fetch look again when the present callback ends."""
+        self._woken[fetch] = None
+        if not self._will_settle:
+            self._will_settle = True
+            self._loop.call_soon(self._settle_later)
+
+    def _settle_later(self) -> None:
+        self._will_settle = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Let all woken fetches look again."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._woken:
+                woken, self._woken = self._woken, {}
+                for fetch in woken:
+                    try:
+                        fetch.wake()
+                    except Exception:
+                        # The others were woken for the same reason and must not sleep on.
+                        log.exception("a parked fetch failed")
+        finally:
+            self._is_settling = False

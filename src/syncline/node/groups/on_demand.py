@@ -1,0 +1,99 @@
+"""The group coordinator, made when the first group or replica of the offsets topic needs it.
+
+Its code is imported then, too: a broker without groups starts sooner. What it uses of the broker is here
+(`groups/port.py` says what that is).
+"""
+
+import random
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.ids import TopicPartition
+from syncline.model.metadata import MetadataImage
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.partition import Partition
+from syncline.node.tasks import Tasks
+from syncline.node.topic_creation import TopicCreation
+
+if TYPE_CHECKING:
+    from syncline.node.groups.coordinator import GroupCoordinator
+
+
+class GroupsOnDemand:
+    """The group coordinator of one broker, if it has one."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        partitions: Mapping[TopicPartition, Partition],
+        tasks: Tasks,
+        topics: TopicCreation,
+    ) -> None:
+        self.clock = clock
+        self.rng = rng
+        self._cluster = cluster
+        self._configs = configs
+        self._partitions = partitions
+        self._tasks = tasks
+        self._topics = topics
+        self._coordinator: GroupCoordinator | None = None
+
+    @property
+    def coordinator(self) -> "GroupCoordinator":
+        """Return the coordinator, making it if need be."""
+        if self._coordinator is None:
+            from syncline.node.groups.coordinator import GroupCoordinator
+
+            self._coordinator = GroupCoordinator(self)
+        return self._coordinator
+
+    # What happens to the offsets topic.
+
+    def became_leader(self, partition: int, leader_epoch: int) -> None:
+        """Coordinate the groups of a partition."""
+        self.coordinator.became_leader(partition, leader_epoch)
+
+    def resigned(self, partition: int) -> None:
+        """Coordinate the groups of a partition no more."""
+        self.coordinator.resigned(partition)
+
+    def topics_deleted(self, names: tuple[str, ...]) -> None:
+        """Forget offsets committed for these topics."""
+        if self._coordinator is not None:
+            self._coordinator.topics_deleted(names)
+
+    def close(self) -> None:
+        """Coordinate nothing more."""
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+    # What the coordinator uses of the broker.
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Return the broker's configuration as of now."""
+        return self._configs.broker
+
+    @property
+    def image(self) -> MetadataImage:
+        """Return the cluster's metadata as of now."""
+        return self._cluster.image
+
+    def partition(self, topic: str, partition: int, /) -> Partition | None:
+        """Return the replica that is hosted here, None if there is none."""
+        return self._partitions.get(TopicPartition(topic, partition))
+
+    def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
+        """Run `work` as a task that the broker owns and ends."""
+        return self._tasks.spawn(work)
+
+    async def create_internal_topic(self, name: str, /) -> None:
+        """Ask the controller for a topic of the brokers' own; raises `RequestError`."""
+        await self._topics.create_internal(name)

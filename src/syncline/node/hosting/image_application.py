@@ -1,0 +1,194 @@
+"""Applying an image: bringing what this broker hosts in step with the metadata.
+
+The order matters. Brokers come first (who is alive decides who counts), then configurations, then deletions, and at
+last roles. A partition that one disk error keeps from its role does not keep others from theirs. Nothing acts on a
+newer image before `apply` has returned.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType, Topic
+from syncline.model.topic_config import TopicConfig
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.departures import Departures
+from syncline.node.hosting.offline_logs import OfflineLogs, wants_room
+from syncline.node.hosting.postponed import PostponedPartitions
+from syncline.node.hosting.replicas import HostedReplicas
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.metadata_rows import MetadataRows
+from syncline.node.partition import Partition
+from syncline.node.replication.fetchers import Fetchers
+from syncline.node.slow_reads import SlowReads
+from syncline.storage.errors import StorageError
+
+log = logging.getLogger("syncline.node")
+
+
+class HearsOfDeletions(Protocol):
+    """The group coordinator, as deleted topics concern it."""
+
+    def topics_deleted(self, names: tuple[str, ...], /) -> None:
+        """Forget offsets committed for these topics."""
+
+
+class ImageApplication:
+    """Applies images to what one broker hosts."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        partitions: dict[TopicPartition, Partition],
+        replicas: HostedReplicas,
+        offline: OfflineLogs,
+        fetchers: Fetchers,
+        known_brokers: KnownBrokers,
+        departures: Departures,
+        slow_reads: SlowReads,
+        low_watermarks: LowWatermarks,
+        groups: HearsOfDeletions,
+        metadata_rows: MetadataRows,
+        on_config: Callable[[BrokerConfig], None],
+        on_unfit: Callable[[str], object],
+        settle: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._configs = configs
+        self._partitions = partitions
+        self._replicas = replicas
+        self._offline = offline
+        self._fetchers = fetchers
+        self._known_brokers = known_brokers
+        self._departures = departures
+        self._slow_reads = slow_reads
+        self._low_watermarks = low_watermarks
+        self._groups = groups
+        self._metadata_rows = metadata_rows
+        # Called when this broker's own configuration has changed.
+        self._on_config = on_config
+        self._on_unfit = on_unfit
+        self._settle = settle
+        self._postponed = PostponedPartitions(loop, self._retry)
+
+    def apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
+        """Bring everything hosted here in step with a new image."""
+        try:
+            self._apply(new, delta)
+        except Exception as error:
+            # Our bug. A broker whose roles are not those of the metadata must not go on as if they were.
+            log.exception("metadata version %s could not be applied", new.version)
+            self._on_unfit(f"metadata version {new.version} could not be applied: {error!r}")
+            raise
+
+    def close(self) -> None:
+        """Retry nothing more."""
+        self._postponed.close()
+
+    def _apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
+        self._cluster.replace(new)
+        now_ms = self._clock.mono_ms()
+        moved_leaders = self._apply_brokers(delta) if delta.brokers else ()
+        self._apply_configs(delta)
+        for topic in delta.deleted_topics:
+            self._delete_topic(topic, now_ms)
+        for key in delta.partitions:
+            self._assign(key, now_ms)
+        for leader_id in moved_leaders:
+            self._fetchers.leader_moved(leader_id)
+        self._fetchers.go()
+        if delta.brokers:
+            self._brokers_changed(now_ms)
+        if delta.partitions:
+            self._replicas.share_page_cache()
+        self._settle()
+
+    # Brokers.
+
+    def _apply_brokers(self, delta: MetadataDelta) -> tuple[int, ...]:
+        """Take over who is alive; return the brokers whose process is another one now."""
+        brokers = self._cluster.image.brokers
+        moved = tuple(
+            broker_id
+            for broker_id in delta.brokers
+            if (record := brokers.get(broker_id)) is not None
+            and self._known_brokers.broker_epoch(broker_id) not in (-1, record.broker_epoch)
+        )
+        for broker_id in delta.brokers:
+            record = brokers.get(broker_id)
+            if record is not None and record.fenced and self._known_brokers.is_unfenced(broker_id):
+                self._departures.fenced(broker_id)
+        for broker_id in moved:
+            self._slow_reads.drop_older(BrokerId(broker_id), brokers[BrokerId(broker_id)].broker_epoch)
+        self._known_brokers.replace(
+            {
+                broker_id: BrokerStanding(record.broker_epoch, record.fenced, record.shutting_down)
+                for broker_id, record in brokers.items()
+            }
+        )
+        return moved
+
+    def _brokers_changed(self, now_ms: int) -> None:
+        self._low_watermarks.brokers_changed()
+        for partition in self._partitions.values():
+            if partition.leader is not None:
+                partition.perform(partition.leader.brokers_changed(now_ms))
+
+    # Configurations.
+
+    def _apply_configs(self, delta: MetadataDelta) -> None:
+        is_broker_changed = any(resource.kind == ResourceType.BROKER for resource in delta.configs)
+        if is_broker_changed:
+            self._configs.resolve_again()
+            self._on_config(self._configs.broker)
+        topics = {resource.name for resource in delta.configs if resource.kind == ResourceType.TOPIC}
+        if not is_broker_changed and not topics:
+            return
+        resolved: dict[str, TopicConfig] = {}
+        for key, partition in self._partitions.items():
+            if is_broker_changed or key.topic in topics:
+                config = resolved.get(key.topic)
+                if config is None:
+                    config = resolved[key.topic] = self._configs.topic(key.topic)
+                partition.apply_config(config)
+
+    # Topics and partitions.
+
+    def _delete_topic(self, topic: Topic, now_ms: int) -> None:
+        for record in topic.partitions:
+            partition = self._partitions.get(TopicPartition(topic.name, record.partition))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._replicas.drop(partition, now_ms)
+        self._offline.discard_topic(topic.name, now_ms)
+        self._groups.topics_deleted((topic.name,))
+        self._metadata_rows.drop(topic.name)
+
+    def _assign(self, key: TopicPartition, now_ms: int) -> None:
+        """Give one partition its role; all others are to have theirs even if this one's disk fails."""
+        try:
+            self._replicas.assign(key, now_ms)
+        except (StorageError, OSError) as error:
+            if wants_room(error):
+                self._postponed.add(key, error)
+            else:
+                self._offline.fail(key, error)
+
+    def _retry(self, keys: Iterable[TopicPartition]) -> None:
+        """Try again what the disk had no room for."""
+        now_ms = self._clock.mono_ms()
+        for key in keys:
+            if self._cluster.image.partition(*key) is not None:
+                self._assign(key, now_ms)
+        self._fetchers.go()
+        self._settle()

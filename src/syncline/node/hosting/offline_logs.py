@@ -1,0 +1,118 @@
+"""Logs that this broker cannot serve: the disk failed them, or they were damaged when the broker started.
+
+A failed log stays offline until the broker restarts: what a failed sync lost cannot be known. A damaged log is kept as
+it is as long as it may hold the only copy of a record. It is replaced by an empty one when a leader elsewhere has the
+records, and deleted when its topic is gone.
+
+The controller learns of these replicas with each heartbeat, by directory id, and elects other leaders.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import PartitionRecord, directory_id
+from syncline.node.cluster_view import ClusterView
+from syncline.storage.errors import DiskFullError, StorageError, is_full, is_out_of_descriptors
+from syncline.storage.log_directory import LogDirectory
+
+log = logging.getLogger("syncline.node")
+
+
+def wants_room(error: BaseException) -> bool:
+    """Return whether an operation failed for want of room or descriptors: nothing is broken, it can be tried again."""
+    if isinstance(error, DiskFullError):
+        return True
+    return isinstance(error, OSError) and (is_full(error) or is_out_of_descriptors(error))
+
+
+class OfflineLogs:
+    """The failed and the damaged logs of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        cluster: ClusterView,
+        logs: LogDirectory,
+        heartbeat_now: Callable[[], None],
+        on_unfit: Callable[[str], object],
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._logs = logs
+        self._heartbeat_now = heartbeat_now
+        self._on_unfit = on_unfit
+        # Partitions whose log the disk failed since the start; beside those that were damaged already.
+        self._failed: dict[TopicPartition, None] = {}
+
+    def assigned(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned to this broker and whose log it cannot serve."""
+        return [key for key in (*self._logs.damaged, *self._failed) if self._is_assigned(key)]
+
+    def directory_ids(self) -> list[UUID]:
+        """Return the directory ids of these replicas."""
+        topics = self._cluster.image.topics
+        return [directory_id(topics[key.topic].topic_id, key.partition) for key in self.assigned()]
+
+    def _is_assigned(self, key: TopicPartition) -> bool:
+        record = self._cluster.image.partition(*key)
+        return record is not None and self._broker_id in record.replicas
+
+    # Failed.
+
+    def fail(self, key: TopicPartition, error: BaseException) -> None:
+        """Note that the disk failed a log: the controller must find other leaders."""
+        log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
+        self._logs.forget_registration()
+        self._failed[key] = None
+        self._heartbeat_now()
+        self._on_unfit(f"the disk failed {key}: {error}")
+
+    def forget(self, key: TopicPartition) -> None:
+        """Forget a failed log: its partition is hosted no more."""
+        self._failed.pop(key, None)
+
+    # Damaged.
+
+    def is_damaged(self, key: TopicPartition) -> bool:
+        """Return whether a log was damaged when the broker started."""
+        return key in self._logs.damaged
+
+    def replace_damaged(self, key: TopicPartition, record: PartitionRecord, now_ms: int) -> bool:
+        """Discard a damaged log if a leader elsewhere has the records; return whether that was done.
+
+        A log whose topic was deleted while this broker was away, and created again, is discarded, too.
+        """
+        reason = self._logs.damaged[key]
+        if self._logs.topic_of_damaged(key) not in (None, self._cluster.image.topics[key.topic].topic_id):
+            self.discard(key, now_ms)
+            return True
+        if not record.has_leader or record.leader == self._broker_id or self._broker_id in record.isr:
+            log.error("%s is not served: its log is damaged, and no other broker may have the records: %s", key, reason)
+            return False
+        log.error("%s is fetched again from broker %s, its log is damaged: %s", key, record.leader, reason)
+        self._logs.discard_damaged(key, now_ms)
+        self._heartbeat_now()
+        return True
+
+    def discard_topic(self, topic: str, now_ms: int) -> None:
+        """Delete the damaged logs of a deleted topic."""
+        self._discard_all([key for key in self._logs.damaged if key.topic == topic], now_ms)
+
+    def discard_strays(self, now_ms: int) -> None:
+        """Delete the damaged logs that are not assigned to this broker any more."""
+        self._discard_all([key for key in self._logs.damaged if not self._is_assigned(key)], now_ms)
+
+    def _discard_all(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
+        for key in keys:
+            self.discard(key, now_ms)
+
+    def discard(self, key: TopicPartition, now_ms: int) -> None:
+        """Delete a damaged log that no broker will ask for again."""
+        log.warning("%s is not assigned to this broker any more; its damaged log is deleted", key)
+        try:
+            self._logs.discard_damaged(key, now_ms)
+        except (StorageError, OSError) as error:
+            log.error("%s: its damaged log cannot be deleted: %s", key, error)

@@ -1,0 +1,45 @@
+"""Partitions that cannot be hosted yet: the disk had no room, or the process no descriptors, for their logs.
+
+Nothing is broken then, so they are tried again, all together, a second later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from syncline.model.ids import TopicPartition
+
+log = logging.getLogger("syncline.node")
+
+RETRY_S: Final = 1.0
+
+
+class PostponedPartitions:
+    """The partitions of one broker that wait for room."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, retry: Callable[[Iterable[TopicPartition]], None]) -> None:
+        self._loop = loop
+        self._retry = retry
+        self._keys: dict[TopicPartition, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def add(self, key: TopicPartition, error: BaseException) -> None:
+        """Try a partition again in a moment."""
+        log.warning("%s cannot be served yet, and is tried again: %s", key, error)
+        self._keys[key] = None
+        if self._timer is None:
+            self._timer = self._loop.call_later(RETRY_S, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        keys, self._keys = self._keys, {}
+        self._retry(keys)
+
+    def close(self) -> None:
+        """Try no more."""
+        if self._timer is not None:
+            self._timer.cancel()

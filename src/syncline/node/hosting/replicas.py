@@ -1,0 +1,191 @@
+"""The replicas that this broker hosts: opening their logs, giving them their roles, and letting go of them.
+
+A replica is a `Partition`. Those that are followed belong to the fetcher of their leader; those that are led share a
+budget of page cache. Replicas of the offsets topic have the group coordinator follow their role.
+"""
+
+import logging
+from typing import Protocol
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import OFFSETS_TOPIC, BrokerId, TopicPartition
+from syncline.model.metadata import PartitionRecord
+from syncline.node.cluster_view import ClusterView
+from syncline.node.counters import Counters
+from syncline.node.disk_watch import DiskWatch
+from syncline.node.hosting.offline_logs import OfflineLogs, wants_room
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.log_settings import log_settings
+from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.partition import Partition, PartitionSurroundings
+from syncline.node.replication.fetchers import Fetchers
+from syncline.node.slow_reads import SlowReads
+from syncline.storage.errors import StorageError
+from syncline.storage.log_directory import LogDirectory
+
+log = logging.getLogger("syncline.node")
+
+
+class FollowsOffsetsTopic(Protocol):
+    """The group coordinator, as the roles of the offsets topic's replicas concern it."""
+
+    def became_leader(self, partition: int, leader_epoch: int, /) -> None:
+        """Coordinate the groups of a partition."""
+
+    def resigned(self, partition: int, /) -> None:
+        """Coordinate them no more."""
+
+
+class HostedReplicas:
+    """The replicas of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        logs: LogDirectory,
+        offline: OfflineLogs,
+        partitions: dict[TopicPartition, Partition],
+        surroundings: PartitionSurroundings,
+        fetchers: Fetchers,
+        groups: FollowsOffsetsTopic,
+        counters: Counters,
+        disk: DiskWatch,
+        low_watermarks: LowWatermarks,
+        slow_reads: SlowReads,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._configs = configs
+        self._logs = logs
+        self.offline = offline
+        # The one table of what is hosted: all others read it.
+        self._partitions = partitions
+        self._surroundings = surroundings
+        self.fetchers = fetchers
+        self._groups = groups
+        self._counters = counters
+        self._disk = disk
+        self._low_watermarks = low_watermarks
+        self._slow_reads = slow_reads
+
+    def assign(self, key: TopicPartition, now_ms: int) -> None:
+        """Bring one partition in step with the image; raises `StorageError` or `OSError`."""
+        record = self._cluster.image.partition(key.topic, key.partition)
+        assert record is not None, f"a delta names {key}, which its image does not have"
+        partition = self._partitions.get(key)
+        if partition is None and self.offline.is_damaged(key) and not self.offline.replace_damaged(key, record, now_ms):
+            return
+        if self._broker_id not in record.replicas:
+            if partition is not None:
+                self.drop(partition, now_ms)
+            return
+        if partition is None:
+            partition = self.host(key, now_ms)
+            # A partition that has a history, and an empty log: it was lost, or this replica is new.
+            has_history = record.partition_epoch > 0 or record.leader_epoch > 0
+            partition.is_fresh = has_history and partition.log.log_end == partition.log.log_start
+        if record.leader == self._broker_id:
+            self._lead(partition, record, now_ms)
+        else:
+            self.follow(partition, record)
+
+    def host(self, key: TopicPartition, now_ms: int) -> Partition:
+        """Open or create the log of a partition that is assigned to this broker."""
+        topic = self._cluster.image.topics[key.topic]
+        config = self._configs.topic_of(topic)
+        existing = self._logs.logs.get(key)
+        if existing is not None and existing.topic_id not in (None, topic.topic_id):
+            # The topic was deleted and created again while this broker was away.
+            self._logs.delete(key, now_ms)
+            existing = None
+        if existing is None:
+            existing = self._logs.create(key, topic.topic_id, log_settings(config))
+        partition = Partition(self._surroundings, key, topic.topic_id, existing, config)
+        existing.watch_syncs(lambda: self._disk.sync_began(key))
+        existing.on_offline = lambda _log, error: self._log_failed(partition, error)
+        self._partitions[key] = partition
+        return partition
+
+    def _lead(self, partition: Partition, record: PartitionRecord, now_ms: int) -> None:
+        self.fetchers.remove(partition)
+        was_epoch = partition.leader_epoch
+        partition.log.keep_cached_bytes = None
+        partition.lead(record, now_ms)
+        if partition.key.topic == OFFSETS_TOPIC and was_epoch != record.leader_epoch:
+            self._groups.became_leader(partition.key.partition, record.leader_epoch)
+
+    def follow(self, partition: Partition, record: PartitionRecord) -> None:
+        """Make a replica a follower; its fetcher starts with `Fetchers.go`."""
+        was_leader = partition.is_leader
+        is_new_term = partition.follow(record)
+        if is_new_term:
+            self.fetchers.remove(partition)
+            if record.has_leader:
+                keep_bytes = self._configs.broker.page_cache_follower_keep_bytes
+                partition.log.keep_cached_bytes = None if keep_bytes < 0 else keep_bytes
+                self.fetchers.add(partition, record.leader)
+        if was_leader and partition.key.topic == OFFSETS_TOPIC:
+            self._groups.resigned(partition.key.partition)
+
+    def drop(self, partition: Partition, now_ms: int) -> None:
+        """Stop hosting: the replica was moved away or its topic deleted."""
+        was_leader = partition.is_leader
+        self.fetchers.remove(partition)
+        del self._partitions[partition.key]
+        self.offline.forget(partition.key)
+        self._counters.drop(partition.key)
+        partition.leader = None
+        partition.follower = None
+        partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._low_watermarks.moved(partition)
+        self._slow_reads.leadership_ended(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.watchers.role_changed()
+        if was_leader and partition.key.topic == OFFSETS_TOPIC:
+            self._groups.resigned(partition.key.partition)
+        try:
+            self._logs.delete(partition.key, now_ms)
+        except (StorageError, OSError) as error:
+            # The rest of the image is to be applied nevertheless. What could not be deleted for want of room is
+            # deleted when the name is used again, or at the next start.
+            if not wants_room(error):
+                self.offline.fail(partition.key, error)
+
+    def _log_failed(self, partition: Partition, error: BaseException) -> None:
+        """Take a log offline whose disk failed, and refuse what waits for it."""
+        self.fetchers.remove(partition)
+        partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._slow_reads.leadership_ended(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        partition.watchers.role_changed()
+        self.offline.fail(partition.key, error)
+
+    def share_page_cache(self) -> None:
+        """Give each partition that is led here an equal share of the budget."""
+        budget_bytes = self._configs.broker.page_cache_leader_budget_bytes
+        if budget_bytes < 0:
+            return
+        led = [partition for partition in self._partitions.values() if partition.is_leader]
+        for partition in led:
+            partition.log.keep_cached_bytes = budget_bytes // len(led)
+
+    def followers_have_everything(self) -> bool:
+        """Return whether all in-sync followers of what is led here have fetched up to the end."""
+        return all(
+            follower.log_end == partition.leader.log_end
+            for partition in self._partitions.values()
+            if partition.leader is not None and not partition.is_offline
+            for follower in partition.leader.followers
+            if follower.counts
+        )
+
+    def check_invariants(self) -> None:
+        """Assert that each replica is what the image says, and that only the right fetcher has it."""
+        for key, partition in self._partitions.items():
+            assert partition.key == key, f"{partition.key} is filed under {key}"
+            partition.check_invariants()
+            fetching = [leader for leader, each in self.fetchers.by_leader.items() if each.follows(partition)]
+            if partition.leader is not None:
+                assert not fetching, f"{key} is led here and fetched from {fetching}"
+            assert len(fetching) <= 1, f"{key} is fetched from {fetching}"

@@ -1,0 +1,95 @@
+"""Live configurations: those of this broker and of topics, resolved from where they are set.
+
+A broker's configuration is resolved anew when the metadata changes one of its layers (`resolve_again`), a topic's when
+somebody asks. Partitions with equal settings share one object: there are thousands of them.
+"""
+
+from collections.abc import Mapping
+
+from syncline.core.fetching.read_replicas import RACK_AWARE_SELECTOR
+from syncline.core.replication.lag_policy import lag_policy
+from syncline.core.replication.leader import PartitionSettings
+from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.ids import BrokerId
+from syncline.model.metadata import Topic
+from syncline.model.topic_config import TopicConfig
+from syncline.node.cluster_view import ClusterView
+
+
+def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
+    """Return the rules that a configuration asks for, None when the feature is off."""
+    if not config.follower_fetch_pending_reads_insync_enable:
+        return None
+    cap_ms = config.follower_fetch_pending_insync_max_ms
+    return SlowReadRules(
+        # Never for less than a lag window, whatever the default is: the lag rule itself gives that much.
+        cap_ms=None if cap_ms < 0 else max(cap_ms, config.replica_lag_time_max_ms),
+        relinquishes=config.leader_relinquish_enable,
+        process_time_max_ms=config.follower_fetch_process_time_max_ms,
+        tenure_min_ms=config.leader_relinquish_min_tenure_ms,
+    )
+
+
+class LiveConfigs:
+    """The configurations that one broker goes by."""
+
+    __slots__ = ("_broker_id", "_cluster", "_of_topic", "_settings", "broker", "slow_read_rules", "static")
+
+    def __init__(
+        self, broker_id: BrokerId, static: Mapping[str, str], broker: BrokerConfig, cluster: ClusterView
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        # What this broker was started with; other layers lie above it.
+        self.static = static
+        # This broker's own configuration as of now.
+        self.broker = broker
+        # None while KIP-501 is off.
+        self.slow_read_rules = slow_read_rules(broker)
+        self._settings: dict[tuple[str, int, int, int, bool, SlowReadRules | None], PartitionSettings] = {}
+        # The last topic asked for, with what its configuration was made of: partitions of one topic come together.
+        self._of_topic: tuple[Topic, object, BrokerConfig, TopicConfig] | None = None
+
+    def resolve_again(self) -> None:
+        """Take over what the image says of this broker's configuration."""
+        image = self._cluster.image
+        self.broker = BrokerConfig.resolve(self.static, image.cluster_configs(), image.broker_configs(self._broker_id))
+        self.slow_read_rules = slow_read_rules(self.broker)
+
+    def topic(self, name: str) -> TopicConfig:
+        """Return the configuration of a topic."""
+        return TopicConfig.resolve(self._cluster.image.topic_configs(name), self.broker)
+
+    def topic_of(self, topic: Topic) -> TopicConfig:
+        """Return the configuration of a topic, the same object for all of its partitions."""
+        known, image = self._of_topic, self._cluster.image
+        if known is None or known[0] is not topic or known[1] is not image.configs or known[2] is not self.broker:
+            known = self._of_topic = (topic, image.configs, self.broker, self.topic(topic.name))
+        return known[3]
+
+    def partition_settings(self, config: TopicConfig) -> PartitionSettings:
+        """Return what leaders of a topic with this configuration go by; equal settings are one object."""
+        own = self.broker
+        key = (
+            own.replica_lag_mode,
+            own.replica_lag_time_max_ms,
+            own.replica_lag_max_messages,
+            config.min_insync_replicas,
+            own.high_watermark_min_isr_gate,
+            self.slow_read_rules,
+        )
+        found = self._settings.get(key)
+        if found is None:
+            found = self._settings[key] = PartitionSettings(
+                lag=lag_policy(*key[:3]),
+                min_insync_replicas=config.min_insync_replicas,
+                high_watermark_min_isr_gate=own.high_watermark_min_isr_gate,
+                slow_reads=self.slow_read_rules,
+            )
+        return found
+
+    @property
+    def selects_near_replicas(self) -> bool:
+        """Whether consumers are sent to replicas in their own rack (KIP-392)."""
+        return self.broker.replica_selector_class == RACK_AWARE_SELECTOR

@@ -1,0 +1,64 @@
+"""Metadata rows: the encoded partitions of each topic, kept as long as they are true.
+
+A client that asks for all topics, often, costs a copy of these rows and no encoding. A row depends on the topic, on
+which brokers are unfenced and on the version of the answer; a row that was made of other objects is made anew.
+"""
+
+from typing import Final
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
+from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
+from syncline.wire.api import CLIENT_VERSIONS, ApiKey
+from syncline.wire.metadata import MetadataPartition, MetadataTopic, encode_partitions
+
+# Topics that clients must not write to, or that exist for brokers: answers mark them.
+INTERNAL: Final = INTERNAL_TOPICS | {JOURNAL_TOPIC}
+
+
+class MetadataRows:
+    """The rows of one broker's Metadata answers, by topic and version."""
+
+    def __init__(self) -> None:
+        # Per topic: the topic and the brokers that the rows were made of, and the rows by version.
+        self._cached: dict[str, tuple[Topic, object, dict[int, MetadataTopic]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def row(self, image: MetadataImage, topic: Topic, version: int) -> MetadataTopic:
+        """Return a topic of `image` as an answer of this version shows it."""
+        assert version in CLIENT_VERSIONS[ApiKey.METADATA], f"no client is offered Metadata version {version}"
+        cached = self._cached.get(topic.name)
+        if cached is None or cached[0] is not topic or cached[1] is not image.brokers:
+            cached = self._cached[topic.name] = (topic, image.brokers, {})
+        rows = cached[2]
+        row = rows.get(version)
+        if row is None:
+            partitions = encode_partitions(version, [_partition(image, each, version) for each in topic.partitions])
+            row = rows[version] = MetadataTopic(
+                ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in INTERNAL, partitions
+            )
+        return row
+
+    def drop(self, topic: str) -> None:
+        """Forget a deleted topic, in every version."""
+        self._cached.pop(topic, None)
+
+
+def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:
+    offline = [broker_id for broker_id in record.replicas if not _is_online(image, broker_id)]
+    code = ErrorCode.NONE if record.has_leader else ErrorCode.LEADER_NOT_AVAILABLE
+    replicas: tuple[int, ...] | list[int] = record.replicas
+    if version == 0 and offline:
+        replicas = [broker_id for broker_id in record.replicas if broker_id not in offline]
+        if record.has_leader:
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataPartition(
+        code, record.partition, record.leader, record.leader_epoch, list(replicas), list(record.isr), offline
+    )
+
+
+def _is_online(image: MetadataImage, broker_id: BrokerId) -> bool:
+    record = image.brokers.get(broker_id)
+    return record is not None and not record.fenced
