@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.storage import recovery
+from syncline.storage import scan
 from syncline.storage.errors import StorageError
 from syncline.storage.flusher import Flusher
+from syncline.storage.last_life import CLEAN_MARK_FILE
 from syncline.storage.log_directory import LogDirectory
 from tests.storage.crash_images import images
 from tests.storage.crash_story import Account, Story, check
@@ -206,7 +207,7 @@ def _no_effect(*_: object, **__: object) -> None:
 
 def without_checksum(patch: pytest.MonkeyPatch) -> None:
     """M49: recovery believes sizes."""
-    patch.setattr(recovery, "crc_matches", lambda *_: True)
+    patch.setattr(scan, "crc_matches", lambda *_: True)
 
 
 def without_checkpoint_sync(patch: pytest.MonkeyPatch) -> None:
@@ -226,11 +227,13 @@ def without_directory_sync(patch: pytest.MonkeyPatch) -> None:
 
 def without_removing_the_mark(patch: pytest.MonkeyPatch) -> None:
     """M53: the mark of a clean stop outlives the start."""
+    remove = RecordingDisk.remove
 
-    def read_only(self: LogDirectory) -> None:
-        self.was_clean = self._disk.exists(f"{self.path}/.kafka_cleanshutdown")
+    def all_but_the_mark(self: RecordingDisk, path: str) -> None:
+        if not path.endswith(CLEAN_MARK_FILE):
+            remove(self, path)
 
-    patch.setattr(LogDirectory, "_take_clean_mark", read_only)
+    patch.setattr(RecordingDisk, "remove", all_but_the_mark)
 
 
 def without_lowering_the_recovery_point(patch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def test_m55_is_found_when_damage_is_taken_for_a_torn_tail(
 ) -> None:
     """Planted: without the judgement, flushed records disappear and nobody hears of it."""
     monkeypatch.setattr(recovery, "judge", lambda *_, **__: None)
-    monkeypatch.setattr(recovery._Loading, "check_flushed", lambda *_: None)
+    monkeypatch.setattr(recovery, "check_flushed", lambda *_: None)
     for _ in range(6):
         append(log)
     log.flush()

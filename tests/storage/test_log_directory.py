@@ -98,7 +98,7 @@ def test_clean_start_scans_nothing(
     for sequence in range(10):
         append(log, leader_epoch=sequence // 4, producer=(9, 0, sequence))
     directory.close(1)
-    monkeypatch.setattr("syncline.storage.recovery.crc_matches", lambda *_: pytest.fail("a batch was checked"))
+    monkeypatch.setattr("syncline.storage.scan.crc_matches", lambda *_: pytest.fail("a batch was checked"))
 
     again = reopened(disk, log.settings).logs[KEY]
 

@@ -18,8 +18,7 @@ Offsets as in `log.py`; times are milliseconds. Source: 8.6 and 8.7 of the
 replication rules, KAFKA-10471, KAFKA-16541.
 """
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -27,30 +26,19 @@ from uuid import UUID
 from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset, TopicPartition
-from syncline.storage.checkpoints import (
-    CheckpointError,
-    CheckpointFile,
-    decode_clean_mark,
-    decode_offsets,
-    decode_partition_metadata,
-    decode_properties,
-    encode_clean_mark,
-    encode_offsets,
-    encode_partition_metadata,
-    encode_properties,
-)
+from syncline.storage import directory_owner
+from syncline.storage.checkpoints import CheckpointError, decode_partition_metadata, encode_partition_metadata
+from syncline.storage.damage import ADVICE, Circumstances
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_full
 from syncline.storage.graveyard import Graveyard
+from syncline.storage.last_life import LastLife
 from syncline.storage.log import PartitionLog
-from syncline.storage.recovery import ADVICE, Circumstances, Recovered, recover
+from syncline.storage.offset_checkpoint import OffsetCheckpoint
+from syncline.storage.recovery import Recovered, recover
 from syncline.storage.settings import LogSettings
 
-PROPERTIES_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
-CLEAN_MARK_FILE: Final = ".kafka_cleanshutdown"
-BOOT_FILE: Final = "boot"
-EPOCH_FILE: Final = "registered"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
@@ -74,13 +62,12 @@ class LogDirectory:
         self.damaged: dict[TopicPartition, str] = {}
         # Those among them that have no directory.
         self.missing: dict[TopicPartition, None] = {}
-        self.was_clean = False
-        self.previous_broker_epoch = -1
+        self._last_life = LastLife(disk, path, lock)
         self._disk = disk
         self._lock = lock
-        self._high_watermarks = _OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
-        self._recovery_points = _OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
-        self._log_starts = _OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
+        self._high_watermarks = OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
+        self._recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
+        self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
 
@@ -109,7 +96,14 @@ class LogDirectory:
         except BlockingIOError:
             raise StorageError(f"The data directory {path} is in use by another broker") from None
         try:
-            owner = _claim(disk, path, node_id, cluster_id, directory_id)
+            owner = directory_owner.claim(
+                disk,
+                path,
+                node_id,
+                cluster_id,
+                directory_id,
+                holds_logs=lambda: any(_partition_of(name) is not None for name in disk.list(path)),
+            )
             directory = cls(disk, path, lock, owner)
             directory._load(settings)
         except BaseException:
@@ -118,33 +112,37 @@ class LogDirectory:
         return directory
 
     @property
+    def was_clean(self) -> bool:
+        """Whether the last broker stopped cleanly."""
+        return self._last_life.was_clean
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The last registration of which everything that was written is here, -1 if that is of none."""
+        return self._last_life.previous_broker_epoch
+
+    @property
     def cluster_id(self) -> str:
         """The cluster whose records are here, "" before a broker has joined one with this directory."""
-        return decode_properties(self._disk.read_file(f"{self.path}/{PROPERTIES_FILE}")).get("cluster.id", "")
+        return directory_owner.cluster_of(self._disk, self.path)
 
     def free_bytes(self) -> int:
         """Return how much room the disk has for more."""
         return self._disk.free_bytes(self.path)
 
     def belong_to(self, cluster_id: str) -> None:
-        """Note which cluster the records are of: under another one they would be taken for strays, and deleted."""
-        path = f"{self.path}/{PROPERTIES_FILE}"
-        properties = decode_properties(self._disk.read_file(path))
-        if properties.get("cluster.id") != cluster_id:
-            self._disk.replace_file(path, encode_properties({**properties, "cluster.id": cluster_id}))
+        """Write down which cluster the records are of."""
+        directory_owner.belong_to(self._disk, self.path, cluster_id)
 
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
-        self._take_clean_mark()
+        life = self._last_life
+        life.take_clean_mark()
         for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
             try:
                 checkpoint.load()
             except CheckpointError as error:
                 raise CheckpointError(f"{error}. {CHECKPOINT_ADVICE}") from None
-        boot_id = self._disk.boot_id()
-        may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
-        if self.previous_broker_epoch == -1 and not may_lack_writes:
-            # Killed, but the machine went on: whatever the dead process had written is here, as after a clean stop.
-            self.previous_broker_epoch = self._registered_on(boot_id)
+        life.compare_boots()
         names = self._disk.list(self.path)
         for name in names:
             directory = f"{self.path}/{name}"
@@ -153,11 +151,9 @@ class LogDirectory:
             elif name.endswith(".tmp"):
                 self._disk.remove(directory)
             elif (key := _partition_of(name)) is not None:
-                self._load_log(key, directory, settings(key.topic), may_lack_writes=may_lack_writes)
+                self._load_log(key, directory, settings(key.topic), may_lack_writes=life.may_lack_writes)
         self._note_missing(names)
-        if boot_id and may_lack_writes:
-            # Only now: a crash of this very start must not make the torn logs look like whole ones.
-            self._disk.replace_file(f"{self.path}/{BOOT_FILE}", boot_id.encode())
+        life.logs_are_loaded()
 
     def _note_missing(self, names: Sequence[str]) -> None:
         """Take for damaged what was flushed and is not there: empty, and leading, it would empty the other replicas.
@@ -174,44 +170,13 @@ class LogDirectory:
                 )
                 self.missing[key] = None
 
-    def _take_clean_mark(self) -> None:
-        """Read and remove the mark, before anything that a crash could interrupt (M53)."""
-        mark = f"{self.path}/{CLEAN_MARK_FILE}"
-        if self._disk.exists(mark):
-            self.was_clean = True
-            self.previous_broker_epoch = decode_clean_mark(self._disk.read_file(mark))
-            self._disk.remove(mark)
-            self._disk.sync_directory(self.path)
-
     def note_broker_epoch(self, broker_epoch: int) -> None:
-        """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless.
-
-        So does copying it: what was a directory's copy, made while it was in use, lacks what was written since.
-        """
-        text = f"{self._disk.boot_id()} {broker_epoch} {self._lock.identity()}"
-        self._disk.replace_file(f"{self.path}/{EPOCH_FILE}", text.encode(), sync=False)
+        """Remember this process's registration, for a successor on the same boot."""
+        self._last_life.note_registration(broker_epoch)
 
     def forget_registration(self) -> None:
         """Let the next start claim nothing: after a disk error, the same boot may have lost what was written."""
-        with contextlib.suppress(OSError):
-            self._disk.remove(f"{self.path}/{EPOCH_FILE}")
-
-    def _registered_on(self, boot_id: str) -> int:
-        """Return the last registration of this boot, -1 if there was none.
-
-        One of a former boot says nothing: what was written after it may be lost, even if this broker never
-        registered again. The file is not synced, so after a power cut it may hold anything.
-        """
-        boot, _, rest = self._read_text(EPOCH_FILE).partition(" ")
-        epoch, _, identity = rest.partition(" ")
-        is_ours = boot == boot_id and identity == self._lock.identity()
-        return int(epoch) if is_ours and epoch.isdigit() else -1
-
-    def _read_text(self, name: str) -> str:
-        try:
-            return self._disk.read_file(f"{self.path}/{name}").decode(errors="replace")
-        except FileNotFoundError:
-            return ""
+        self._last_life.forget_registration()
 
     def _load_log(self, key: TopicPartition, directory: str, settings: LogSettings, *, may_lack_writes: bool) -> None:
         try:
@@ -365,48 +330,29 @@ class LogDirectory:
             self.checkpoint_recovery_points(later=False)
             self.checkpoint_log_starts(later=False)
             if not failures:
-                mark = encode_clean_mark(broker_epoch)
-                self._disk.replace_file(f"{self.path}/{CLEAN_MARK_FILE}", mark)
+                self._last_life.mark_clean(broker_epoch)
         except OSError as error:
             failures.append(StorageError(f"Cannot write the checkpoints of {self.path}: {error}"))
         self.abandon()
         if failures:
             raise failures[0]
 
+    def check_invariants(self) -> None:
+        """Assert that each partition is loaded or damaged, and that no checkpoint promises more than its log."""
+        for key, log in self.logs.items():
+            assert log.topic_partition == key, f"{log!r} is filed under {key}"
+            assert key not in self.damaged, f"{log!r} is in use, though {self.damaged[key]}"
+            log.check_invariants()
+        assert self.missing.keys() <= self.damaged.keys(), f"missing but not damaged: {list(self.missing)}"
+        self._recovery_points.check_at_most(
+            (key, log.recovery_point) for key, log in self.logs.items() if not log.is_offline
+        )
+
     def abandon(self) -> None:
         """Give everything back as a crash would, without a word to the next start."""
         for log in self.logs.values():
             log.close()
         self._lock.release()
-
-
-def _claim(disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: str) -> str:
-    """Return the directory's id, after making sure that it belongs to this node (or to nobody yet)."""
-    properties_path = f"{path}/{PROPERTIES_FILE}"
-    mine = {"version": "1", "node.id": str(node_id), "directory.id": directory_id, "cluster.id": cluster_id}
-    try:
-        found = decode_properties(disk.read_file(properties_path))
-    except FileNotFoundError:
-        if any(_partition_of(name) is not None for name in disk.list(path)):
-            raise StorageError(
-                f"The data directory {path} holds logs, but {PROPERTIES_FILE} is missing, which says whose they are. "
-                "Put it back, or use another directory."
-            ) from None
-        disk.replace_file(properties_path, encode_properties(mine))
-        return directory_id
-    if not found.get("node.id") or "cluster.id" not in found:
-        raise StorageError(
-            f"{properties_path} is damaged: it does not say whose data is here. Put a good copy of it there, "
-            "or use another directory."
-        )
-    for name in ("cluster.id", "node.id"):
-        # A broker learns its cluster's id only when it joins.
-        if mine[name] and found.get(name) and found[name] != mine[name]:
-            raise StorageError(
-                f"The data directory {path} belongs to {name} {found.get(name)}, this is {mine[name]}. "
-                "Use another directory, or remove this one if its data may go."
-            )
-    return found.get("directory.id", directory_id)
 
 
 def parent_of(path: str) -> str:
@@ -420,49 +366,3 @@ def _partition_of(name: str) -> TopicPartition | None:
     if not dash or not topic or not number.isdecimal() or number != str(int(number)):
         return None
     return TopicPartition(topic, int(number))
-
-
-class _OffsetCheckpoint:
-    """One offset per partition, in memory as it is on the disk."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._file = CheckpointFile(disk, path)
-        # What was last handed over to be written, and what has surely arrived.
-        self._written: dict[TopicPartition, Offset] = {}
-        self._arrived: dict[TopicPartition, Offset] = {}
-        self._is_writing = False
-
-    def load(self) -> None:
-        """Read the file. Raises CheckpointError when it is damaged."""
-        self._written = self._arrived = decode_offsets(self._file.path, self._file.read())
-
-    def of(self, key: TopicPartition) -> Offset:
-        """Return what was last written of a partition, 0 if nothing."""
-        return self._written.get(key, Offset(0))
-
-    def on_disk(self) -> list[tuple[TopicPartition, Offset]]:
-        """Return every entry that has arrived."""
-        return list(self._arrived.items())
-
-    def is_on_disk(self, key: TopicPartition) -> bool:
-        """Return whether the file may have an entry for the partition that says anything."""
-        return self._arrived.get(key, 0) > 0 or self._written.get(key, 0) > 0
-
-    def write(self, offsets: dict[TopicPartition, Offset], kept: Mapping[TopicPartition, str], *, later: bool) -> None:
-        """Replace the entries; those of `kept` partitions stay what they were."""
-        offsets.update((key, self._written[key]) for key in kept if key in self._written)
-        if offsets == self._arrived == self._written or (later and self._is_writing):
-            return
-        self._written = offsets
-        if not later:
-            self._file.write(encode_offsets(offsets))
-            self._arrived = offsets
-            return
-        self._is_writing = True
-        self._file.write_later(encode_offsets(offsets), lambda error: self._finished(offsets, error))
-
-    def _finished(self, offsets: dict[TopicPartition, Offset], error: Exception | None) -> None:
-        """Note how a background writing went; one that failed is tried again at the next occasion."""
-        self._is_writing = False
-        if error is None and offsets is self._written:
-            self._arrived = offsets

@@ -1,42 +1,31 @@
 """From the files of a partition directory to a log that can be trusted.
 
-One hard idea: a bad batch is one of two very different things. At the end of
-what a power cut left, it is a write that never finished: it was promised to
-nobody, and everything from it on is cut off. In the middle of what was flushed,
-or of what a mere process crash left, it is damage: behind it lie good records
-that were acknowledged, so cutting there would destroy them, and as leader this
-replica would spread the loss. Such a log is refused with a clear error.
-
-What tells them apart: the recovery point (everything below it was flushed), and
-whether the machine was started anew in between. Without a power cut no write is
-lost, so nothing whole can lie behind something torn. After one, unflushed
-writes may be there in any subset, so above the recovery point a hole followed by
-good batches is an honest picture of a crash.
+One hard idea: recovery decides by the first bad place (`damage.py`), and the
+first one stays the first. So everything that it does to the disk may be
+interrupted by the next crash and gives the same result again (R3).
 
 Steps (8.7): remove leftovers; per segment either check its end (clean stop, or
 wholly below the recovery point) or scan every batch; judge what is found; then
-epochs, producers, log start. Everything the disk is told here may be
-interrupted by the next crash and gives the same result again (R3): cutting and
-removing is decided by the first bad place, which stays the first.
+epochs, producers, log start.
 
-Source: LogLoader of Kafka; KAFKA-10432, KAFKA-10471, KAFKA-6388; studies of
-storage faults in replicated stores (damage taken for a torn tail).
+Source: LogLoader of Kafka; KAFKA-10432, KAFKA-10471, KAFKA-6388.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from syncline.core.producer_state import ProducerTable
+from syncline.core.producer_state import OFFSET_MAX, ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import NONE, LeaderEpoch, Offset
-from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
-from syncline.records.buffers import Buffer
 from syncline.storage import producer_snapshot
 from syncline.storage.batch_walk import NotABatch, walk
 from syncline.storage.checkpoints import CheckpointError, decode_epochs
-from syncline.storage.disk import Disk, File
+from syncline.storage.damage import ADVICE, Circumstances, Damage, check_flushed, judge
+from syncline.storage.disk import Disk
 from syncline.storage.errors import DamagedLogError
+from syncline.storage.scan import holds_batch_behind, scan
 from syncline.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -47,25 +36,8 @@ from syncline.storage.segment import (
 )
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-SCAN_BLOCK_BYTES: Final = 1 << 20
-# What to do about a log that was refused.
-ADVICE: Final = (
-    "It is fetched anew by itself as soon as another replica leads the partition. If none can, stop the broker and put "
-    "a good copy of the directory back, or delete the topic."
-)
 # `.cleaned` comes from Kafka's compaction, `.tmp` from a checkpoint that was not finished.
 _LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Circumstances:
-    """How the log was left, as far as its directory's checkpoints know."""
-
-    is_clean: bool
-    # False: the process died but the machine ran on, so every write is there.
-    may_lack_writes: bool
-    recovery_point: Offset
-    log_start: Offset
 
 
 @dataclass(kw_only=True)
@@ -79,6 +51,22 @@ class Recovered:
     log_end: Offset
     recovery_point: Offset
 
+    def check_invariants(self) -> None:
+        """Assert that the parts describe one and the same log."""
+        bounds = f"{self.log_start}..{self.log_end}"
+        assert self.log_start <= self.log_end, f"the log begins behind its end: {bounds}"
+        assert self.recovery_point <= self.log_end, f"{bounds} was flushed up to {self.recovery_point}"
+        for older, newer in pairwise(self.segments):
+            assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"
+        if self.segments:
+            first, last = self.segments[0], self.segments[-1]
+            assert first.base_offset <= self.log_start, f"{bounds} begins before {first!r}"
+            assert last.end_offset == self.log_end, f"{bounds} does not end with {last!r}"
+        if entries := self.epochs.entries:
+            assert entries[-1].start_offset <= self.log_end, f"{bounds} remembers epochs behind it: {self.epochs!r}"
+        rests_on = self.producers.rests_on()
+        assert rests_on < self.log_end or rests_on == OFFSET_MAX, f"{bounds}: producers rest on offset {rests_on}"
+
 
 def recover(disk: Disk, directory: str, circumstances: Circumstances, index_interval_bytes: int) -> Recovered:
     """Return the log in `directory`. Raises DamagedLogError when cutting would destroy what was promised."""
@@ -88,7 +76,9 @@ def recover(disk: Disk, directory: str, circumstances: Circumstances, index_inte
     _remove_orphans(disk, directory, names, set(bases))
     loading = _Loading(disk, directory, circumstances, segments)
     loading.load_segments()
-    return loading.finish([name for name in names if name.endswith(SNAPSHOT_SUFFIX)])
+    recovered = loading.finish([name for name in names if name.endswith(SNAPSHOT_SUFFIX)])
+    recovered.check_invariants()
+    return recovered
 
 
 def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
@@ -115,7 +105,7 @@ class _Loading:
     def __init__(self, disk: Disk, directory: str, circumstances: Circumstances, segments: list[Segment]) -> None:
         self.disk = disk
         self.directory = directory
-        self.told = circumstances
+        self.circumstances = circumstances
         self.segments = segments
         # (epoch, base offset) of scanned batches at which the epoch changed.
         self.scanned_epochs: list[tuple[LeaderEpoch, Offset]] = []
@@ -147,11 +137,11 @@ class _Loading:
         if self.segments:
             last = self.segments[-1]
             last.read_first_timestamp()
-            if not self.told.is_clean:
+            if not self.circumstances.is_clean:
                 # They may be older than the file: a crash can shorten it to any batch.
                 last.forget_saved_indexes()
 
-    def _load(self, number: int, segment: Segment) -> "Damage | None":
+    def _load(self, number: int, segment: Segment) -> Damage | None:
         if self._must_scan(number):
             if self.scanned_from is None:
                 self.scanned_from = segment.base_offset
@@ -164,18 +154,18 @@ class _Loading:
         except NotABatch as found:
             raise DamagedLogError(
                 f"{segment.path()}: no batch at position {found.position} of {end}, below the recovery point "
-                f"{self.told.recovery_point}: {found.reason}. {ADVICE}"
+                f"{self.circumstances.recovery_point}: {found.reason}. {ADVICE}"
             ) from None
         segment.is_index_saved = segment.is_synced = is_trusted and not is_last
         return None
 
     def _must_scan(self, number: int) -> bool:
-        if self.told.is_clean:
+        if self.circumstances.is_clean:
             return False
         is_last = number == len(self.segments) - 1
-        return is_last or self.segments[number + 1].base_offset > self.told.recovery_point
+        return is_last or self.segments[number + 1].base_offset > self.circumstances.recovery_point
 
-    def _scan(self, segment: Segment) -> "Damage | None":
+    def _scan(self, segment: Segment) -> Damage | None:
         """Read every batch of a segment; return where it goes bad.
 
         The base offset and the leader epoch lie outside the checksum. A wrong
@@ -193,7 +183,7 @@ class _Loading:
                 return self.leap or self._damage(segment, position, due)
             if found.base_offset > segment.end_offset:
                 self.leap = self._damage(segment, position, f"offsets leap to {found.base_offset} here")
-                if self.leap.offset < self.told.recovery_point < found.base_offset:
+                if self.leap.offset < self.circumstances.recovery_point < found.base_offset:
                     return self.leap
             if found.leader_epoch < latest:
                 return self._damage(segment, position, f"leader epoch {found.leader_epoch} after {latest}")
@@ -206,11 +196,11 @@ class _Loading:
             self.without_producers.add(segment.base_offset)
         return None
 
-    def _damage(self, segment: Segment, position: int, reason: str, *, is_sound: bool = True) -> "Damage":
+    def _damage(self, segment: Segment, position: int, reason: str, *, is_sound: bool = True) -> Damage:
         place = f"{segment.path()}, position {position}"
         return Damage(segment.end_offset, position, f"{place}: {reason}", is_sound=is_sound)
 
-    def _break_off(self, number: int, damage: "Damage") -> None:
+    def _break_off(self, number: int, damage: Damage) -> None:
         """Cut the log at `damage`, or refuse to."""
         broken = self.segments[number]
         later = self.segments[number + 1 :] if damage.position is not None else self.segments[number:]
@@ -222,7 +212,7 @@ class _Loading:
                 and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
             )
         )
-        judge(damage, self.told, has_good_behind=has_good_behind)
+        judge(damage, self.circumstances, has_good_behind=has_good_behind)
         for segment in reversed(later):
             segment.release()
             for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -236,10 +226,10 @@ class _Loading:
 
     def finish(self, snapshots: Sequence[str]) -> Recovered:
         """Return the log once its segments are known: its bounds, epochs and producers."""
-        first = self.segments[0].base_offset if self.segments else self.told.log_start
+        first = self.segments[0].base_offset if self.segments else self.circumstances.log_start
         log_end = self.segments[-1].end_offset if self.segments else first
-        self.check_flushed(log_end)
-        log_start = max(first, self.told.log_start)
+        check_flushed(self.directory, log_end, self.circumstances.recovery_point)
+        log_start = max(first, self.circumstances.log_start)
         if log_end < log_start:
             # A log that ends before it may begin has nothing to say (8.7, 4).
             self._drop_all()
@@ -248,7 +238,7 @@ class _Loading:
         producers = self._producers(snapshots, log_end)
         for segment in self.segments[:-1]:
             segment.release()
-        recovery_point = log_end if self.told.is_clean else min(self.told.recovery_point, log_end)
+        recovery_point = log_end if self.circumstances.is_clean else min(self.circumstances.recovery_point, log_end)
         return Recovered(
             segments=self.segments,
             epochs=epochs,
@@ -257,14 +247,6 @@ class _Loading:
             log_end=log_end,
             recovery_point=max(recovery_point, first),
         )
-
-    def check_flushed(self, log_end: Offset) -> None:
-        """Raise DamagedLogError if the log ends before what a flush has promised."""
-        if log_end < self.told.recovery_point:
-            raise DamagedLogError(
-                f"{self.directory}: the log was flushed up to offset {self.told.recovery_point} but ends at {log_end}. "
-                f"{ADVICE}"
-            )
 
     def _drop_all(self) -> None:
         for segment in reversed(self.segments):
@@ -309,7 +291,7 @@ class _Loading:
         if unscanned is None:
             return entries
         # A log with records has had a leader: a history that is empty, or begins late, was lost.
-        is_lost = not entries or entries[0][1] > max(unscanned.base_offset, self.told.log_start)
+        is_lost = not entries or entries[0][1] > max(unscanned.base_offset, self.circumstances.log_start)
         return None if is_lost else entries
 
     def _unscanned(self) -> Iterator[Segment]:
@@ -334,80 +316,3 @@ class _Loading:
                 table, replay_from = loaded, offset
         producer_snapshot.replay(self.segments, table, replay_from or Offset(0), self.without_producers)
         return table
-
-
-@dataclass(frozen=True)
-class Damage:
-    """The first place of a log that cannot be what was written."""
-
-    offset: Offset
-    # In the file of its segment; None: everything in that file is fine, but the next segment does not follow.
-    position: int | None
-    reason: str
-    # Whether the batch there is sound in itself: no write that never finished looks so.
-    is_sound: bool = False
-
-
-def judge(damage: Damage, told: Circumstances, *, has_good_behind: bool) -> None:
-    """Raise DamagedLogError if cutting the log at `damage` could destroy records that were promised."""
-    if damage.offset < told.recovery_point:
-        raise DamagedLogError(
-            f"Offset {damage.offset} was flushed (recovery point {told.recovery_point}) but is damaged: "
-            f"{damage.reason}. {ADVICE}"
-        )
-    if has_good_behind and not told.may_lack_writes:
-        raise DamagedLogError(
-            f"Offset {damage.offset} is damaged and good records lie behind it, though no power was lost: "
-            f"{damage.reason}. {ADVICE}"
-        )
-
-
-def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
-    """Yield (position, header) of each sound batch, then (position, reason) where the first bad one is."""
-    position = start = 0
-    data: Buffer = b""
-    while position < end:
-        at = position - start
-        needed = HEADER_BYTES
-        if len(data) - at >= needed:
-            header = BatchHeader.parse(data, at)
-            if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
-                yield position, "what is there is no header of a batch"
-                return
-            needed = header.size_bytes
-            if len(data) - at >= needed:
-                if not crc_matches(data, at, header):
-                    yield position, f"the checksum of the batch at offset {header.base_offset} does not match"
-                    return
-                yield position, header
-                position += needed
-                continue
-        if position + needed > end:
-            yield position, f"a batch of {needed} bytes or more, {end - position} are left"
-            return
-        start, data = position, file.read(position, min(max(needed, SCAN_BLOCK_BYTES), end - position))
-        if len(data) < needed:
-            yield position, "the file is shorter than its size"
-            return
-
-
-def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> bool:
-    """Return whether a sound batch with a higher offset begins anywhere in the file behind `position`.
-
-    Every byte that could be a magic number is tried. The checksum makes an
-    accident unlikely; it is only computed where the other fields make sense.
-    """
-    data = bytes(file.read(position, end - position))
-    magic = bytes([MAGIC])
-    at = data.find(magic, 17)
-    while at >= 0:
-        start = at - 16
-        if len(data) - start < HEADER_BYTES:
-            return False
-        header = BatchHeader.parse(data, start)
-        is_near = offset <= header.base_offset < offset + 2**32
-        is_sized = LENGTH_MIN <= header.batch_length <= len(data) - start - 12
-        if is_near and is_sized and header.last_offset_delta >= 0 and crc_matches(data, start, header):
-            return True
-        at = data.find(magic, at + 1)
-    return False

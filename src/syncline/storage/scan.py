@@ -1,0 +1,69 @@
+"""Reading every batch of a segment file, and trusting none of them.
+
+One hard idea: a batch counts only if its checksum does, and a place that holds
+no such batch ends the scan. Whether something sound lies behind that place is a
+question of its own, answered byte by byte, since no size can be believed there.
+
+Units: positions are bytes in the file, `end` is exclusive.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from syncline.model.ids import Offset
+from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
+from syncline.records.buffers import Buffer
+from syncline.storage.disk import File
+
+SCAN_BLOCK_BYTES: Final = 1 << 20
+
+
+def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
+    """Yield (position, header) of each sound batch, then (position, reason) where the first bad one is."""
+    position = start = 0
+    data: Buffer = b""
+    while position < end:
+        at = position - start
+        needed = HEADER_BYTES
+        if len(data) - at >= needed:
+            header = BatchHeader.parse(data, at)
+            if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
+                yield position, "what is there is no header of a batch"
+                return
+            needed = header.size_bytes
+            if len(data) - at >= needed:
+                if not crc_matches(data, at, header):
+                    yield position, f"the checksum of the batch at offset {header.base_offset} does not match"
+                    return
+                yield position, header
+                position += needed
+                continue
+        if position + needed > end:
+            yield position, f"a batch of {needed} bytes or more, {end - position} are left"
+            return
+        start, data = position, file.read(position, min(max(needed, SCAN_BLOCK_BYTES), end - position))
+        if len(data) < needed:
+            yield position, "the file is shorter than its size"
+            return
+
+
+def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> bool:
+    """Return whether a sound batch with a higher offset begins anywhere in the file behind `position`.
+
+    Every byte that could be a magic number is tried. The checksum makes an
+    accident unlikely; it is only computed where the other fields make sense.
+    """
+    data = bytes(file.read(position, end - position))
+    magic = bytes([MAGIC])
+    at = data.find(magic, 17)
+    while at >= 0:
+        start = at - 16
+        if len(data) - start < HEADER_BYTES:
+            return False
+        header = BatchHeader.parse(data, start)
+        is_near = offset <= header.base_offset < offset + 2**32
+        is_sized = LENGTH_MIN <= header.batch_length <= len(data) - start - 12
+        if is_near and is_sized and header.last_offset_delta >= 0 and crc_matches(data, start, header):
+            return True
+        at = data.find(magic, at + 1)
+    return False
