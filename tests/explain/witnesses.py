@@ -1,9 +1,10 @@
-"""What brokers would tell of an incident, written by hand: three brokers, partition flights-3, led by broker 1."""
+"""What brokers report of an incident, written by hand: three brokers, partition flights-3, led by broker 1."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from syncline.explain.diagnosis import diagnose
-from syncline.explain.findings import Diagnosis
+from syncline.explain.diagnosis.diagnose import diagnose
+from syncline.explain.diagnosis.findings import Diagnosis
 from syncline.model.events import (
     BrokerState,
     Election,
@@ -12,9 +13,13 @@ from syncline.model.events import (
     FollowerProgress,
     IsrChange,
     Observation,
+    Truncation,
     Watermark,
 )
 from syncline.model.reasons import Reason
+
+# Events, and lists of the reports of one observation.
+Witnesses = Sequence[Event | list[Observation]]
 
 # 12:00:00 UTC of some day; times of tests are ms after it.
 NOON = 1_767_268_800_000
@@ -194,10 +199,10 @@ def sample(follower: int, at: int, log_end: int, lag_ms: int = 0, inflow: int = 
     )
 
 
-def held(holder: int, since: int, told: int) -> Watermark:
+def held(holder: int, since: int, reported: int) -> Watermark:
     """Return a watermark of leader 1 that waits for an ISR member."""
     return Watermark(
-        ts_ms=NOON + told,
+        ts_ms=NOON + reported,
         broker=1,
         topic=TOPIC,
         partition=PARTITION,
@@ -206,7 +211,7 @@ def held(holder: int, since: int, told: int) -> Watermark:
         high_watermark=950,
         log_end=1_100,
         since_ms=NOON + since,
-        lasted_ms=told - since,
+        lasted_ms=reported - since,
         rule="held:isr-member",
         evidence={"holders": str(holder)},
     )
@@ -217,10 +222,26 @@ def fault(kind: str, target: str, at: int) -> Fault:
     return Fault(ts_ms=NOON + at, broker=-1, kind=kind, target=target, phase="begin")
 
 
-def diagnosed(*told: Event | list[Observation], replica: int | None = None, since: int = -60_000) -> Diagnosis:
-    """Return the diagnosis of what was told."""
+def truncated(replica: int, at: int, before: int, after: int) -> Truncation:
+    """Return a cut of a replica's log behind leader 1."""
+    return Truncation(
+        ts_ms=NOON + at,
+        broker=replica,
+        topic=TOPIC,
+        partition=PARTITION,
+        leader=1,
+        leader_epoch=5,
+        log_end_before=before,
+        log_end_after=after,
+        rule="epoch-ends-differ",
+        evidence={"answer_epoch": 3, "answer_end_offset": after},
+    )
+
+
+def diagnosed(*witnesses: Event | list[Observation], replica: int | None = None, since: int = -60_000) -> Diagnosis:
+    """Return the diagnosis of what brokers reported."""
     events: list[Event] = []
-    for each in told:
+    for each in witnesses:
         if isinstance(each, list):
             events += each
         else:

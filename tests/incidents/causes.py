@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from syncline.explain.findings import Cause
+from syncline.explain.diagnosis.findings import Cause
 from tests.incidents.ground import BROKERS, LAG_MS, NARROW, SESSION_MS, WIDE, Ground, Place
 
 Inject = Callable[[Ground, random.Random], "Truth"]

@@ -24,9 +24,11 @@ from syncline.cli.target import (
     no_topic,
     topic_names,
 )
-from syncline.explain.diagnosis import diagnose
-from syncline.explain.findings import Diagnosis, Finding
-from syncline.explain.sentences import evidence_against, evidence_for, tell, title_of
+from syncline.explain.diagnosis.diagnose import diagnose
+from syncline.explain.diagnosis.findings import Diagnosis, Finding
+from syncline.explain.words.evidence import evidence_against, evidence_for
+from syncline.explain.words.phrases import title_of
+from syncline.explain.words.sentences import tell
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, from_json, to_json
 

@@ -1,7 +1,7 @@
 """Reasons: why the controller took a decision, as data.
 
 A journal event carries a `Reason` and, in its evidence, the numbers that belong to it. Readers compare reasons and
-never words; sentences are made from both in one place (`explain.wording`).
+never words; sentences are made from both in one place (`explain.words.wording`).
 
 The values are written to the journal and are stable: one may be added at any time, none may change its meaning.
 A reader that does not know a value, or reads text that a broker wrote before version 2, takes it for `UNKNOWN`.

@@ -10,12 +10,12 @@ Pure: events in, findings out; data only, no words. Units: Unix milliseconds.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from syncline.explain.broker_conditions import SLOW_DISK_MS
-from syncline.explain.causes import LOOK_BACK_MS, SLACK_MS, Causes, name_of
-from syncline.explain.condition import CLOCKS_MS, Condition, Kind
-from syncline.explain.conditions import conditions_of
-from syncline.explain.findings import Cause, Diagnosis, Effect, Finding, is_wanted, main_finding
-from syncline.explain.history import History, Observed
+from syncline.explain.diagnosis.broker_conditions import SLOW_DISK_MS
+from syncline.explain.diagnosis.causes import LOOK_BACK_MS, SLACK_MS, Causes, name_of
+from syncline.explain.diagnosis.condition import CLOCKS_MS, Condition, Kind
+from syncline.explain.diagnosis.conditions import conditions_of
+from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect, Finding, is_wanted, main_finding
+from syncline.explain.diagnosis.history import History, Observed
 from syncline.model.events import Election, Event, IsrChange, Json, Truncation, Watermark
 from syncline.model.reasons import Reason, reason_of
 

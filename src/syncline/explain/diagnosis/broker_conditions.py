@@ -7,9 +7,9 @@ silence. Each function returns the conditions of its kinds that no condition amo
 from collections.abc import Sequence
 from typing import Final
 
-from syncline.explain.condition import CLOCKS_MS, JOIN_MS, Condition, Kind, number
-from syncline.explain.connection_conditions import SILENCES
-from syncline.explain.history import History, Observed
+from syncline.explain.diagnosis.condition import CLOCKS_MS, JOIN_MS, Condition, Kind, number
+from syncline.explain.diagnosis.connection_conditions import SILENCES
+from syncline.explain.diagnosis.history import History, Observed
 from syncline.model.events import BrokerState
 from syncline.model.reasons import STOPS, Reason
 

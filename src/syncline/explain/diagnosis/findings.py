@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from syncline.explain.condition import DEPTH, Condition
+from syncline.explain.diagnosis.condition import DEPTH, Condition
 from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
 from syncline.model.reasons import WANTED
 

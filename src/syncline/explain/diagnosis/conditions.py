@@ -7,7 +7,7 @@ dropped: a death explains a silence, a silence explains no death.
 
 from typing import Final
 
-from syncline.explain.broker_conditions import (
+from syncline.explain.diagnosis.broker_conditions import (
     deaths,
     fresh_logs,
     late_metadata,
@@ -16,9 +16,9 @@ from syncline.explain.broker_conditions import (
     stops,
     unreachable_controllers,
 )
-from syncline.explain.condition import JOIN_MS, Condition, Kind, number
-from syncline.explain.connection_conditions import cuts
-from syncline.explain.history import History
+from syncline.explain.diagnosis.condition import JOIN_MS, Condition, Kind, number
+from syncline.explain.diagnosis.connection_conditions import cuts
+from syncline.explain.diagnosis.history import History
 
 BURST_RECORDS: Final = 1_000
 # How many times the usual number of records a burst has at least.

@@ -10,8 +10,8 @@ Units: Unix milliseconds.
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from syncline.explain.condition import CLOCKS_MS, DEPTH, Condition, Kind
-from syncline.explain.findings import Cause
+from syncline.explain.diagnosis.condition import CLOCKS_MS, DEPTH, Condition, Kind
+from syncline.explain.diagnosis.findings import Cause
 
 # A broker may report a cause this much after another broker reports the effect.
 SLACK_MS: Final = 1_000

@@ -9,8 +9,8 @@ Source: ours; docs/journal.md describes the beats.
 
 from collections.abc import Sequence
 
-from syncline.explain.condition import CLOCKS_MS, Condition, Kind
-from syncline.explain.history import History, Observed
+from syncline.explain.diagnosis.condition import CLOCKS_MS, Condition, Kind
+from syncline.explain.diagnosis.history import History, Observed
 
 SILENCES = frozenset({"follower-silent", "leader-silent"})
 

@@ -1,0 +1,1 @@
+"""From findings to sentences: the only place where explanations have words."""

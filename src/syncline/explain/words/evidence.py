@@ -1,0 +1,114 @@
+"""Evidence: the sentences that speak for a finding's cause, and those that speak against any other."""
+
+from typing import Final, assert_never
+
+from syncline.explain.diagnosis.condition import Condition, Kind, number
+from syncline.explain.diagnosis.findings import Cause, Effect, Finding
+from syncline.explain.words import wording
+from syncline.explain.words.phrases import Show, count, listed, short, span
+
+# As many of the longest disk operations, and of the other conditions, are named.
+_NAMED_MAX: Final = 3
+
+
+def evidence_for(finding: Finding, show: Show) -> list[str]:
+    """Return what speaks for the cause."""
+    condition = finding.condition
+    if condition is None:
+        return []
+    broker, other, numbers = condition.broker, condition.other, condition.numbers
+    begin, end, lasted = show(condition.begin_ms), show(condition.end_ms), span(condition.length_ms)
+    still = "" if condition.is_over else wording.STILL
+    match condition.kind:
+        case Kind.GONE:
+            back = wording.NEXT_PROCESS.format(end=end) if condition.is_over else wording.NO_NEXT_PROCESS
+            return [wording.GONE.format(broker=broker, begin=begin, back=back)]
+        case Kind.STOPPED:
+            return [wording.STOPPED.format(broker=broker, begin=begin)]
+        case Kind.STALL if numbers.get("inferred"):
+            return [wording.PAUSE_INFERRED.format(broker=broker, begin=begin)]
+        case Kind.STALL:
+            return [wording.PAUSE_REPORTED.format(broker=broker, begin=begin, end=end, lasted=lasted)]
+        case Kind.DISK:
+            operations = ", ".join(_longest_operations(condition))
+            return [wording.DISK.format(broker=broker, begin=begin, end=end, operations=operations, still=still)]
+        case Kind.CUT:
+            cut = wording.CUT.format(one=broker, other=other, begin=begin, end=end, lasted=lasted)
+            return [cut, _beats(condition, broker, other), _beats(condition, other, broker)]
+        case Kind.SILENT:
+            return [wording.SILENT.format(broker=broker, other=other, begin=begin, end=end)]
+        case Kind.UNREACHABLE:
+            unreachable = wording.UNREACHABLE.format(
+                broker=broker, other=other, begin=begin, end=end, lasted=lasted, still=still
+            )
+            if finding.cause is Cause.FENCED_ALIVE:
+                return [unreachable, wording.WENT_ON_FETCHING.format(leader=finding.leader)]
+            return [unreachable]
+        case Kind.LATE:
+            return [
+                wording.LATE.format(
+                    broker=broker,
+                    begin=begin,
+                    end=end,
+                    lasted=lasted,
+                    still=still,
+                    applied=numbers.get("applied_version"),
+                    committed=numbers.get("committed_version"),
+                )
+            ]
+        case Kind.FRESH:
+            return [
+                wording.FRESH.format(
+                    broker=broker,
+                    begin=begin,
+                    end=end,
+                    lasted=lasted,
+                    still=still,
+                    log_end=count(numbers.get("log_end")),
+                    leader_end=count(numbers.get("leader_end")),
+                    rate=count(numbers.get("records_per_s")),
+                )
+            ]
+        case Kind.BURST:
+            usual = numbers.get("usual_records")
+            than = wording.USUALLY.format(records=count(usual)) if usual else ""
+            records = count(numbers.get("inflow_records"))
+            return [wording.BURST.format(records=records, begin=begin, end=end, usual=than)]
+        case _:
+            assert_never(condition.kind)
+
+
+def _longest_operations(condition: Condition) -> list[str]:
+    longest_first = sorted(condition.operations.items(), key=lambda row: -row[1])
+    return [
+        wording.OPERATION.format(
+            operation=operation,
+            partition=partition,
+            whose=wording.FOR_FETCH.format(replica=replica) if operation == "read" and replica >= 0 else "",
+            longest=span(longest_ms),
+        )
+        for (operation, partition, replica), longest_ms in longest_first[:_NAMED_MAX]
+    ]
+
+
+def _beats(condition: Condition, source: int, target: int) -> str:
+    beats = max(0, number(condition.numbers, f"beats_heard_by_{target}"))
+    if beats:
+        return wording.BEATS_ARRIVED.format(source=source, target=target, beats=beats)
+    return wording.NO_BEATS_ARRIVED.format(source=source, target=target)
+
+
+def evidence_against(finding: Finding, show: Show) -> list[str]:
+    """Return what speaks against other causes."""
+    if finding.effect is Effect.HELD:
+        return [wording.ALSO.format(condition=short(each, show)) for each in finding.also]
+    if finding.effect not in {Effect.LEFT, Effect.ELECTED, Effect.NOTHING}:
+        return []
+    chosen = finding.condition
+    beside = [each for each in finding.also if {each.broker, each.other} & {finding.replica, finding.leader}]
+    sentences = [wording.ALSO.format(condition=short(each, show)) for each in beside[:_NAMED_MAX]]
+    present = {each.kind for each in beside} | (set() if chosen is None else {chosen.kind})
+    absent = [words for kind, words in wording.ABSENT.items() if kind not in present]
+    if absent and (chosen is None or chosen.kind is not Kind.GONE):
+        sentences.append(wording.NOTHING_ELSE.format(listed=listed(absent)))
+    return sentences

@@ -1,0 +1,226 @@
+"""Wording: every phrase of which explanations are made, as templates with named fields.
+
+Change any of them freely: findings rest on data, and a test replaces all of these by nonsense and compares what is
+found. Fields are in braces; `phrases`, `evidence` and `sentences` fill them in.
+"""
+
+from typing import Final
+
+from syncline.explain.diagnosis.condition import Kind
+from syncline.explain.diagnosis.findings import Cause
+from syncline.model.reasons import Reason
+
+# Why the controller decided something.
+REASONS: Final[dict[Reason, str]] = {
+    Reason.REGISTERED: "the broker registered for the first time",
+    Reason.REGISTERED_AGAIN: "the same process registered again",
+    Reason.REGISTERED_AFTER_CLEAN_STOP: "the broker registered after a clean stop",
+    Reason.REGISTERED_WITHOUT_PROOF: "the broker registered without proof of a clean stop",
+    Reason.BOUNCED: "a new process took the place of the old one",
+    Reason.CAUGHT_UP_WITH_METADATA: "the broker has applied the metadata and may serve",
+    Reason.SESSION_TIMED_OUT: "no heartbeat for {silent}, and a session lasts {timeout}",
+    Reason.PROCESS_GONE: "its process is gone: the connection broke and its listener refuses others",
+    Reason.LEASE_HOLDER_SILENT: "it was silent while it held the controller's lease",
+    Reason.ASKED_TO_BE_FENCED: "the broker asked to be fenced",
+    Reason.STOP_ANNOUNCED: "the broker announced its stop",
+    Reason.STOP_GRANTED: "the broker announced its stop",
+    Reason.STOPPED_TOGETHER: "all brokers stopped together",
+    Reason.LOGS_FAILED: "logs of the broker failed, {failed} in all",
+    Reason.LOGS_HEALED: "the broker can serve logs again that had failed; {failed} remain",
+    Reason.CREATED: "the partition was created",
+    Reason.DELETED: "the topic was deleted",
+    Reason.PROPOSED_BY_LEADER: "the leader proposed it",
+    Reason.RELINQUISHED: "its leader gave it away",
+    Reason.PREFERRED_REPLICA_BACK: "the preferred leader is back in the ISR",
+    Reason.PREFERRED_REQUESTED: "an administrator requested the preferred leader",
+    Reason.UNCLEAN_REQUESTED: "an administrator requested an unclean election",
+    Reason.UNCLEAN_ALLOWED: "the topic allows unclean elections",
+    Reason.LAST_LEADER_ABSENT: "its last leader did not come back in time",
+    Reason.CONTROLLER_TOOK_OVER: "a new controller took over",
+    Reason.CONFIGS_ALTERED: "configurations were altered",
+    Reason.PRODUCER_IDS_ALLOCATED: "a broker needed producer ids",
+    Reason.UNKNOWN: "not recorded",
+}
+
+# Causes.
+TITLES: Final[dict[Cause, str]] = {
+    Cause.FOLLOWER_DEAD: "the follower's process died",
+    Cause.LEADER_DEAD: "the leader's process died",
+    Cause.STOPPED: "the broker stopped in good order",
+    Cause.FOLLOWER_PAUSED: "the follower's process was paused",
+    Cause.LEADER_PAUSED: "the leader's process was paused",
+    Cause.FOLLOWER_DISK: "the follower's disk was slow",
+    Cause.LEADER_DISK: "the leader's disk was slow",
+    Cause.CUT_BOTH_WAYS: "the network between two brokers was cut in both directions",
+    Cause.CUT_ONE_WAY: "the network between two brokers was cut in one direction",
+    Cause.BURST: "clients wrote a burst, faster than healthy followers could fetch",
+    Cause.NEW_REPLICA: "a replica started with an empty log and had to catch up",
+    Cause.CONTROLLER: "a broker could not reach the controller",
+    Cause.FENCED_ALIVE: "the controller fenced a broker that was alive",
+    Cause.METADATA_LATE: "a broker applied the metadata late",
+    Cause.UNKNOWN: "unknown",
+}
+TITLE_OF_BROKER: Final = "{title} (broker {broker})"
+TITLE_OF_CUT: Final = "{title}: {directions}"
+ONE_DIRECTION: Final = "nothing arrives from broker {source} at broker {target}"
+BOTH_DIRECTIONS: Final = "between brokers {one} and {other}"
+
+# Paragraphs.
+NOTHING_HAPPENED: Final = (
+    "Nothing happened to {partition} {since}: its ISR and its leader did not change, and no broker noticed anything "
+    "unusual about its replicas."
+)
+SINCE_CREATION: Final = "since it was created at {created}"
+BETWEEN: Final = "between {begin} and {end}"
+CAUSE: Final = "Cause: {title}."
+CAUSE_UNKNOWN: Final = "The cause is unknown: no broker reported anything that would explain it."
+MAIN_CAUSE: Final = "Main cause: {title}."
+MAIN_CAUSE_UNKNOWN: Final = "The main cause is unknown: no broker reported anything that would explain it."
+BESIDES: Final = "Besides: {titles}."
+
+# A replica left.
+LEFT: Final = "Replica {replica} left the ISR of {partition} at {at}"
+LEFT_IN_ELECTION: Final = "{left}: the controller elected {elected}, outside the ISR ({reason})."
+LEFT_STOPPING: Final = "{left}: it announced its stop to controller {controller}."
+LEFT_FENCED: Final = "{left}: controller {controller} fenced it ({reason})."
+LEFT_BEHIND: Final = "{left}: it was {behind} records behind, more than replica.lag.max.messages {most}."
+LEFT_LATE: Final = (
+    "{left}: {proposed}it last had everything at {caught_up}, {before} before, more than replica.lag.time.max.ms "
+    "{window}."
+)
+LEFT_NEVER_CAUGHT_UP: Final = (
+    "{left}: it never had everything under this leader, for more than replica.lag.time.max.ms {window}."
+)
+LEFT_BY_RULE: Final = "{left} by rule {rule}."
+PROPOSED_EARLIER: Final = "the leader proposed it at {decided}; "
+FETCHED_LATER: Final = (
+    "It fetched again at {asked}, after the leader had decided this and before the controller agreed."
+)
+FETCH_WAITED_FOR_DISK: Final = "It did fetch: its fetch of {asked} had waited {waited} for this leader's disk."
+PROTECTION_OFF: Final = "KIP-501 protection is off; with it on the replica would have stayed."
+FETCH_UNANSWERED: Final = "It did fetch: its fetch of {asked} was not answered yet."
+LAST_FETCH: Final = "Its last fetch came at {asked}, {before} before."
+NO_FETCH: Final = "Leader {leader} had received no fetch from it."
+
+# Other changes of the ISR.
+JOINED: Final = "Replica {replica} joined the ISR of {partition} at {at}: {why}."
+HAD_EVERYTHING: Final = "it had everything that is committed{numbers}"
+ENDS: Final = " (log end {log_end}, high watermark {high_watermark})"
+WAS_ELECTED: Final = "the controller elected it, although it may lack committed records"
+BY_RULE: Final = "{rule}"
+REFUSED: Final = (
+    "The controller refused leader {leader}'s change of the ISR of {partition} from {before} to {after} at {at}: "
+    "{error}; the leader proposed it at leader epoch {leader_epoch}, partition epoch {partition_epoch}."
+)
+AN_ERROR: Final = "an error"
+GIVEN_AWAY: Final = (
+    "Leader {leader} gave {partition} away at {at}, because it served its followers too slowly{served} ({rule}, "
+    "{outcome})."
+)
+SERVED: Final = ": a fetch{whose} had taken {took}, more than follower.fetch.process.time.max.ms {most}"
+OF_REPLICA: Final = " of replica {replica}"
+SPARED: Final = (
+    "Replica {replica} stayed in the ISR of {partition} from {at}{until} only because leader {leader} had not answered "
+    "its fetch (KIP-501)."
+)
+UNTIL: Final = " until {end}"
+
+# Logs, leaders and watermarks.
+TRUNCATED: Final = (
+    "Replica {replica} cut its log of {partition} from offset {end_before} back to {end_after} at {at}, because leader "
+    "{leader} has another history from there on ({rule}{epoch_end})."
+)
+EPOCH_END: Final = ": there, epoch {epoch} ends at {end}"
+LEADERLESS: Final = "{partition} lost its leader at {at} (before: broker {before})"
+ELECTED: Final = "Broker {leader} became leader of {partition} at {at} {before}, epoch {epoch}"
+IN_PLACE_OF: Final = "in place of broker {before}"
+AFTER_NONE: Final = "after it had none"
+ELECTION: Final = "{elected}. The controller's reason: {reason}.{unclean}"
+UNCLEAN: Final = " The election was unclean: records may have been lost."
+HELD: Final = (
+    "The high watermark of {partition} stayed at {high_watermark} from {since}{until} with {waiting} records above it: "
+    "{why}."
+)
+HELD_BY_MIN_ISR: Final = "the ISR is smaller than min.insync.replicas{sizes}"
+SIZES: Final = ": {size} of {least}"
+HELD_BY_MEMBERS: Final = "it waited for {replicas} in the ISR"
+HELD_BY_JOINERS: Final = "it waited for {replicas} about to join the ISR"
+REPLICA: Final = "replica {listed}"
+REPLICAS: Final = "replicas {listed}"
+UNKNOWN_REPLICAS: Final = "unknown replicas"
+NO_EFFECT: Final = "It had no effect on {partition}, but at {at} something was unusual."
+
+# Evidence for a cause.
+STILL: Final = " and had not ended at the last report"
+GONE: Final = "Broker {broker}'s process ended at {begin}: its connections broke and its port refused new ones{back}."
+NEXT_PROCESS: Final = "; its next process registered at {end}"
+NO_NEXT_PROCESS: Final = "; no other process has registered since"
+STOPPED: Final = "Broker {broker} announced its stop at {begin}."
+PAUSE_INFERRED: Final = (
+    "Since {begin} neither the controller nor other replicas have received anything from broker {broker}, though its "
+    "process is not known to be gone; its own report is not here yet."
+)
+PAUSE_REPORTED: Final = (
+    "Broker {broker} itself reports that its loop did not run from {begin} to {end} ({lasted}), and that its disk was "
+    "not the reason."
+)
+DISK: Final = "Broker {broker} waited for its disk from {begin} to {end}: {operations}{still}."
+OPERATION: Final = "a {operation} of {partition}{whose} took {longest}"
+FOR_FETCH: Final = " for replica {replica}'s fetch"
+CUT: Final = (
+    "Brokers {one} and {other} received nothing from each other from {begin} to {end} ({lasted}), and both ran."
+)
+BEATS_ARRIVED: Final = "Broker {target} received {beats} of broker {source}'s beats."
+NO_BEATS_ARRIVED: Final = "None of broker {source}'s beats reached broker {target}."
+SILENT: Final = (
+    "Broker {other} received nothing from broker {broker} from {begin} to {end}, and broker {broker} reported nothing "
+    "about it."
+)
+UNREACHABLE: Final = "Broker {broker} got no answer from controller {other} from {begin} to {end} ({lasted}){still}."
+WENT_ON_FETCHING: Final = "It went on fetching from leader {leader} meanwhile, which did not miss it."
+LATE: Final = (
+    "Broker {broker} had not applied what was committed at {begin} until {end} ({lasted}){still}; it was at version "
+    "{applied} of {committed}, and sent heartbeats all the time."
+)
+FRESH: Final = (
+    "Broker {broker} started at {begin} with an empty log and reached offset {log_end} of {leader_end} at {end} "
+    "({lasted}, {rate} records/s){still}."
+)
+BURST: Final = (
+    "Clients wrote up to {records} records in one interval between {begin} and {end}{usual}; all brokers were healthy."
+)
+USUALLY: Final = ", usually {records}"
+
+# Evidence against other causes.
+KINDS: Final[dict[Kind, str]] = {
+    Kind.GONE: "process gone",
+    Kind.STOPPED: "stopped in good order",
+    Kind.STALL: "process paused",
+    Kind.DISK: "disk slow",
+    Kind.CUT: "connection cut",
+    Kind.SILENT: "silent",
+    Kind.UNREACHABLE: "controller unreachable",
+    Kind.LATE: "metadata late",
+    Kind.FRESH: "filling an empty log",
+    Kind.BURST: "burst of writes",
+}
+ALSO: Final = "At that time also: {condition}."
+CONDITION: Final = "{kind} ({who}), from {begin}{end}"
+OF_BROKER: Final = "broker {broker}"
+UP_TO: Final = " to {end}"
+STILL_ON: Final = " on"
+NOTHING_ELSE: Final = "Otherwise {listed}, as far as brokers reported."
+# What did not happen, of those conditions that explain most effects.
+ABSENT: Final[dict[Kind, str]] = {
+    Kind.GONE: "no process died",
+    Kind.STALL: "no process was paused",
+    Kind.DISK: "no disk was slow",
+    Kind.CUT: "no connection was cut",
+}
+
+# Numbers and lists.
+MILLISECONDS: Final = "{number} ms"
+SECONDS: Final = "{number} s"
+MINUTES: Final = "{number} min"
+UNKNOWN_NUMBER: Final = "?"
+LIST: Final = "{all_but_last} and {last}"

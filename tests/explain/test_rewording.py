@@ -1,0 +1,90 @@
+"""Rewording every sentence changes no diagnosis, and there are no words beside those of `wording`."""
+
+import string
+from collections.abc import Iterator
+
+import pytest
+
+from syncline.explain.diagnosis.findings import Diagnosis
+from syncline.explain.words import wording
+from syncline.explain.words.evidence import evidence_against, evidence_for
+from syncline.explain.words.phrases import reason_in_words, title_of
+from syncline.explain.words.sentences import tell
+from syncline.model.reasons import Reason
+
+from .incidents import CATALOGUE, Incident
+from .witnesses import diagnosed, shown
+
+# No letter, and in no template.
+_NONSENSE = "\N{SECTION SIGN}"
+# Begins the marks of single templates.
+_FIRST_MARK = 0x2800
+
+
+def templates() -> Iterator[tuple[str, object, str]]:
+    """Yield each template: the constant's name, the key if it is a table's, and the text."""
+    for name, value in vars(wording).items():
+        if name.isupper() and isinstance(value, str):
+            yield name, None, value
+        elif name.isupper() and isinstance(value, dict):
+            yield from ((name, key, text) for key, text in value.items())
+
+
+def replace(monkeypatch: pytest.MonkeyPatch, name: str, key: object, text: str) -> None:
+    """Reword one template."""
+    if key is None:
+        monkeypatch.setattr(wording, name, text)
+    else:
+        monkeypatch.setitem(getattr(wording, name), key, text)
+
+
+def diagnosis_of(incident: Incident) -> Diagnosis:
+    """Return the diagnosis of an incident of the catalogue."""
+    return diagnosed(*incident.witnesses(), since=incident.since)
+
+
+def all_words(diagnosis: Diagnosis) -> list[str]:
+    """Return every text that is made from a diagnosis."""
+    texts = tell(diagnosis, shown)
+    for each in diagnosis.findings:
+        texts += [title_of(each), *evidence_for(each, shown), *evidence_against(each, shown)]
+    return texts
+
+
+@pytest.mark.parametrize("incident", [pytest.param(each, id=name) for name, each in CATALOGUE.items()])
+def test_rewording_changes_no_diagnosis(monkeypatch: pytest.MonkeyPatch, incident: Incident) -> None:
+    """Causes, effects, numbers and conditions are the same when every sentence is nonsense."""
+    found = diagnosis_of(incident)
+    for name, key, _ in list(templates()):
+        replace(monkeypatch, name, key, _NONSENSE)
+
+    reworded = diagnosis_of(incident)
+
+    assert reworded == found
+    texts = all_words(reworded)
+    assert any(_NONSENSE in each for each in texts)
+    assert not any(character.isalpha() for each in texts for character in each), texts
+
+
+def test_every_template_is_used_by_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the catalogue fills in the fields of each one; reasons are filled in below."""
+    marks = {}
+    for number, (name, key, text) in enumerate(list(templates())):
+        if name == "REASONS":
+            continue
+        marks[chr(_FIRST_MARK + number)] = (name, key)
+        names = [field for _, field, _, _ in string.Formatter().parse(text) if field]
+        replace(monkeypatch, name, key, chr(_FIRST_MARK + number) + " ".join(f"{{{each}}}" for each in names))
+
+    shown_marks = set("".join(text for each in CATALOGUE.values() for text in all_words(diagnosis_of(each))))
+
+    assert [place for mark, place in marks.items() if mark not in shown_marks] == []
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_words(reason: Reason) -> None:
+    """With and without the numbers that belong to it."""
+    numbers = {"silent_ms": 9_100, "timeout_ms": 9_000, "failed_count": 2}
+
+    assert "{" not in reason_in_words(reason, numbers)
+    assert reason_in_words(reason, {})
