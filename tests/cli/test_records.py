@@ -80,7 +80,7 @@ def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], a
         (("--json-input",), '{"partition": 9}', "has partitions 0 to 1, not 9"),
         (("--json-input",), '{"timestamp": -1}', "timestamp must be an integer from 0 on"),
         (("--json-input",), '{"headers": 1}', "headers must be an object"),
-        (("--json-input",), '{"value": "\\ud800"}', "line 1 holds what is no text"),
+        (("--json-input",), '{"value": "\\ud800"}', "line 1 is not text"),
         (("-p", "9"), "x", "has partitions 0 to 1, not 9"),
         (("--acks", "7"), "x", "--acks takes all, -1, 1, 0"),
         (("--compression", "rar"), "x", "--compression takes none, gzip"),

@@ -33,10 +33,10 @@ def main() -> int:
             for number in range(arguments.times):
                 said: list[str] = []
                 logs = arguments.logs / f"{name}-{mode}-{number + 1}" if arguments.logs else None
-                told = run(scenario, mode, said.append, logs_to=logs)
-                good += told.outcome.is_expected
-                slowest_s = max(slowest_s, told.lasted_s)
-                if not told.outcome.is_expected:
+                story = run(scenario, mode, said.append, logs_to=logs)
+                good += story.outcome.is_expected
+                slowest_s = max(slowest_s, story.lasted_s)
+                if not story.outcome.is_expected:
                     say("\n".join((f"--- {name}, {mode}, run {number + 1}:", *said, "---")))
             took_s = time.monotonic() - began_s
             say(

@@ -19,19 +19,19 @@ def test_scenario_comes_out_as_it_must(name: str, mode: str, tmp_path: Path, mon
     """The outcome is the expected one, the picture is well formed, and neither files nor processes are left."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    said: list[str] = []
+    output: list[str] = []
 
-    told = run(scenario_of(name), mode, said.append)
+    story = run(scenario_of(name), mode, output.append)
 
-    assert told.outcome.is_expected, "\n".join(said)
+    assert story.outcome.is_expected, "\n".join(output)
     assert list(tmp_path.iterdir()) == []
     assert processes_with(str(tmp_path)) == []
-    picture = ET.fromstring(draw(scenario_of(name), [told]))
+    picture = ET.fromstring(draw(scenario_of(name), [story]))
     words = " ".join(picture.itertext())
-    assert told.outcome.text.split()[0] in words
-    fields: dict[str, Any] = as_json(told)
+    assert story.outcome.text.split()[0] in words
+    fields: dict[str, Any] = as_json(story)
     assert fields["as_expected"] is True
-    assert [step["number"] for step in fields["steps"]] == list(range(1, len(told.steps) + 1))
+    assert [step["number"] for step in fields["steps"]] == list(range(1, len(story.steps) + 1))
 
 
 def processes_with(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`check`: every order of events within bounds, over a model of replication; the shortest history that breaks it."""
+"""`check`: play every order of events on a model of replication, and print the shortest history that breaks a rule."""
 
 import json
 import sys
@@ -30,19 +30,19 @@ def check(
     replicas: Annotated[int, typer.Option("--replicas", help=f"Replicas, 2 to {REPLICAS_MAX}.")] = 2,
     records: Annotated[int, typer.Option("--records", help="Records that producers write.")] = 2,
     epochs: Annotated[int, typer.Option("--epochs", help="Leader epochs: one more than changes of leader.")] = 2,
-    crashes: Annotated[int, typer.Option("--crashes", help="Crashes, after which the log is still there.")] = 2,
+    crashes: Annotated[int, typer.Option("--crashes", help="Crashes that keep the log.")] = 2,
     power_cuts: Annotated[
-        int, typer.Option("--power-cuts", help="Crashes that may take any of the last records along.")
+        int, typer.Option("--power-cuts", help="Crashes that may also lose any number of the last records.")
     ] = 0,
     truncation: Annotated[
         str, typer.Option("--truncation", metavar="MODE", help=f"One of {', '.join(Truncation)}.")
     ] = Truncation.EPOCH_FETCH.value,
-    min_isr: Annotated[int, typer.Option("--min-isr", help="With fewer in sync nothing is committed.")] = 1,
+    min_isr: Annotated[int, typer.Option("--min-isr", help="Commit only with this many in sync.")] = 1,
     fence: Annotated[bool, typer.Option(help="Refuse requests of another epoch (KIP-320).")] = True,
-    epoch_start: Annotated[bool, typer.Option(help="Take nobody in below the epoch's start (KAFKA-7128).")] = True,
-    catch_up: Annotated[bool, typer.Option(help="Restarted replicas wait for the newest announcement.")] = True,
+    epoch_start: Annotated[bool, typer.Option(help="Admit no follower below the epoch's start (KAFKA-7128).")] = True,
+    catch_up: Annotated[bool, typer.Option(help="Restarted replicas wait for the newest metadata.")] = True,
     transfers: Annotated[bool, typer.Option(help="Leadership may move without a failure.")] = True,
-    leader_crashes_only: Annotated[bool, typer.Option("--leader-crashes-only", help="Nobody else crashes.")] = False,
+    leader_crashes_only: Annotated[bool, typer.Option("--leader-crashes-only", help="Only leaders crash.")] = False,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", metavar="ID", help=f"Check only this of {', '.join(Property)}; repeatable."),
@@ -102,7 +102,7 @@ def check(
 
 
 def _refuse_others(context: typer.Context) -> None:
-    """Say which options make no difference to the documented checks."""
+    """Refuse options that have no effect on the documented checks."""
     useless = [
         parameter.opts[0]
         for parameter in context.command.params
@@ -111,7 +111,7 @@ def _refuse_others(context: typer.Context) -> None:
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
     if useless:
-        raise LocalClusterError(f"--table has bounds and rules of its own, and no use for {', '.join(useless)}.")
+        raise LocalClusterError(f"--table has its own bounds and rules, and does not take {', '.join(useless)}.")
 
 
 def _run_table(rows: tuple[Row, ...], *, as_json: bool) -> None:

@@ -27,7 +27,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    # `up` parses its own arguments (see cli/up.py); here it is only listed, and passed on if somebody comes this way.
+    # `up` parses its own arguments (see cli/up.py); typer only lists it, and passes calls on.
     app.command(
         name="up",
         help=up.SUMMARY,
@@ -44,7 +44,7 @@ def _up(context: typer.Context) -> None:
 
 
 def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
-    """Stop the cluster of a data directory, in good order."""
+    """Stop the cluster of a data directory cleanly."""
     running = _running(data)
     with contextlib.suppress(ProcessLookupError):
         os.kill(running.supervisor_pid, signal.SIGTERM)
@@ -57,7 +57,7 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
         if waited_s > STOP_TIMEOUT_S:
             raise LocalClusterError(
                 f"the cluster (process {running.supervisor_pid}) did not stop in {STOP_TIMEOUT_S:.0f} s. "
-                f"`kill -9 {running.supervisor_pid}` ends it; nothing acknowledged is lost."
+                f"`kill -9 {running.supervisor_pid}` ends it; no acknowledged record is lost."
             )
         if waited_s > SILENCE_S and not has_spoken:
             has_spoken = True

@@ -1,8 +1,8 @@
 """All sub-commands, on one typer application.
 
-click 8.5 has a help text of its own for arguments, forgets the one that typer
-has set and would show a section that typer shows already: the text is put back
-here, and click's section left out.
+click 8.5 has its own help texts for arguments: it drops the one that typer has
+set, and prints a section that typer prints, too. This module restores the text and
+omits click's section.
 """
 
 from typing import Annotated, Any, get_type_hints

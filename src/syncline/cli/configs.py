@@ -32,7 +32,7 @@ SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default"}
 KindArgument = Annotated[str, typer.Argument(help="topic or broker.")]
 NameArgument = Annotated[str, typer.Argument(help="Name of the topic, or id of the broker.")]
 AlteredArgument = Annotated[
-    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for what all brokers go by.")
+    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for a value that applies to all brokers.")
 ]
 ALL_BROKERS = "all"
 
@@ -46,7 +46,7 @@ def describe(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is configured for a topic or a broker."""
+    """Show the configuration of a topic or a broker."""
     admin = admin_client(bootstrap_of(bootstrap, data))
     resource = _resource(admin, kind, name)
     what = f"cannot describe {kind} {name!r}"
@@ -75,7 +75,7 @@ def alter(
     name: AlteredArgument,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
     removals: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Reset to the default; repeatable.")
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -98,12 +98,12 @@ def alter(
         admin = admin_client(where)
         _note_unknown(admin, kind, name, [*pairs, *(removals or [])])
         set_configs(admin, kind, name, pairs, removals or [])
-    told = "all brokers" if kind == "broker" and name == ALL_BROKERS else f"{kind} {name}"
-    print(json.dumps({"altered": name}) if as_json else f"altered {told}")
+    target = "all brokers" if kind == "broker" and name == ALL_BROKERS else f"{kind} {name}"
+    print(json.dumps({"altered": name}) if as_json else f"altered {target}")
 
 
 def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
-    """Say which names nobody knows: Kafka keeps such ones of brokers, for plug-ins, and answers nothing."""
+    """Warn of unknown names: Kafka stores those of brokers, for plug-ins, without an error."""
     resource = _resource(admin, kind, name)
     what = f"cannot alter {kind} {name!r}"
     known = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
@@ -131,7 +131,7 @@ def set_configs(admin: Any, kind: str, name: str, changes: dict[str, str], remov
 
 
 def _resource(admin: Any, kind: str, name: str) -> Any:
-    """Return what a request names; `LocalClusterError` when there is no such topic or broker."""
+    """Return the resource of a request; `LocalClusterError` if there is no such topic or broker."""
     from confluent_kafka.admin import ConfigResource
 
     if kind == "topic":

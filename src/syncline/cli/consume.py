@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass
 class Reading:
-    """What was asked for, and how far it is."""
+    """What to read, and how far it has come."""
 
     topic: str
     group: str | None
@@ -47,7 +47,7 @@ class Reading:
     timeout_s: float | None
     keys: bool
     as_json: bool
-    # Where each partition that is not done yet ends; None: never.
+    # The end of each partition that is not finished; None: no end.
     stops: dict[int, int] | None = None
     shown: int = 0
     # The offset after the last record shown, of partitions with something to commit.
@@ -55,7 +55,7 @@ class Reading:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether all requested records are shown."""
         return (self.limit is not None and self.shown >= self.limit) or (self.stops is not None and not self.stops)
 
 
@@ -64,7 +64,7 @@ def consume(
     from_offset: Annotated[
         str,
         typer.Option(
-            "--from", metavar="WHERE", help="earliest, latest or an offset. A group goes on where it has committed."
+            "--from", metavar="WHERE", help="earliest, latest or an offset. A group continues where it has committed."
         ),
     ] = "earliest",
     until: Annotated[
@@ -77,7 +77,7 @@ def consume(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="Stop after so many records.", min=1)] = None,
     timeout_s: Annotated[
-        float | None, typer.Option("--timeout", help="Stop when nothing came for so many seconds.", min=0)
+        float | None, typer.Option("--timeout", help="Stop when no record arrives for so many seconds.", min=0)
     ] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Show KEY<tab>VALUE.")] = False,
     bootstrap: BootstrapOption = None,
@@ -114,7 +114,7 @@ def consume(
                 "group.id": group or "syncline-cli",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest" if start == "latest" else "earliest",
-                # A partition may end with less than --until promised: nothing new for a group, or no records at all.
+                # A partition may end before --until: no new records for a group, or none at all.
                 "enable.partition.eof": until is not None,
                 "error_cb": _note_outage,
             },
@@ -150,7 +150,7 @@ def _note_outage(error: Any) -> None:
 def _start(
     consumer: Any, admin: Any, reading: Reading, partitions: list[int], start: str | int, stop: str | int | None
 ) -> None:
-    """Assign or subscribe, and note where each partition ends."""
+    """Assign or subscribe, and record where each partition ends."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -178,13 +178,13 @@ def _start(
 
 
 def _show_some(consumer: Any, reading: Reading) -> bool:
-    """Show what is there; return False when nothing came for as long as somebody wanted to wait."""
+    """Show records that have arrived; return False if none arrived within --timeout."""
     from confluent_kafka import KafkaError
 
     wait_s = POLL_S if reading.timeout_s is None else min(POLL_S, reading.timeout_s)
     began_s = time.monotonic()
     while True:
-        # To ask for many at once would wait for as many, or for as long as it may.
+        # Polling for many at once would wait for that many, or until its time-out.
         messages = consumer.consume(1, wait_s)
         if messages:
             wanted = BATCH if reading.limit is None else min(BATCH, reading.limit - reading.shown)
@@ -209,7 +209,7 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
 
 
 def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
-    """Add a record to what is shown, unless it lies behind the end."""
+    """Show a record, unless it lies behind the end."""
     index, offset = message.partition(), message.offset()
     if reading.stops is not None:
         stop = reading.stops.get(index)
@@ -223,7 +223,7 @@ def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
 
 
 def _end(stops: dict[int, int] | None, end: Any) -> None:
-    """Note that a partition holds nothing more: it is done if that is where it should stop."""
+    """Handle the end of a partition: it is finished if it should stop there."""
     if stops is not None and end.offset() >= stops.get(end.partition(), 0):
         stops.pop(end.partition(), None)
 
@@ -241,7 +241,7 @@ def _commit(consumer: Any, reading: Reading) -> None:
 def _line(message: Any, reading: Reading) -> bytes:
     if reading.as_json:
         headers = [(name, _text(value)) for name, value in message.headers() or []]
-        # A name may come twice, which an object cannot say.
+        # A name may occur twice, which an object cannot hold.
         is_unique = len(dict(headers)) == len(headers)
         record = {
             "topic": message.topic(),
@@ -264,7 +264,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _readable(data: bytes | None) -> str:
-    """Return text without anything that a terminal would obey."""
+    """Return text without control sequences of terminals."""
     return "".join(
         each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
         for each in _text(data) or ""

@@ -65,7 +65,7 @@ def describe(
     rows = _lag_rows(admin, group, members)
     state = described.state.name.lower()
     if state == "dead" and not rows:
-        raise LocalClusterError(f"there is no group {group!r}. `syncline groups list` shows those that are.")
+        raise LocalClusterError(f"there is no group {group!r}. `syncline groups list` lists all groups.")
     if as_json:
         print(json.dumps({"group": group, "state": state, "members": len(described.members), "partitions": rows}))
         return
@@ -92,7 +92,9 @@ def reset_offsets(
         str,
         typer.Option(help="earliest, latest, an offset, +N or -N records, or an ISO time such as 2026-01-31T12:00:00."),
     ],
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Change the offsets; without it, only show the changes.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -127,7 +129,7 @@ def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> li
     committed = _committed(admin, group)
     topics = topic_names(admin)
     places = sorted({*committed, *members})
-    # A topic may have been deleted; what its group committed is still known for a while.
+    # A topic may have been deleted; the group's offsets for it remain for a while.
     there = [TopicPartition(*place) for place in places if place[0] in topics]
     ends = offsets(admin, there, OffsetSpec.latest())
     rows = []
@@ -156,13 +158,13 @@ def _committed(admin: Any, group: str) -> dict[tuple[str, int], int]:
 
 
 class _Shift(NamedTuple):
-    """So many records forward (or back) from what is committed."""
+    """A number of records forward (or back) from the committed offset."""
 
     records: int
 
 
 def _parse_target(to: str) -> str | int | datetime | _Shift:
-    """Return where offsets go: a word, an offset, an instant or a shift."""
+    """Return the target of a reset: a word, an offset, an instant or a shift."""
     if to in ("earliest", "latest"):
         return to
     if to.isdecimal():
@@ -183,7 +185,7 @@ def _parse_target(to: str) -> str | int | datetime | _Shift:
 def _targets(
     admin: Any, group: str, topic: str, partitions: list[int], target: str | int | datetime | _Shift
 ) -> dict[int, int]:
-    """Return the new offset of each partition, within what exists."""
+    """Return the new offset of each partition, within its log."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -193,7 +195,7 @@ def _targets(
     if isinstance(target, datetime):
         instant = OffsetSpec.for_timestamp(int(target.timestamp() * 1000))
         found = offsets(admin, places, instant)
-        # No record is that young: -1.
+        # No record is that new: -1.
         return {place[1]: offset if offset >= 0 else highs[place[1]] for place, offset in found.items()}
     if isinstance(target, str):
         return highs if target == "latest" else lows

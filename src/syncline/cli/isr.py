@@ -1,4 +1,4 @@
-"""`isr`: in-sync replicas and how far each follower is, from the leaders themselves."""
+"""`isr`: in-sync replicas and the lag of each follower, as their leaders report it."""
 
 import json
 import time
@@ -31,7 +31,7 @@ def isr(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the ISR of each partition, and of each follower the lag and the time left before it would be evicted.
+    """Show the ISR of each partition, and of each follower the lag and the time left until it is evicted.
 
     It asks the brokers of a cluster on this machine. LEFT is "-" where no time runs: a follower with everything stays
     in the ISR, one outside cannot be evicted.
@@ -45,7 +45,7 @@ def isr(
     interruptible()
     try:
         while True:
-            # Brokers come back with other ports: asked anew each time.
+            # A restarted broker has other ports, so each round looks them up again.
             found = ask(controls(data), topic, partition)
             if not as_json:
                 print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
@@ -67,7 +67,7 @@ def _parse(place: str | None) -> tuple[str | None, int | None]:
 
 
 def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> dict[str, Any]:
-    """Return the partitions of all brokers that answer, and the sentences of those that do not."""
+    """Return the partitions of all brokers that answer, and an error message for each that does not."""
     from syncline.local.control import ControlError
 
     rows: list[dict[str, Any]] = []

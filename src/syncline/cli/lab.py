@@ -43,9 +43,9 @@ def run(
     output: Annotated[Path | None, typer.Option(help="Write the picture here, as SVG (default: lab-NAME.svg).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a scenario on brokers of its own, and draw what happened.
+    """Play a scenario on its own brokers, and draw what happened.
 
-    Exit code 1 when the outcome is not the expected one.
+    The exit code is 1 if the outcome is not the expected one.
     """
     from syncline.lab import lag_table
     from syncline.lab.picture import draw
@@ -63,7 +63,7 @@ def run(
     modes = modes_of(name, scenario.modes, mode)
     interruptible()
     for end in (signal.SIGTERM, signal.SIGHUP):
-        # A closed terminal leaves as little behind as Ctrl-C does.
+        # A closed terminal cleans up as Ctrl-C does.
         if signal.getsignal(end) is signal.SIG_DFL:
             signal.signal(end, signal.default_int_handler)
 
@@ -76,7 +76,7 @@ def run(
         say("")
         runs.append(play(scenario, each, say))
     _write(picture, draw(scenario, runs))
-    is_good = all(told.outcome.is_expected for told in runs)
+    is_good = all(story.outcome.is_expected for story in runs)
     if as_json:
         fields = {"as_expected": is_good, "picture": str(picture.absolute()), "runs": [json_of(each) for each in runs]}
         print(json.dumps(fields))

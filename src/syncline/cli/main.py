@@ -1,17 +1,17 @@
-"""The `syncline` command: its sub-commands, and how errors reach a person.
+"""The `syncline` command: its sub-commands, and how it prints errors.
 
-An expected failure is one sentence on standard error and exit code 1; wrong
-usage is 2, as everywhere. A traceback is our bug: it goes to a file, and the
-sentence names it.
+An expected failure prints one sentence on standard error and exits with 1; wrong
+usage exits with 2, as usual. A traceback is our bug: it goes to a file, and the
+sentence names the file.
 
-Ctrl-C ends a command at once and silently, by the signal's own default: most
-commands have nothing to put in order. Those that do (`consume`, `produce`,
-`demo`, the supervisor, brokers) say so with `interruptible` or by a handler of
-their own. Until then a KeyboardInterrupt could come up in the middle of an
-import, where nobody would catch it.
+Ctrl-C ends a command at once and silently, by the signal's default action: most
+commands have nothing to clean up. Those that do (`consume`, `produce`, `demo`,
+the supervisor, brokers) call `interruptible` or install a handler. Before that, a
+KeyboardInterrupt could occur in the middle of an import, where no code catches
+it.
 """
 
-# The module behind `signal`: it is there at once, and `signal` takes milliseconds in which Ctrl-C would be a traceback.
+# The module behind `signal`: importing `signal` takes milliseconds in which Ctrl-C would print a traceback.
 import _signal  # type: ignore[import-not-found]
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
@@ -41,7 +41,7 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`): there is nobody to say it to.
+        # The reader of our output has closed it (`| head`), so there is no place for a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence before a person sees a traceback
@@ -58,5 +58,5 @@ def _report(error: Exception) -> None:
             traceback.print_exc(file=file)
         where = f"the details are in {file.name}"
     except OSError:
-        where = "there was no room for the details"
+        where = "the details could not be written"
     print(f"syncline: internal error: {error!r}; {where}", file=sys.stderr)

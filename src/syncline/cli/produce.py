@@ -32,20 +32,20 @@ from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 
-# A record that nobody acknowledges for so long has failed.
+# A record without an acknowledgement for this long has failed.
 MESSAGE_TIMEOUT_S = 60.0
 FLUSH_TIMEOUT_S = MESSAGE_TIMEOUT_S + 5.0
 FLUSH_STEP_S = 0.2
 PROGRESS_EVERY_S = 2.0
 ACKS = ("all", "-1", "1", "0")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-# The largest request that brokers read; how large a record may be, they say themselves.
+# The largest request that brokers read; the limit of a record is theirs to enforce.
 RECORD_BYTES_MAX = 100 << 20
 
 
-# What a cluster says of a topic that it is just making.
+# Errors while a cluster creates a topic.
 _SOON = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
-# `topic` and `offset` are what `consume --json` says more; its output can be produced again.
+# `consume --json` also prints `topic` and `offset`; its output can be produced again.
 _FIELDS = {"key", "value", "headers", "timestamp", "partition", "topic", "offset"}
 
 
@@ -128,7 +128,7 @@ def produce(
                     )
                 _send(producer, topic, message, outcome)
     except LocalClusterError as error:
-        # The lines before the bad one were good, and were taken.
+        # The lines before the bad one were valid, and were produced.
         _flush(producer, outcome)
         raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before that acknowledged.") from None
     except OSError as error:
@@ -160,7 +160,7 @@ def _check(value: str, option: str, known: tuple[str, ...]) -> None:
 
 
 def _partitions(admin: Any, name: str) -> int:
-    """Return how many partitions a topic has. A cluster that makes topics by itself makes this one now."""
+    """Return how many partitions a topic has; a cluster that auto-creates topics creates it now."""
     problem = what_is_wrong(name)
     if problem is not None:
         raise LocalClusterError(f"topic name is invalid: {problem}.")
@@ -171,7 +171,7 @@ def _partitions(admin: Any, name: str) -> int:
 
 
 def _made_by_the_cluster(admin: Any, name: str) -> Any:
-    """Return a topic that comes to be because somebody asks for it, as a client that just produced would see it."""
+    """Return the topic, auto-creating it."""
     if not _makes_topics(admin):
         raise LocalClusterError(
             f"there is no topic {name!r}, and the cluster makes none by itself. "
@@ -203,13 +203,13 @@ def _makes_topics(admin: Any) -> bool:
     try:
         entries = admin.describe_configs([resource])[resource].result(REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError):
-        # Who may produce need not be allowed to look at configurations: asking will show.
+        # A user who may produce need not be allowed to read configurations: trying will tell.
         return True
     return "auto.create.topics.enable" not in entries or entries["auto.create.topics.enable"].value != "false"
 
 
 def _flush(producer: Any, outcome: "Outcome") -> None:
-    """Wait for all acknowledgements, in steps, so that Ctrl-C is heard and progress seen."""
+    """Wait for all acknowledgements, in steps, so that Ctrl-C works and progress shows."""
     deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
     while (remaining := producer.flush(FLUSH_STEP_S)) and time.monotonic() < deadline_s:
         outcome.progress()
@@ -219,7 +219,7 @@ def _flush(producer: Any, outcome: "Outcome") -> None:
 
 
 class Outcome:
-    """What became of the records so far."""
+    """How many records were acknowledged or failed so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -241,7 +241,7 @@ class Outcome:
         self.failures += count
 
     def progress(self, *, is_last: bool = False) -> None:
-        """Show how far it is, now and then, where a person watches."""
+        """Show progress from time to time if standard error is a terminal."""
         if not sys.stderr.isatty() or (is_last and not self._has_shown):
             return
         if is_last or time.monotonic() - self._shown_s >= PROGRESS_EVERY_S:
@@ -268,7 +268,7 @@ def _send(producer: Any, topic: str, message: Message, outcome: Outcome) -> None
             producer.poll(0.1)
             outcome.progress()
         except KafkaException as error:
-            # Refused by the client itself, a record too large for instance.
+            # The client itself refused it, for instance as too large.
             outcome.delivered(error.args[0], None)
             break
     producer.poll(0)
@@ -322,7 +322,7 @@ def _from_json(line: bytes, number: int, headers: list[tuple[str, bytes | None]]
             _integer(fields.get("partition", partition), "partition", number, -1),
         )
     except UnicodeEncodeError as error:
-        raise LocalClusterError(f"line {number} holds what is no text: {error.reason}.") from None
+        raise LocalClusterError(f"line {number} is not text: {error.reason}.") from None
 
 
 def _integer(value: Any, name: str, number: int, least: int) -> int:

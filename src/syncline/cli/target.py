@@ -1,8 +1,8 @@
-"""Which cluster a command speaks to, and how its errors read.
+"""Which cluster a command connects to, and how it prints that cluster's errors.
 
-`--bootstrap` names any Kafka-compatible cluster, Apache Kafka included;
-without it the cluster of the data directory is meant, so that nobody types
-ports at their own laptop.
+`--bootstrap` names any Kafka-compatible cluster, Apache Kafka included; without
+it, commands use the cluster of the data directory, so that local use needs no
+ports.
 """
 
 import re
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
-# After so long it is clear whether all addresses refuse.
+# By then all addresses have refused, if they do.
 CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
 _REASONS = {
@@ -33,7 +33,7 @@ _SERVER = re.compile(r"(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(?P
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to speak to (default: the one of --data)."
+        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to connect to (default: the one of --data)."
     ),
 ]
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of a local cluster.")]
@@ -54,7 +54,7 @@ def bootstrap_of(bootstrap: str | None, data: Path) -> str:
 
 
 def checked_bootstrap(bootstrap: str) -> str:
-    """Return the servers without blanks; `LocalClusterError` names one that cannot be an address."""
+    """Return the servers without blanks; `LocalClusterError` names one that is not an address."""
     servers = [each.strip() for each in bootstrap.split(",")]
     for server in servers:
         match = _SERVER.fullmatch(server)
@@ -66,7 +66,7 @@ def checked_bootstrap(bootstrap: str) -> str:
 
 
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Return a confluent-kafka configuration that keeps its chatter off the terminal."""
+    """Return a confluent-kafka configuration that prints no log lines to the terminal."""
     return {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 50, **more}
 
 
@@ -93,7 +93,7 @@ def admin_client(bootstrap: str) -> Any:
 
 
 def topic_names(admin: Any) -> dict[str, Any]:
-    """Return the metadata of all topics by name. To ask for one by its name could create it."""
+    """Return the metadata of all topics by name. A request for one topic could create it."""
     topics: dict[str, Any] = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
     return topics
 
@@ -107,8 +107,8 @@ def find_topic(admin: Any, name: str) -> Any:
 
 
 def no_topic(name: str) -> LocalClusterError:
-    """Return the sentence for a topic that is not there."""
-    return LocalClusterError(f"there is no topic {name!r}. `syncline topics list` shows those that are.")
+    """Return the error for a topic that does not exist."""
+    return LocalClusterError(f"there is no topic {name!r}. `syncline topics list` lists all topics.")
 
 
 def result_of(future: Any, what: str) -> Any:
@@ -124,12 +124,12 @@ def result_of(future: Any, what: str) -> Any:
 
 
 def refuse(what: str, error: Any) -> NoReturn:
-    """Raise the sentence for a Kafka error."""
+    """Raise a Kafka error as `LocalClusterError`."""
     raise LocalClusterError(f"{what}: {sentence_of(error)}")
 
 
 def sentence_of(error: Any) -> str:
-    """Return a Kafka error as text, with Kafka's name for it when a broker said it."""
+    """Return a Kafka error as text, with Kafka's name for it if a broker sent it."""
     text = str(error.str() if hasattr(error, "str") else error).removeprefix("Broker: ").removeprefix("Local: ")
     code = error.code() if hasattr(error, "code") else 0
     name = next((each.name for each in ErrorCode if each == code > 0), "")
@@ -174,7 +174,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_table(headers: list[str], rows: list[list[Any]]) -> None:
-    """Print rows under headers, columns as wide as they need."""
+    """Print rows under headers, in aligned columns."""
     cells = [headers, *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     for row in cells:

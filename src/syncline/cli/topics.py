@@ -28,7 +28,7 @@ from syncline.local.layout import LocalClusterError
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")
 
-# What the protocol's numbers can hold.
+# The largest values of the protocol's integers.
 INT16_MAX = 32_767
 INT32_MAX = 2_147_483_647
 
@@ -36,7 +36,7 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
 
 
 class ElectionKind(StrEnum):
-    """Which elections are held."""
+    """The kind of election."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -103,7 +103,7 @@ def describe(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a topic: leader, replicas and in-sync set of each partition, and what is configured."""
+    """Describe a topic: leader, replicas and in-sync set of each partition, and its configuration."""
     from confluent_kafka.admin import ConfigResource
 
     admin = admin_client(bootstrap_of(bootstrap, data))
@@ -213,11 +213,11 @@ def elect_leaders(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold elections; a partition whose leader is right already is left alone."""
+    """Hold elections where the leader would change."""
     from confluent_kafka import ElectionType, KafkaError, TopicPartition
 
     if partition and topic is None:
-        raise LocalClusterError("--partition needs --topic: say of which topic.")
+        raise LocalClusterError("--partition needs --topic.")
     admin = admin_client(bootstrap_of(bootstrap, data))
     places = None
     if topic is not None:

@@ -1,7 +1,7 @@
 """`up`: start a cluster on this machine.
 
-This one command is timed by whoever waits for a cluster in a test, so it does
-without typer: argparse is there in ten milliseconds.
+Tests wait for this command, so its start-up time counts: it uses argparse, which
+imports in ten milliseconds, instead of typer.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from syncline.local.profiles import PROFILES
 SUMMARY: Final = "Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."
 DEFAULT_DIRECTORY = Path("syncline-data")
 PORT_MAX: Final = 65_535
-# `up` and `broker` decide these by their own options.
+# Options of `up` and `broker` set these.
 DECIDED: Final = {
     "node.id": "the id of the broker",
     "broker.id": "the id of the broker",
@@ -32,7 +32,7 @@ DECIDED: Final = {
 
 
 def checked_configs(pairs: list[str] | None, profile: str | None = None) -> dict[str, str]:
-    """Return broker configurations that a broker will accept; a sentence says what is wrong with others."""
+    """Return broker configurations that a broker accepts; raise `LocalClusterError` for others."""
     from syncline.model.broker_config import BrokerConfig
     from syncline.model.config_types import ConfigError
 
@@ -54,7 +54,7 @@ def checked_configs(pairs: list[str] | None, profile: str | None = None) -> dict
 
 
 def _like_it(names: Iterable[str]) -> str:
-    """Return a hint for a name that nobody knows, "" when all are known."""
+    """Return a hint for an unknown name, "" if all are known."""
     import difflib
 
     from syncline.model.broker_config import BROKER_CONFIGS
@@ -109,14 +109,14 @@ def run(arguments: Sequence[str]) -> None:
         try:
             _announce(running, as_json=options.json, more="\nCtrl-C stops it.")
         except BrokenPipeError:
-            # Whoever read this has gone; whoever uses the cluster has not.
+            # The reader of this output is gone, but users of the cluster may not be.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     raise SystemExit(Supervisor(spec, announce).run())
 
 
 def interruptible() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt: there is something to put in order."""
+    """Make Ctrl-C raise KeyboardInterrupt from here on: the command has something to clean up."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         "--port",
         type=_port,
         metavar="N",
-        help="port of the first broker, the others follow; 0: free ones; without: as last time, or from 9092 on",
+        help="port of the first broker, the others follow; 0: free ones; default: as last time, or from 9092 on",
     )
     parser.add_argument(
         "--config",

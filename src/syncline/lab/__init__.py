@@ -1,7 +1,7 @@
-"""The lab: histories of replication played on real brokers, told step by step, with a picture of each.
+"""The lab: histories of replication played on real brokers, printed step by step, with a picture of each.
 
-A scenario starts broker processes of its own in a temporary directory, does to
-them what the history asks for, and goes on from step to step when the brokers
-themselves report what the step waits for, never after a time. So it comes out
-the same every time, on a slow machine as well as on a fast one.
+A scenario starts its own broker processes in a temporary directory, does to
+them what the history asks for, and continues when the brokers themselves report
+what a step waits for, never after a fixed time. So it comes out the same every
+time, on slow machines and on fast ones.
 """

@@ -1,4 +1,4 @@
-"""How available a partition is to a client: a real one that writes steadily and notes when it hears back."""
+"""How available a partition is to a client: a real one writes steadily and records when each write is acknowledged."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class SteadyProducer:
-    """Writes small records with acks=all, one after the other, in a thread of its own."""
+    """Writes small records with acks=all, one after the other, in its own thread."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Producer
@@ -49,19 +49,19 @@ class SteadyProducer:
         return time.monotonic() - self._began_s
 
     def stop(self) -> None:
-        """Write no more, and wait for what was written."""
+        """Stop writing, and wait for outstanding acknowledgements."""
         self._stopping.set()
         self._thread.join(STOP_TIMEOUT_S)
 
     def give_up(self) -> None:
-        """Write no more, and wait for nothing."""
+        """Stop writing, and drop outstanding records."""
         self._is_given_up = True
         self.stop()
 
     def longest_silence_s(self, from_s: float, to_s: float) -> float:
-        """Return the longest time within an interval in which nothing was acknowledged."""
-        heard = [at_s for at_s in self.acknowledged_at_s if from_s <= at_s <= to_s]
-        edges = [from_s, *heard, to_s]
+        """Return the longest time within an interval without an acknowledgement."""
+        acknowledged = [at_s for at_s in self.acknowledged_at_s if from_s <= at_s <= to_s]
+        edges = [from_s, *acknowledged, to_s]
         return max(later - earlier for earlier, later in pairwise(edges))
 
     def _run(self) -> None:

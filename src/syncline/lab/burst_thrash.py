@@ -1,9 +1,9 @@
-"""Bursts of writes and the rule by which a follower counts as lagging: by messages it thrashes, by time it does not.
+"""Bursts of writes under each rule of lag: counted in messages a follower thrashes, counted in time it does not.
 
 Each burst is larger than replica.lag.max.messages, so that for a moment every
-follower is "too far behind", although it copies at full speed and is there a
-fraction of a second later. By messages it leaves the ISR and returns with each
-burst; by time it stays. Source: KIP-16, KAFKA-4485.
+follower is "too far behind", although it copies at full speed and catches up a
+fraction of a second later. Counted in messages it leaves the ISR and returns with
+each burst; counted in time it stays. Source: KIP-16, KAFKA-4485.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ BURSTS: Final = 3
 BURST_RECORDS: Final = 5_000
 MESSAGES_MAX: Final = 1_000
 BY_MESSAGES: Final = "messages"
-# Long beside the time between two looks at the followers, short beside the time that a follower may lag.
-LINE_MS: Final = 150
+# Long compared with the time between two ISR ticks, short compared with the lag window.
+LINK_MS: Final = 150
 
 CONFIG: Final = {
     "eligible.leader.replicas.enable": "false",
@@ -33,10 +33,10 @@ CONFIG: Final = {
 
 def _play(stage: Stage, mode: str) -> Outcome:
     by_messages = mode == BY_MESSAGES
-    with stage.step(f"L leads, F follows over a line on which everything takes {LINE_MS} ms each way."):
+    with stage.step(f"L leads, F follows over a connection that delays all data by {LINK_MS} ms each way."):
         stage.topic((L, F), ask=CONTROLLER)
         links = [[L, F], [F, L]]
-        stage.begin_fault("link-delay", (L, F), F, f"line of {LINE_MS} ms", links=links, delay_ms=LINE_MS)
+        stage.begin_fault("link-delay", (L, F), F, f"delay of {LINK_MS} ms", links=links, delay_ms=LINK_MS)
         epoch_before = stage.replicas[L].partition_epoch
     left = 0
     for number in range(1, BURSTS + 1):
@@ -55,7 +55,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
             changes = stage.replicas[L].partition_epoch - epoch_before
             step.notes.append(f"changes of the ISR so far: {changes}")
             left = changes // 2
-    with stage.step("All is quiet, and all is committed."):
+    with stage.step("The writes stop, and all records are committed."):
         stage.until_ends(dict.fromkeys((L, F), (BURSTS * BURST_RECORDS, BURSTS * BURST_RECORDS)))
     changes = stage.replicas[L].partition_epoch - epoch_before
     expected = 2 * BURSTS if by_messages else 0
@@ -69,12 +69,12 @@ def _play(stage: Stage, mode: str) -> Outcome:
 
 SCENARIO = Scenario(
     name="burst-thrash",
-    title="Bursts: a follower that is counted in messages leaves and returns",
+    title="Bursts: counted in messages, a follower leaves and returns",
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
     modes={
-        BY_MESSAGES: f"out of sync is who lacks more than {MESSAGES_MAX:,} messages (Kafka 0.8.2)",
-        "time": "out of sync is who had not caught up for replica.lag.time.max.ms (Kafka since 0.10.2)",
-        "lag-begin": "out of sync is whose lag began longer than that ago (the letter of KIP-16)",
+        BY_MESSAGES: f"a member that lacks more than {MESSAGES_MAX:,} messages is out of sync (Kafka 0.8.2)",
+        "time": "a member that was not caught up for replica.lag.time.max.ms is out of sync (Kafka since 0.10.2)",
+        "lag-begin": "a member whose lag began longer ago than that is out of sync (KIP-16 as written)",
     },
     controller=CONTROLLER,
     lanes={L: "L", F: "F"},

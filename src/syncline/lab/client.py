@@ -1,4 +1,4 @@
-"""A client that does one thing at a time, and can leave an answer lying: plain blocking sockets."""
+"""A client on a plain blocking socket that may read an answer long after it sent the request."""
 
 import socket
 import struct
@@ -25,7 +25,7 @@ SET: Final = 0
 
 
 class Produced(NamedTuple):
-    """What became of a produce request."""
+    """The answer to a produce request."""
 
     error: ErrorCode
     base_offset: int
@@ -43,8 +43,8 @@ class Client:
     """One connection to one broker."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._line = socket.create_connection((host, port), TIMEOUT_S)
-        self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = socket.create_connection((host, port), TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next_id = 0
         self._answers: dict[int, bytes] = {}
 
@@ -56,7 +56,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connection."""
-        self._line.close()
+        self._socket.close()
 
     def ask(self, key: ApiKey, version: int, fields: Mapping[str, Any]) -> Any:
         """Return the answer to a request."""
@@ -90,7 +90,7 @@ class Client:
             raise LabError(f"cannot create topic {topic}: {row.error_message}")
 
     def set_for_all_brokers(self, name: str, value: str) -> None:
-        """Set a configuration of the whole cluster, at run time."""
+        """Set a configuration of the whole cluster while it runs."""
         answer = self.ask(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             ALTER_CONFIGS_VERSION,
@@ -110,7 +110,7 @@ class Client:
             raise LabError(f"cannot set {name}: {row.error_message}")
 
     def epoch_error(self, topic: str, leader_epoch: int) -> ErrorCode:
-        """Ask in the name of a leader epoch, and return what the broker has against it."""
+        """Return the error with which a broker answers a request that names a leader epoch."""
         partition = {"partition": 0, "current_leader_epoch": leader_epoch, "leader_epoch": leader_epoch}
         answer = self.ask(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -120,18 +120,18 @@ class Client:
         return ErrorCode(int(answer.topics[0].partitions[0].error_code))
 
     def produce(self, topic: str, values: Sequence[str], *, acks: int, timeout_ms: int = 20_000) -> Produced:
-        """Write the values as one batch, and return what became of it."""
+        """Write the values as one batch, and return the answer."""
         return self.produced(self.send_produce(topic, values, acks=acks, timeout_ms=timeout_ms))
 
     def send_produce(self, topic: str, values: Sequence[str], *, acks: int, timeout_ms: int = 20_000) -> int:
-        """Send a batch, and return the number to ask for its answer with."""
+        """Send a batch, and return the correlation id of its answer."""
         parts = encode_produce_request(
             PRODUCE_VERSION, acks=acks, timeout_ms=timeout_ms, topics=[(topic, [(0, batch_of(values))])]
         )
         return self._send(ApiKey.PRODUCE, PRODUCE_VERSION, parts)
 
     def produced(self, correlation_id: int) -> Produced:
-        """Return what became of a batch that was sent."""
+        """Return the answer to a batch that was sent."""
         frame = self._answer(correlation_id)
         position = response_body_position(frame, response_header_version(ApiKey.PRODUCE, PRODUCE_VERSION))
         row = parse_produce_response(frame, PRODUCE_VERSION, position).topics[0][1][0]
@@ -139,7 +139,7 @@ class Client:
 
     def _send(self, key: ApiKey, version: int, parts: Sequence[Any]) -> int:
         self._next_id += 1
-        self._line.sendall(b"".join(frame_request(key, version, self._next_id, "lab", parts)))
+        self._socket.sendall(b"".join(frame_request(key, version, self._next_id, "lab", parts)))
         return self._next_id
 
     def _answer(self, correlation_id: int) -> bytes:
@@ -152,8 +152,8 @@ class Client:
     def _receive(self, size: int) -> bytes:
         received = bytearray()
         while len(received) < size:
-            part = self._line.recv(size - len(received))
+            part = self._socket.recv(size - len(received))
             if not part:
-                raise ConnectionError("the broker closed the connection before it had answered")
+                raise ConnectionError("the broker closed the connection before it answered")
             received += part
         return bytes(received)

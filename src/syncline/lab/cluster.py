@@ -1,4 +1,4 @@
-"""The brokers of one run: started, ended, paused and looked at, one by one."""
+"""The brokers of one run: start, end, pause and query each of them."""
 
 import contextlib
 import json
@@ -23,19 +23,19 @@ from syncline.records.batch import HEADER_BYTES, BatchHeader
 from syncline.records.record import read_records
 
 CONTROL_TIMEOUT_S: Final = 5.0
-# Whoever stands still, for its disk for instance, is asked again at the next look.
+# A broker that does not answer in time, because of its disk for instance, is queried again at the next look.
 LOOK_TIMEOUT_S: Final = 0.5
 END_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 65_536
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 
-# Silent is a process that runs and does not answer: its disk keeps it waiting, it is starting or stopping.
+# A silent process runs but does not answer: it waits for its disk, starts or stops.
 State = Literal["running", "silent", "paused", "dead"]
 
 
 @dataclass
 class Process:
-    """One broker process, as the lab knows it."""
+    """What the lab knows of one broker process."""
 
     broker_id: int
     pid: int = 0
@@ -47,7 +47,7 @@ class Process:
 
 
 class LabCluster:
-    """Broker processes in a directory of their own, which goes when they go."""
+    """Broker processes in a temporary directory that is removed with them."""
 
     def __init__(self, config: Mapping[str, str], broker_ids: list[int]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="syncline-lab-"))
@@ -76,7 +76,7 @@ class LabCluster:
         self.close()
 
     def close(self) -> None:
-        """End everything, and leave nothing behind."""
+        """End all processes and remove the directory."""
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
         with contextlib.suppress(OSError):
@@ -89,10 +89,10 @@ class LabCluster:
         self._keeper.stdout.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # Lives and deaths.
+    # Starting and ending.
 
     def start(self, broker_id: int, config: Mapping[str, str] | None = None) -> None:
-        """Have a broker started; it serves when `is_serving` says so."""
+        """Start a broker; `is_serving` tells when it serves."""
         assert self.processes[broker_id].is_gone, f"broker {broker_id} runs already"
         assert self._keeper.stdin is not None
         self.processes[broker_id].is_serving = False
@@ -103,30 +103,30 @@ class LabCluster:
         self._keeper.stdin.flush()
 
     def send_signal(self, broker_id: int, number: signal.Signals) -> None:
-        """Send a signal to a broker; what that leads to, `heed` finds out."""
+        """Send a signal to a broker; `read_events` reports when its process has ended."""
         process = self.processes[broker_id]
         os.kill(process.pid, number)
         if number == signal.SIGKILL:
-            # Nobody will hear of it any more; it is gone when the keeper says so.
+            # It answers no more; its process is gone when the keeper reports that.
             process.state = "dead"
         elif number == signal.SIGSTOP:
             process.state = "paused"
         elif number == signal.SIGCONT:
             process.state = "running"
 
-    def heed(self) -> None:
-        """Take note of what the keeper has to say."""
+    def read_events(self) -> None:
+        """Apply all events that the keeper has reported."""
         assert self._keeper.stdout is not None
         descriptor = self._keeper.stdout.fileno()
         while select.select([descriptor], [], [], 0)[0]:
             part = os.read(descriptor, READ_BYTES)
             if not part:
-                raise LabError("the process that keeps the lab's brokers has ended; nothing is left to look at.")
+                raise LabError("the process that keeps the lab's brokers has ended, and the brokers with it.")
             *lines, self._events = (self._events + part).split(b"\n")
             for line in lines:
-                self._note(json.loads(line))
+                self._apply(json.loads(line))
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _apply(self, event: dict[str, Any]) -> None:
         process = self.processes[event["broker"]]
         if event["event"] == "started":
             process.pid, process.port = event["pid"], event["port"]
@@ -140,21 +140,21 @@ class LabCluster:
             process.is_gone = True
             process.is_serving = False
 
-    # What can be asked and read.
+    # Queries and files.
 
     def control(self, broker_id: int) -> Control:
         """Return the control API of a broker."""
         return Control(HOST, self.processes[broker_id].internal_port, broker_id=broker_id, timeout_s=CONTROL_TIMEOUT_S)
 
     def view(self, broker_id: int, topic: str) -> dict[str, Any] | None:
-        """Return what a broker says of its replicas; None when nobody can be asked."""
+        """Return what a broker reports of its replicas; None if it does not run or does not answer."""
         process = self.processes[broker_id]
         if process.state != "running" or not process.internal_port:
             return None
         try:
             return self.control(broker_id).call("replicas.show", topic=topic, timeout_s=LOOK_TIMEOUT_S)
         except ControlError:
-            # It is starting, or ending just now.
+            # The broker is starting or ending.
             return None
 
     def client(self, broker_id: int) -> Client:
@@ -162,7 +162,7 @@ class LabCluster:
         return Client(HOST, self.processes[broker_id].port)
 
     def partition_directory(self, broker_id: int, topic: str, partition: int = 0) -> Path:
-        """Return where a replica lies."""
+        """Return the directory of a replica."""
         return self.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
 
     def contents(self, broker_id: int, topic: str) -> list[tuple[int, int, str]]:
@@ -182,7 +182,7 @@ class LabCluster:
         return found
 
     def written_high_watermark(self, broker_id: int, topic: str) -> int | None:
-        """Return the high watermark of a replica that its broker has written down."""
+        """Return the high watermark of a replica as of its broker's last checkpoint."""
         try:
             lines = (self.directory / f"broker-{broker_id}" / HIGH_WATERMARKS_FILE).read_text().splitlines()
         except OSError:
@@ -194,7 +194,7 @@ class LabCluster:
         return None
 
     def log_lines(self, broker_id: int, containing: str) -> list[str]:
-        """Return the lines of a broker's log with some text in them."""
+        """Return the lines of a broker's log that contain a text."""
         try:
             lines = (self.directory / "logs" / f"broker-{broker_id}.log").read_text(errors="replace").splitlines()
         except OSError:
@@ -203,5 +203,5 @@ class LabCluster:
 
 
 def pause_between_looks() -> None:
-    """Give the brokers the processor for a moment."""
+    """Leave the processor to the brokers for a moment."""
     time.sleep(0.004)

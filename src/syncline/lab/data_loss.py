@@ -1,8 +1,9 @@
-"""History 1.1: a committed record is lost on both replicas, because a follower cut its log at its own watermark.
+"""KIP-101, first history: both replicas lose a committed record, because a follower cut its log at its own watermark.
 
 The follower has the record and does not know yet that it is committed. It
-restarts, so quickly that nobody notices; the leader dies before they speak
-again. Source: KIP-101; Kafka before 0.11. Scenarios E08 and E09.
+restarts so quickly that the controller does not notice; the leader dies before
+the follower fetches again. Source: KIP-101; Kafka before 0.11. Scenarios E08
+and E09.
 """
 
 from syncline.lab.histories import BY_WATERMARK, CONTROLLER, MODES, QUIET, F, L, truncation_mode
@@ -10,16 +11,16 @@ from syncline.lab.scenario import Scenario
 from syncline.lab.stage import TOPIC, Outcome, Stage
 
 
-def bounce_unheard(stage: Stage, first: str, second: str, third: str) -> None:
-    """Play how F restarts unnoticed, L dies before they speak again, and F leads; in three steps with these texts."""
+def bounce_unnoticed(stage: Stage, first: str, second: str, third: str) -> None:
+    """Play how F restarts unnoticed, L dies before F fetches again, and F leads; in three steps with these texts."""
 
     def is_written(broker_id: int) -> bool:
         written = stage.cluster.written_high_watermark(broker_id, TOPIC) or 0
         return written == stage.replicas[broker_id].high_watermark
 
     with stage.step(first):
-        # What a restart finds is what was written down last: a stale file would be another history (E14).
-        stage.until(lambda: is_written(L) and is_written(F), "L and F have written their high watermarks down")
+        # A restart reads the last checkpoint: a stale file would be another history (E14).
+        stage.until(lambda: is_written(L) and is_written(F), "L and F have written their high watermarks to disk")
         stage.client(CONTROLLER).set_for_all_brokers("quick.bounce.enable", "true")
         stage.kill(F, "stopped")
     with stage.step(second) as step:
@@ -50,24 +51,24 @@ def come_back(stage: Stage, text: str) -> None:
 
 
 def cuts_of(stage: Stage, broker_id: int) -> list[str]:
-    """Return what a broker's log says of the cuts of its replica."""
+    """Return the lines of a broker's log about cuts of its replica."""
     lines = stage.cluster.log_lines(broker_id, f"{TOPIC}-0: truncated")
-    return [f"{stage.told.lanes[broker_id]} says: {line.partition(f'{TOPIC}-0: ')[2]}" for line in lines]
+    return [f"{stage.story.lanes[broker_id]} says: {line.partition(f'{TOPIC}-0: ')[2]}" for line in lines]
 
 
 def _play(stage: Stage, mode: str) -> Outcome:
     with stage.step("L leads, F follows; both are empty and in sync."):
         stage.topic((L, F), ask=CONTROLLER)
     with stage.step(
-        "m0 is written with acks=all and acknowledged: F has it, and L knows. F does not know that L knows."
+        "m0 is written with acks=all and acknowledged: F has it, and L knows. F does not know that it is committed."
     ):
         stage.write(L, ["m0"], acks=-1)
         stage.until_ends({L: (1, 1), F: (1, 0)})
     is_blind = mode == BY_WATERMARK
-    bounce_unheard(
+    bounce_unnoticed(
         stage,
         "F stops. It never learnt that the high watermark is 1.",
-        "F is back before anybody noticed; L hangs before F can ask it anything. "
+        "F is back before the controller notices; L hangs before F can fetch from it. "
         + ("F cuts its log at its own high watermark, 0." if is_blind else "F keeps its log and its epochs."),
         f"L dies. F is in the ISR and leads epoch 1, which starts at {0 if is_blind else 1}.",
     )

@@ -1,11 +1,11 @@
-"""History 1.2: two replicas hold different records at the same offset, and both believe them committed.
+"""KIP-101, second history: two replicas hold different records at the same offset, and both believe them committed.
 
-The follower knows of the commit of m1 only, restarts unnoticed and leads, and
+The follower knows only that m1 is committed, restarts unnoticed and leads, and
 another record takes the place of m2. Source: KIP-101; Kafka before 0.11.
 Scenarios E11 and E12.
 """
 
-from syncline.lab.data_loss import bounce_unheard, come_back
+from syncline.lab.data_loss import bounce_unnoticed, come_back
 from syncline.lab.histories import BY_WATERMARK, CONTROLLER, MODES, QUIET, F, L, truncation_mode
 from syncline.lab.scenario import Scenario
 from syncline.lab.stage import Outcome, Stage
@@ -15,16 +15,18 @@ def _play(stage: Stage, mode: str) -> Outcome:
     is_blind = mode == BY_WATERMARK
     with stage.step("L leads, F follows; both are empty and in sync."):
         stage.topic((L, F), ask=CONTROLLER)
-    with stage.step("m1 is written and committed; F has it and is not told."):
+    with stage.step("m1 is written and committed; F has it but does not know that it is committed."):
         stage.write(L, ["m1"], acks=-1)
         stage.until_ends({L: (1, 1), F: (1, 0)})
-    with stage.step("m2 is written and committed. With m2 came the news that m1 is: F's high watermark is one behind."):
+    with stage.step(
+        "m2 is written and committed. With m2, F learnt that m1 is committed: its high watermark is one behind."
+    ):
         stage.write(L, ["m2"], acks=-1)
         stage.until_ends({L: (2, 2), F: (2, 1)})
-    bounce_unheard(
+    bounce_unnoticed(
         stage,
         "F stops. It never learnt that the high watermark is 2.",
-        "F is back before anybody noticed; L hangs before F can ask it anything. "
+        "F is back before the controller notices; L hangs before F can fetch from it. "
         + ("F cuts its log at its own high watermark, 1." if is_blind else "F keeps its log and its epochs."),
         f"L dies with HW 2 on its disk. F is in the ISR and leads epoch 1, which starts at {1 if is_blind else 2}.",
     )

@@ -1,9 +1,9 @@
 """KIP-279: after several quick elections two logs share no record at all, and only whole histories show it.
 
-Two replicas lead by turns, each while the other is down, and each turn writes
-one record: every offset is held by another epoch on the other side, and both
-logs are of the same length. When they meet at last, one answer about one epoch
-is not enough: each round finds an older epoch that the leader does not have.
+Two replicas lead in turns, each while the other is down, and each turn writes
+one record: at every offset the two logs have different epochs, and both logs are
+equally long. When both are up again, one answer about one epoch is not enough:
+each round finds an older epoch that the leader does not have.
 Source: KIP-279. Scenarios E03 and E07.
 """
 
@@ -16,7 +16,7 @@ from syncline.lab.stage import TOPIC, Outcome, Stage
 
 A: Final = 1
 B: Final = 2
-LINE_MS: Final = 100
+LINK_MS: Final = 100
 TURNS: Final = (A, B, A, B, A, B)
 
 
@@ -24,7 +24,7 @@ def _write(stage: Stage, broker_id: int, value: str) -> None:
     end = stage.write(broker_id, [value], acks=1) + 1
     stage.until_ends({broker_id: (end, end)})
     written = stage.cluster.written_high_watermark
-    stage.until(lambda: written(broker_id, TOPIC) == end, f"broker {broker_id} has written its high watermark down")
+    stage.until(lambda: written(broker_id, TOPIC) == end, f"broker {broker_id} has written its high watermark to disk")
 
 
 def _play(stage: Stage, mode: str) -> Outcome:
@@ -55,7 +55,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
         )
     ) as step:
         # So slow that each round can be seen.
-        stage.begin_fault("link-delay", (B,), B, f"hears A {LINE_MS} ms late", links=[[A, B]], delay_ms=LINE_MS)
+        stage.begin_fault("link-delay", (B,), B, f"receives from A {LINK_MS} ms late", links=[[A, B]], delay_ms=LINK_MS)
         stage.start(A)
         stage.until(lambda: set(stage.replicas[B].isr) == {A, B}, "A is in sync with B")
         stage.until(lambda: stage.replicas[A].log_end == stage.replicas[B].log_end, "both end alike")
@@ -64,7 +64,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
     contents = stage.read_contents()
     if is_blind:
         differs = (contents[A], contents[B]) == (written[A], written[B]) and cuts == 0
-        text = "A and B differ at every offset, both are in sync, and nobody will ever find out"
+        text = "A and B differ at every offset, both are in sync, and no broker ever detects it"
         return Outcome(text if differs else f"unexpected logs {contents} after {cuts} cuts", differs)
     is_same = contents[A] == contents[B] == written[B] and cuts == len(written[A])
     text = f"after {cuts} rounds A's log is B's"

@@ -1,4 +1,4 @@
-"""What the scenarios about truncation share: their modes, and configurations under which nothing happens by chance."""
+"""What the scenarios about truncation share: their modes, and configurations that exclude chance."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,13 +11,13 @@ CONTROLLER: Final = 3
 
 BY_WATERMARK: Final = TruncationMode.HIGH_WATERMARK.value
 MODES: Final = {
-    TruncationMode.EPOCH_FETCH.value: "logs are compared within each fetch (KIP-595)",
-    TruncationMode.EPOCH_REQUEST.value: "the leader is asked for the end of an epoch before the first fetch (KIP-279)",
+    TruncationMode.EPOCH_FETCH.value: "each fetch compares the logs (KIP-595)",
+    TruncationMode.EPOCH_REQUEST.value: "followers ask for the end of an epoch before their first fetch (KIP-279)",
     BY_WATERMARK: "each follower cuts its log at its own high watermark, as before KIP-101",
 }
 
-# Nobody is lost but by a signal, and a fetch at the end of a log waits for records as long as a story lasts: the
-# follower does not learn of a commit before there is something else to tell.
+# No time-out fences or evicts a broker, and a fetch at the end of a log waits for records longer than a story lasts:
+# a follower learns of a commit only together with the next record.
 QUIET: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.enable": "false",
     "broker.heartbeat.interval.ms": "500",

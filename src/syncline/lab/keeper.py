@@ -9,9 +9,9 @@ standard output, both as lines of JSON:
               {"event": "failed", "broker": 1, "why": "..."}
               {"event": "ended", "broker": 1, "code": -9}
 
-The end of its input is its own: whatever becomes of the lab, brokers and data
-directory go. Unlike the supervisor of `up` it never starts a broker by itself,
-since a history says when somebody returns.
+The keeper ends with its input: however the lab ends, brokers and data directory
+go. Unlike the supervisor of `up`, it never restarts a broker by itself, because
+the history decides when a broker returns.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Kept:
 
 
 class Keeper:
-    """Starts brokers as it is told, and tells what becomes of them."""
+    """Starts brokers on command, and reports when they serve, fail or end."""
 
     def __init__(self, directory: Path, config: dict[str, str], cluster_size: int) -> None:
         self._directory = directory
@@ -84,7 +84,7 @@ class Keeper:
                         self._start(command["start"], command.get("config", {}))
 
     def end_all(self) -> None:
-        """End every broker at once; what they wrote goes, too."""
+        """Kill every broker, and remove all data."""
         for kept in self._kept.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(kept.pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ class Keeper:
 
     def _start(self, broker_id: int, config: dict[str, str]) -> None:
         ready, child_ready = socket.socketpair()
-        # Clients find a broker again where it was; other brokers hear of its new internal port with its registration.
+        # The client port stays the same; other brokers learn the new internal port from the registration.
         client = listen(self._ports.get(broker_id, 0))
         internal = listen(0)
         self._ports[broker_id] = port_of(client)
@@ -110,12 +110,12 @@ class Keeper:
                     if kept.ready is not None:
                         kept.ready.close()
                 code = self._be_broker(broker_id, config, client, internal, child_ready)
-            except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
+            except BaseException:  # noqa: BLE001 - this process ends here, and its log says why
                 traceback.print_exc()
             finally:
                 os._exit(code)
         self._kept[broker_id] = Kept(broker_id, pid, ready)
-        _tell(event="started", broker=broker_id, pid=pid, port=port_of(client), internal_port=port_of(internal))
+        _report(event="started", broker=broker_id, pid=pid, port=port_of(client), internal_port=port_of(internal))
         for mine in (child_ready, client, internal):
             mine.close()
 
@@ -147,15 +147,15 @@ class Keeper:
 
     def _note_serving(self, kept: Kept) -> None:
         assert kept.ready is not None
-        said = b""
+        message = b""
         with contextlib.suppress(OSError):
-            said = kept.ready.recv(FAILURE_BYTES_MAX)
+            message = kept.ready.recv(FAILURE_BYTES_MAX)
         kept.ready.close()
         kept.ready = None
-        if said == SERVING:
-            _tell(event="serving", broker=kept.broker_id)
+        if message == SERVING:
+            _report(event="serving", broker=kept.broker_id)
         else:
-            _tell(event="failed", broker=kept.broker_id, why=said.decode(errors="replace"))
+            _report(event="failed", broker=kept.broker_id, why=message.decode(errors="replace"))
 
     def _reap(self) -> None:
         while True:
@@ -167,10 +167,10 @@ class Keeper:
                 return
             for kept in self._kept.values():
                 if kept.pid == pid:
-                    _tell(event="ended", broker=kept.broker_id, code=os.waitstatus_to_exitcode(status))
+                    _report(event="ended", broker=kept.broker_id, code=os.waitstatus_to_exitcode(status))
 
 
-def _tell(**event: Any) -> None:
+def _report(**event: Any) -> None:
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(event).encode() + b"\n")
 

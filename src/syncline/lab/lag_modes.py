@@ -1,10 +1,7 @@
-"""The three lag modes side by side: the same happenings, judged by each rule (KIP-16).
+"""The three lag modes side by side: the same events, judged by each rule (KIP-16, KAFKA-4485).
 
-Nothing is started for this: each situation is a minute in the life of one partition, driven through the very rules
-that brokers go by, second by second on a clock of its own. The window is 10 000 ms, ticks come every 5 000 ms, and
-`replica.lag.max.messages` is 4 000.
-
-`rows()` returns the table; whoever prints it makes the layout.
+This starts no brokers: each situation is 40 seconds of one partition, played through the rules that brokers call, on
+a clock of its own. The window is 10,000 ms, ticks come every 5,000 ms, and `replica.lag.max.messages` is 4,000.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One situation, and what each mode made of it."""
+    """One situation, and the outcome under each mode."""
 
     situation: str
     outcomes: dict[str, Outcome]
@@ -82,7 +79,7 @@ class _Stage:
         self._perform(self.leader.appended(Offset(self.leader.log_end + count), now_ms), now_ms)
 
     def fetch(self, offset: int, now_ms: int, *, captured: int | None = None, read_ms: int = 0) -> None:
-        """Serve a fetch that was taken up `read_ms` ago."""
+        """Serve a fetch that arrived `read_ms` ago."""
         self._perform(
             self.leader.follower_fetched(
                 FOLLOWER,
@@ -97,7 +94,7 @@ class _Stage:
         )
 
     def tick(self, now_ms: int) -> None:
-        """Judge the follower."""
+        """Run an ISR tick."""
         self._perform(self.leader.tick(now_ms), now_ms)
 
     def _perform(self, effects: Effects, now_ms: int) -> None:
@@ -118,24 +115,24 @@ class _Stage:
 
     @property
     def outcome(self) -> Outcome:
-        """What became of the follower."""
+        """When the follower left the ISR and returned, and whether it is in."""
         return Outcome(self.evicted_ms, self.returned_ms, FOLLOWER in self.leader.isr)
 
 
-# What happens at one moment of a situation.
-_Happening = Callable[[_Stage, int], None]
+# One event of a situation.
+_Event = Callable[[_Stage, int], None]
 
 
-def _play(stage: _Stage, happenings: Callable[[], Iterator[tuple[int, _Happening]]]) -> Outcome:
-    """Let everything happen in order of time, a tick after what happens at the same time."""
-    events = [(now_ms, 0, order, happening) for order, (now_ms, happening) in enumerate(happenings())]
+def _play(stage: _Stage, events_of: Callable[[], Iterator[tuple[int, _Event]]]) -> Outcome:
+    """Play the events in order of time, each tick after the events of the same time."""
+    events = [(now_ms, 0, order, event) for order, (now_ms, event) in enumerate(events_of())]
     events += [(now_ms, 1, 0, _tick) for now_ms in range(0, LAST_MS + 1, TICK_MS)]
-    for now_ms, _, _, happening in sorted(events, key=_when):
-        happening(stage, now_ms)
+    for now_ms, _, _, event in sorted(events, key=_when):
+        event(stage, now_ms)
     return stage.outcome
 
 
-def _when(event: tuple[int, int, int, _Happening]) -> tuple[int, int, int]:
+def _when(event: tuple[int, int, int, _Event]) -> tuple[int, int, int]:
     return event[:3]
 
 
@@ -143,16 +140,16 @@ def _tick(stage: _Stage, now_ms: int) -> None:
     stage.tick(now_ms)
 
 
-def _append(count: int) -> _Happening:
+def _append(count: int) -> _Event:
     return lambda stage, now_ms: stage.append(count, now_ms)
 
 
-def _fetch(offset: int) -> _Happening:
+def _fetch(offset: int) -> _Event:
     return lambda stage, now_ms: stage.fetch(offset, now_ms)
 
 
-def _burst(at_ms: int) -> Iterator[tuple[int, _Happening]]:
-    """10 000 records at once; the follower, which asked every 500 ms, has them all 300 ms later."""
+def _burst(at_ms: int) -> Iterator[tuple[int, _Event]]:
+    """10,000 records at once; the follower, which fetches every 500 ms, has them all 300 ms later."""
     for now_ms in range(0, LAST_MS + 1, 500):
         if not at_ms - 500 < now_ms <= at_ms + 300:
             yield now_ms, _fetch(0 if now_ms < at_ms else 10_000)
@@ -160,8 +157,8 @@ def _burst(at_ms: int) -> Iterator[tuple[int, _Happening]]:
     yield at_ms + 300, _fetch(10_000)
 
 
-def _steady() -> Iterator[tuple[int, _Happening]]:
-    """A record every 10 ms; each fetch, every 100 ms, is for what the one before did not bring."""
+def _steady() -> Iterator[tuple[int, _Event]]:
+    """A record every 10 ms; each fetch, every 100 ms, asks for what the previous one did not bring."""
     yield 0, _fetch(0)
     for now_ms in range(10, LAST_MS + 1, 10):
         yield now_ms, _append(1)
@@ -169,29 +166,29 @@ def _steady() -> Iterator[tuple[int, _Happening]]:
             yield now_ms, _fetch((now_ms - 100) // 10)
 
 
-def _idle_and_dead() -> Iterator[tuple[int, _Happening]]:
-    """The follower has everything, and is never heard of again."""
+def _idle_and_dead() -> Iterator[tuple[int, _Event]]:
+    """The follower has everything, and never fetches again."""
     yield 1_000, _fetch(0)
 
 
-def _far_behind() -> Iterator[tuple[int, _Happening]]:
-    """A record every second; the follower fetches twice a second, always 3 000 records behind."""
+def _far_behind() -> Iterator[tuple[int, _Event]]:
+    """A record every second; the follower fetches twice a second, always 3,000 records behind."""
     for now_ms in range(500, LAST_MS + 1, 500):
         if now_ms % 1_000 == 0:
             yield now_ms, _append(1)
         yield now_ms, _fetch(now_ms // 1_000)
 
 
-def _too_slow() -> Iterator[tuple[int, _Happening]]:
-    """2 000 records come every second, the follower takes 1 000 of them."""
+def _too_slow() -> Iterator[tuple[int, _Event]]:
+    """2,000 records arrive every second; the follower copies 1,000 of them."""
     yield 0, _fetch(0)
     for second in range(1, LAST_MS // 1_000 + 1):
         yield second * 1_000, _append(2_000)
         yield second * 1_000, _fetch((second - 1) * 1_000)
 
 
-def _slow_leader() -> Iterator[tuple[int, _Happening]]:
-    """A fetch of 2 000 ms is served at 27 000, from a disk that took its time."""
+def _slow_leader() -> Iterator[tuple[int, _Event]]:
+    """A fetch that arrives at 2,000 ms is served at 27,000 ms, because the disk is slow."""
     yield 500, _fetch(0)
     yield 900, _append(52)
     yield 1_000, _fetch(0)
@@ -202,10 +199,10 @@ def _slow_leader() -> Iterator[tuple[int, _Happening]]:
 
 
 def _slow_leader_protected(mode: str) -> Outcome:
-    """Return what becomes of the same follower while slow reads protect (KIP-501)."""
+    """Return the outcome for the same follower while slow reads protect it (KIP-501)."""
     stage = _Stage(mode, protects=True)
 
-    def happenings() -> Iterator[tuple[int, _Happening]]:
+    def events_of() -> Iterator[tuple[int, _Event]]:
         yield 500, _fetch(0)
         yield 900, _append(52)
         yield 1_000, _fetch(0)
@@ -215,7 +212,7 @@ def _slow_leader_protected(mode: str) -> Outcome:
         for now_ms in range(27_500, LAST_MS + 1, 500):
             yield now_ms, _fetch(150)
 
-    return _play(stage, happenings)
+    return _play(stage, events_of)
 
 
 def _ask(stage: _Stage, now_ms: int) -> None:
@@ -240,7 +237,7 @@ def _serve(stage: _Stage, now_ms: int) -> None:
     stage.fetches.answered(request, now_ms)
 
 
-_SITUATIONS: Final[tuple[tuple[str, Callable[[], Iterator[tuple[int, _Happening]]], int], ...]] = (
+_SITUATIONS: Final[tuple[tuple[str, Callable[[], Iterator[tuple[int, _Event]]], int], ...]] = (
     ("one burst of 10,000 records, a tick within the 300 ms that the follower needs", lambda: _burst(14_900), 0),
     ("the same burst between two ticks", lambda: _burst(12_000), 0),
     ("a record every 10 ms, fetches every 100 ms that never reach the end", _steady, 0),
@@ -254,8 +251,8 @@ _SITUATIONS: Final[tuple[tuple[str, Callable[[], Iterator[tuple[int, _Happening]
 def rows() -> list[Row]:
     """Return every situation with the outcome under each mode, in the order of `MODES`."""
     table = [
-        Row(situation, {mode: _play(_Stage(mode, log_end), happenings) for mode in MODES})
-        for situation, happenings, log_end in _SITUATIONS
+        Row(situation, {mode: _play(_Stage(mode, log_end), events_of) for mode in MODES})
+        for situation, events_of, log_end in _SITUATIONS
     ]
     name = "the same with follower.fetch.pending.reads.insync.enable (KIP-501)"
     table.append(Row(name, {mode: _slow_leader_protected(mode) for mode in MODES}))

@@ -1,4 +1,4 @@
-"""The table of the lag modes side by side, in words and as a picture: when each rule had a follower out of the ISR."""
+"""The table of the lag modes side by side, as text and picture: when each rule has a follower out of the ISR."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -12,13 +12,13 @@ from syncline.pictures.scales import Linear
 NAME: Final = "lag-modes"
 TITLE: Final = "The three lag modes side by side"
 ABOUT: Final = (
-    "The same happenings, judged by each rule. Nothing is started for this: the rules are those that brokers go by. "
-    f"Window {LAG_MS // 1_000} s, a look every {TICK_MS // 1_000} s, at most {MESSAGES_MAX:,} records behind."
+    "The same events, judged by each rule. This starts no brokers: it calls the rules that brokers call. "
+    f"Window {LAG_MS // 1_000} s, a tick every {TICK_MS // 1_000} s, at most {MESSAGES_MAX:,} records behind."
 )
 MODES: Final = {
-    "messages": "out of sync is who lacks too many messages (Kafka 0.8.2)",
-    "lag-begin": "out of sync is whose lag began too long ago (the letter of KIP-16)",
-    "time": "out of sync is who had not caught up for too long (Kafka since 0.10.2)",
+    "messages": "a member that lacks too many messages is out of sync (Kafka 0.8.2)",
+    "lag-begin": "a member whose lag began too long ago is out of sync (KIP-16 as written)",
+    "time": "a member that was not caught up for too long is out of sync (Kafka since 0.10.2)",
 }
 
 WIDTH: Final = 1280.0
@@ -60,13 +60,13 @@ def as_json(modes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def draw(modes: Sequence[str]) -> str:
-    """Return the table as a picture: a bar for each rule, as long as the follower was in sync or out."""
+    """Return the table as a picture: a bar for each rule, with the times in and out of sync."""
     y = 140.0
     parts = [
         svg.text(24, 38, TITLE, class_="title"),
         svg.text(24, 60, f"syncline lab run {NAME}", class_="muted"),
         *legend.row((legend.box("in sync", "in-sync"), legend.box("out of the ISR", "out")), 24, 88, right=300),
-        svg.text(300, 88, ABOUT.partition("go by. ")[2], class_="muted"),
+        svg.text(300, 88, ABOUT.partition("brokers call. ")[2], class_="muted"),
     ]
     top = y - 18
     body: list[str] = []

@@ -1,9 +1,9 @@
-"""Who may lead when the last replica in the ISR loses power: KIP-966, with eligible leader replicas and without.
+"""Which replica may lead when the last one in the ISR loses power: KIP-966, with eligible leader replicas and without.
 
-Two of three replicas are stopped for maintenance, in good order; writes with
-acks=all are refused from then on, since one replica is less than
-min.insync.replicas. Then the last one loses power, and with it a record that
-it had acknowledged but not yet written to its disk. The other two have it.
+Two of three replicas stop cleanly for maintenance; from then on the leader
+refuses writes with acks=all, because one replica is less than
+min.insync.replicas. Then the last replica loses power, and with it a record that
+it acknowledged but had not yet written to its disk. The other two have it.
 """
 
 from typing import Final
@@ -54,14 +54,13 @@ def _play(stage: Stage, mode: str) -> Outcome:
         stage.topic(replicas, ask=CONTROLLER, configs={"min.insync.replicas": "2"})
         for value in ("m0", "m1"):
             stage.write(LAST, [value], acks=-1)
-        stage.until(lambda: all(stage.replicas[each].log_end == 2 for each in replicas), "all have both")
+        stage.until(lambda: all(stage.replicas[each].log_end == 2 for each in replicas), "all have both records")
         stage.until(lambda: stage.replicas[LAST].high_watermark == 2, "m1 is committed")
-    with stage.step("3 is stopped in good order: the ISR is 1 and 2, still enough."):
+    with stage.step("3 stops cleanly: the ISR is 1 and 2, still enough."):
         stage.stop(FIRST)
         stage.until(lambda: set(stage.replicas[LAST].isr) == {LAST, SECOND}, "3 is out of the ISR")
     with stage.step(
-        "2 is stopped, too: the ISR is 1 alone, below the minimum."
-        + (" 2 stays eligible to lead (ELR)." if has_elr else "")
+        "2 stops, too: the ISR is 1 alone, below the minimum." + (" 2 stays eligible to lead (ELR)." if has_elr else "")
     ):
         stage.stop(SECOND)
         stage.until(lambda: stage.replicas[LAST].isr == (LAST,), "2 is out of the ISR")
@@ -72,7 +71,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
         stage.kill(LAST, "loses power, and m1")
         _lose_tail(stage, LAST, "m1")
         stage.lost_on_disk(LAST, 1)
-        stage.until(lambda: LAST not in stage.unfenced, "1 is known to be gone")
+        stage.until(lambda: LAST not in stage.unfenced, "the controller has fenced 1")
     with stage.step(
         "2 returns. "
         + ("It is eligible and leads, with m1." if has_elr else "It has m1, and may not lead: it is not in the ISR.")
@@ -107,9 +106,9 @@ def _play(stage: Stage, mode: str) -> Outcome:
     expected = ["m0", "m1"] if has_elr else ["m0"]
     is_so = all(values == expected for values in contents.values()) and refused is ErrorCode.NOT_ENOUGH_REPLICAS
     text = (
-        "m1 is on all replicas: only who surely has what is committed may lead"
+        "m1 is on all replicas: only a replica that has everything committed may lead"
         if has_elr
-        else "m1 is lost on all replicas, although all three had it: the last one in the ISR leads, come what may"
+        else "m1 is lost on all replicas, although all three had it: the last one in the ISR leads in any case"
     )
     return Outcome(text if is_so else f"unexpected logs {contents}; m2 was answered with {refused.name}", is_so)
 
@@ -120,7 +119,7 @@ SCENARIO = Scenario(
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
     modes={
         WITHOUT_ELR: "only a member of the ISR may lead (Kafka before 4.0)",
-        WITH_ELR: "who left the ISR while it was below its minimum stays eligible (KIP-966)",
+        WITH_ELR: "a replica that leaves the ISR below its minimum stays eligible (KIP-966)",
     },
     controller=CONTROLLER,
     lanes={LAST: "1", SECOND: "2", FIRST: "3"},

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syncline.lab.scenario import Scenario
-from syncline.lab.stage import Mark, Replica, Told
+from syncline.lab.stage import Mark, Replica, Story
 from syncline.lab.style import EPOCH_COLOURS, PATTERNS, STYLE
 from syncline.pictures import legend, svg
 from syncline.pictures.axis import StepAxis
@@ -42,12 +42,12 @@ class Span:
     replica: Replica
 
 
-def _axis(told: Told) -> StepAxis:
-    first_s = told.steps[0].start_s if told.steps else 0.0
-    return StepAxis([first_s, *(step.end_s for step in told.steps)], _LEFT, _RIGHT, step_px_min=_STEP_MIN)
+def _axis(story: Story) -> StepAxis:
+    first_s = story.steps[0].start_s if story.steps else 0.0
+    return StepAxis([first_s, *(step.end_s for step in story.steps)], _LEFT, _RIGHT, step_px_min=_STEP_MIN)
 
 
-def draw(scenario: Scenario, runs: Sequence[Told]) -> str:
+def draw(scenario: Scenario, runs: Sequence[Story]) -> str:
     """Return the picture of a scenario, with a panel for each mode."""
     parts = [
         svg.text(24, 38, scenario.title, class_="title"),
@@ -55,8 +55,8 @@ def draw(scenario: Scenario, runs: Sequence[Told]) -> str:
         *_legend(),
     ]
     y = 140.0
-    for told in runs:
-        panel, y = _panel(scenario, told, y)
+    for story in runs:
+        panel, y = _panel(scenario, story, y)
         parts += panel
     ground = svg.rect(0, 0, WIDTH, y, class_="page")
     label = f"{scenario.title}: logs and high watermarks of all replicas over time"
@@ -86,37 +86,37 @@ def _legend() -> list[str]:
     return legend.row(contents, 24, 86, right=WIDTH) + legend.row(standings, 24, 110, right=WIDTH)
 
 
-def _panel(scenario: Scenario, told: Told, top: float) -> tuple[list[str], float]:
-    axis = _axis(told)
+def _panel(scenario: Scenario, story: Story, top: float) -> tuple[list[str], float]:
+    axis = _axis(story)
     parts = [svg.line(24, top, WIDTH - 24, top, class_="grid")]
     y = top + 26
-    parts.append(svg.text(24, y, told.mode, class_="heading"))
-    parts.append(svg.text(24 + 8.6 * len(told.mode) + 14, y, scenario.modes[told.mode], class_="muted"))
+    parts.append(svg.text(24, y, story.mode, class_="heading"))
+    parts.append(svg.text(24 + 8.6 * len(story.mode) + 14, y, scenario.modes[story.mode], class_="muted"))
     y += 22
-    mark = "✓ as expected" if told.outcome.is_expected else "✗ not as expected"
-    parts.append(svg.text(24, y, mark, class_="good" if told.outcome.is_expected else "bad"))
-    for line in wrapped(told.outcome.text, 150):
+    mark = "✓ as expected" if story.outcome.is_expected else "✗ not as expected"
+    parts.append(svg.text(24, y, mark, class_="good" if story.outcome.is_expected else "bad"))
+    for line in wrapped(story.outcome.text, 150):
         parts.append(svg.text(150, y, line, class_="strong"))
         y += _TEXT_LINE
     y += 18
     number_y = y
     y += 34
-    highest = max([1, *(sample.replica.log_end for sample in told.samples)])
+    highest = max([1, *(sample.replica.log_end for sample in story.samples)])
     first = y
-    for broker_id in told.lanes:
-        parts += _lane(axis, told, broker_id, y, highest)
+    for broker_id in story.lanes:
+        parts += _lane(axis, story, broker_id, y, highest)
         y += _LANE + _LANE_GAP
     bottom = y - _LANE_GAP + 8
-    marks = [part for step in told.steps for part in _step_mark(axis, step.number, step.end_s, number_y, bottom)]
+    marks = [part for step in story.steps for part in _step_mark(axis, step.number, step.end_s, number_y, bottom)]
     # Under everything but the ground.
     parts = [parts[0], *marks, *parts[1:]]
     for index, edge in enumerate(axis.edges_s):
         parts.append(svg.text(axis.places[index], bottom + 34, f"{edge - axis.edges_s[0]:.2f} s", class_="tick mid"))
-    for broker_id, lane_y in zip(told.lanes, (first + n * (_LANE + _LANE_GAP) for n in range(9)), strict=False):
-        parts += _marks(axis, [mark for mark in told.marks if mark.broker_id == broker_id], lane_y)
-    parts += _marks(axis, [mark for mark in told.marks if mark.broker_id is None], first - 22)
+    for broker_id, lane_y in zip(story.lanes, (first + n * (_LANE + _LANE_GAP) for n in range(9)), strict=False):
+        parts += _marks(axis, [mark for mark in story.marks if mark.broker_id == broker_id], lane_y)
+    parts += _marks(axis, [mark for mark in story.marks if mark.broker_id is None], first - 22)
     y = bottom + 66
-    for step in told.steps:
+    for step in story.steps:
         parts.append(svg.element("circle", cx=34, cy=y - 4, r=8.5, class_="step-dot"))
         parts.append(svg.text(34, y, str(step.number), class_="step-number mid"))
         for line in wrapped(step.text, 180):
@@ -139,17 +139,17 @@ def _step_mark(axis: StepAxis, number: int, end_s: float, y: float, bottom: floa
     ]
 
 
-def _spans(told: Told, broker_id: int) -> list[Span]:
+def _spans(story: Story, broker_id: int) -> list[Span]:
     """Return what a replica was, from when to when."""
-    mine = [sample for sample in told.samples if sample.broker_id == broker_id]
-    ends = [*(sample.at_s for sample in mine[1:]), told.lasted_s][: len(mine)]
+    mine = [sample for sample in story.samples if sample.broker_id == broker_id]
+    ends = [*(sample.at_s for sample in mine[1:]), story.lasted_s][: len(mine)]
     return [Span(sample.at_s, end, sample.replica) for sample, end in zip(mine, ends, strict=True)]
 
 
-def _lane(axis: StepAxis, told: Told, broker_id: int, y: float, highest: int) -> list[str]:
+def _lane(axis: StepAxis, story: Story, broker_id: int, y: float, highest: int) -> list[str]:
     end_x = axis.places[-1]
     parts = [svg.rect(_LEFT, y, end_x - _LEFT, _LANE, class_="lane")]
-    name = told.lanes[broker_id]
+    name = story.lanes[broker_id]
     parts.append(svg.text(24, y + 20, name or f"broker {broker_id}", class_="heading"))
     if name:
         parts.append(svg.text(24, y + 38, f"broker {broker_id}", class_="muted"))
@@ -160,35 +160,35 @@ def _lane(axis: StepAxis, told: Told, broker_id: int, y: float, highest: int) ->
     for offset in _ticks(highest):
         parts.append(svg.text(_LEFT - 8, place(offset) + 4, str(offset), class_="tick end-anchor"))
         parts.append(svg.line(_LEFT, place(offset), end_x, place(offset), class_="grid"))
-    spans = _spans(told, broker_id)
-    colours = _colours(told)
+    spans = _spans(story, broker_id)
+    colours = _colours(story)
     parts += _bands(axis, spans, place, colours)
     for span in _merged(spans, lambda replica: replica.state):
         if span.replica.state != "running":
             x = axis.x(span.start_s)
             pattern = "dead" if span.replica.state == "dead" else "paused"
             parts.append(svg.rect(x, y, axis.x(span.end_s) - x, _LANE, class_=pattern))
-    for start_s, end_s, standing in _standings(told, broker_id, spans):
+    for start_s, end_s, standing in _standings(story, broker_id, spans):
         parts += _strip(axis, start_s, end_s, standing, y)
     parts.append(svg.path(_outline(axis, spans, place, lambda replica: replica.log_end), class_="log-end"))
     parts.append(svg.path(_outline(axis, spans, place, lambda replica: replica.high_watermark), class_="watermark"))
     parts += _band_labels(axis, spans, place)
-    return parts + _final(told, broker_id, spans, end_x, y)
+    return parts + _final(story, broker_id, spans, end_x, y)
 
 
-def _colours(told: Told) -> dict[int, int]:
+def _colours(story: Story) -> dict[int, int]:
     """Return the number of the colour of each epoch that wrote something; neighbours in time differ."""
-    epochs = sorted({epoch for sample in told.samples for epoch, _, _ in _parts_of(sample.replica)})
+    epochs = sorted({epoch for sample in story.samples for epoch, _, _ in _parts_of(sample.replica)})
     return {epoch: number % len(EPOCH_COLOURS) for number, epoch in enumerate(epochs)}
 
 
-def _standings(told: Told, broker_id: int, spans: Sequence[Span]) -> list[tuple[float, float, str]]:
+def _standings(story: Story, broker_id: int, spans: Sequence[Span]) -> list[tuple[float, float, str]]:
     """Return (from, to, standing) of a replica: what it leads by its own belief, else what the newest ISR says."""
     changes: list[tuple[float, str]] = []
     own, newest = "", -1
     isr: tuple[int, ...] = ()
     begun = {broker_id: spans[0].start_s} if spans else {}
-    for sample in told.samples:
+    for sample in story.samples:
         replica = sample.replica
         if replica.partition_epoch > newest:
             newest, isr = replica.partition_epoch, replica.isr
@@ -200,7 +200,7 @@ def _standings(told: Told, broker_id: int, spans: Sequence[Span]) -> list[tuple[
         standing = own or (IN_SYNC if broker_id in isr else OUT)
         if not changes or changes[-1][1] != standing:
             changes.append((sample.at_s, standing))
-    ends = [*(at_s for at_s, _ in changes[1:]), told.lasted_s][: len(changes)]
+    ends = [*(at_s for at_s, _ in changes[1:]), story.lasted_s][: len(changes)]
     return [(at_s, end_s, standing) for (at_s, standing), end_s in zip(changes, ends, strict=True)]
 
 
@@ -267,7 +267,7 @@ def _outline(axis: StepAxis, spans: Sequence[Span], place: Place, height: Height
     return points or [(_LEFT, place(0))]
 
 
-def _final(told: Told, broker_id: int, spans: Sequence[Span], x: float, y: float) -> list[str]:
+def _final(story: Story, broker_id: int, spans: Sequence[Span], x: float, y: float) -> list[str]:
     """Return, at the right of a lane, how it ended."""
     if not spans:
         return []
@@ -280,7 +280,7 @@ def _final(told: Told, broker_id: int, spans: Sequence[Span], x: float, y: float
     for line in wrapped(f"epochs {last.history}", 17)[:2]:
         parts.append(svg.text(x + 12, y, line, class_="muted"))
         y += 16
-    values = told.contents.get(broker_id)
+    values = story.contents.get(broker_id)
     if values is not None and len(values) <= 8:
         words = " ".join(values) or "(no records)"
         for number, line in enumerate(wrapped(words, 16)[:2]):

@@ -1,4 +1,4 @@
-"""Running scenarios: each mode on a cluster of its own, then the outcomes and one picture of all."""
+"""Playing scenarios: each mode on its own cluster."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from typing import Any, Final
 from syncline.lab.cluster import LabCluster
 from syncline.lab.errors import LabError
 from syncline.lab.scenario import Scenario
-from syncline.lab.stage import Outcome, Stage, Told
+from syncline.lab.stage import Outcome, Stage, Story
 from syncline.local.layout import LocalClusterError
 
-# In the order in which they are best read; the module of each is imported when it is wanted.
+# In the best order for reading; a module is imported when its scenario is played or listed.
 NAMES: Final[Mapping[str, str]] = {
     "data-loss": "data_loss",
     "divergence": "divergence",
@@ -25,7 +25,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 
 
-# Nothing happens but what the story does; a scenario may say otherwise.
+# Brokers do nothing on their own that could disturb a story; a scenario may override this.
 COMMON: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -42,52 +42,52 @@ def scenario_of(name: str) -> Scenario:
     return found
 
 
-def modes_of(name: str, known: Mapping[str, str], asked: Sequence[str] | None) -> list[str]:
-    """Return the modes to play: those that were asked for, or all."""
-    for mode in asked or ():
+def modes_of(name: str, known: Mapping[str, str], requested: Sequence[str] | None) -> list[str]:
+    """Return the modes to play: the requested ones, or all."""
+    for mode in requested or ():
         if mode not in known:
             raise LabError(f"{name} has no mode {mode!r}. It has: {', '.join(known)}.")
-    return list(asked or known)
+    return list(requested or known)
 
 
-def run(scenario: Scenario, mode: str, say: Callable[[str], object], *, logs_to: Path | None = None) -> Told:
-    """Play a scenario in one mode on brokers of its own, and return what happened.
+def run(scenario: Scenario, mode: str, say: Callable[[str], object], *, logs_to: Path | None = None) -> Story:
+    """Play a scenario in one mode on its own brokers, and return what happened.
 
-    If that is not what it should be, the brokers' logs are copied to `logs_to`; otherwise nothing is kept.
+    If the outcome is not the expected one, copy the brokers' logs to `logs_to`; otherwise keep nothing.
     """
-    told = Told(scenario.name, mode, dict(scenario.lanes))
+    story = Story(scenario.name, mode, dict(scenario.lanes))
     say(f"{scenario.name}, {mode}: {scenario.modes[mode]}")
     config = {**COMMON, **scenario.config, **scenario.config_of_mode(mode)}
     with LabCluster(config, scenario.brokers) as cluster:
-        stage = Stage(cluster, told, say)
+        stage = Stage(cluster, story, say)
         try:
             first, *others = scenario.brokers
             stage.start(first, quietly=True)
             stage.start(*others, quietly=True)
             stage.until(lambda: stage.controller == first, f"broker {first} is the controller")
-            told.outcome = scenario.play(stage, mode)
+            story.outcome = scenario.play(stage, mode)
         except (LocalClusterError, OSError) as error:
-            # A broker that ended by itself, a refused write, something that never came about: no outcome.
-            told.outcome = Outcome(str(error).rstrip("."), is_expected=False)
+            # A broker ended by itself, refused a write, or never reached the awaited state: no outcome.
+            story.outcome = Outcome(str(error).rstrip("."), is_expected=False)
         finally:
             stage.close()
-            if logs_to is not None and not told.outcome.is_expected:
+            if logs_to is not None and not story.outcome.is_expected:
                 shutil.copytree(cluster.directory / "logs", logs_to, dirs_exist_ok=True)
                 say(f"The brokers' logs are in {logs_to}.")
-    say(f"{'as expected' if told.outcome.is_expected else 'NOT AS EXPECTED'}: {told.outcome.text}.")
-    return told
+    say(f"{'as expected' if story.outcome.is_expected else 'NOT AS EXPECTED'}: {story.outcome.text}.")
+    return story
 
 
-def as_json(told: Told) -> dict[str, Any]:
-    """Return a run for scripts: without what only the picture needs."""
+def as_json(story: Story) -> dict[str, Any]:
+    """Return a run for scripts, without the samples, which only the picture needs."""
     return {
-        "scenario": told.scenario,
-        "mode": told.mode,
-        "as_expected": told.outcome.is_expected,
-        "outcome": told.outcome.text,
-        "seconds": round(told.lasted_s, 2),
-        "replicas": {str(broker_id): name for broker_id, name in told.lanes.items()},
-        "contents": {str(broker_id): values for broker_id, values in told.contents.items()},
+        "scenario": story.scenario,
+        "mode": story.mode,
+        "as_expected": story.outcome.is_expected,
+        "outcome": story.outcome.text,
+        "seconds": round(story.lasted_s, 2),
+        "replicas": {str(broker_id): name for broker_id, name in story.lanes.items()},
+        "contents": {str(broker_id): values for broker_id, values in story.contents.items()},
         "steps": [
             {
                 "number": step.number,
@@ -96,7 +96,7 @@ def as_json(told: Told) -> dict[str, Any]:
                 "notes": step.notes,
                 "replicas": {str(broker_id): asdict(replica) for broker_id, replica in step.replicas.items()},
             }
-            for step in told.steps
+            for step in story.steps
         ],
-        "marks": [asdict(mark) for mark in told.marks],
+        "marks": [asdict(mark) for mark in story.marks],
     }

@@ -8,10 +8,10 @@ from syncline.lab.stage import Outcome, Stage
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One history: who takes part, under which configurations, and how it goes.
+    """One history: its brokers, their configurations, and its plot.
 
-    Broker `controller` is started first, so that it is the controller and stays it; `lanes` are the brokers
-    that the story and the picture show, with what they are called there.
+    Broker `controller` starts first, so that it becomes and stays the controller. `lanes` are the brokers that the
+    output and the picture show, with their names there.
     """
 
     name: str

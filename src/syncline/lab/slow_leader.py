@@ -1,9 +1,9 @@
-"""A leader whose disk is slow to read drives its followers out of the ISR, and then nobody can take over: KIP-501.
+"""A leader with slow reads drives its followers out of the ISR, and then no replica can take over: KIP-501.
 
-The followers ask in time and wait for the leader's disk. Without KIP-501 the
-leader counts that as their lag, and is soon the only one in the ISR. Solution 1
-spares whoever waits; solution 2 gives leadership to one of them. A real client
-writes with acks=all all the while and notes when it hears back.
+The followers fetch in time and wait for the leader's disk. Without KIP-501 the
+leader counts that as their lag, and is soon alone in the ISR. Solution 1 protects
+followers that wait; solution 2 hands leadership to one of them. Meanwhile a real
+client writes with acks=all and records when its writes are acknowledged.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ F: Final = 2
 G: Final = 3
 CONTROLLER: Final = 4
 OFF: Final = "off"
-SPARE: Final = "solution-1"
-GIVE_UP: Final = "solutions-1-and-2"
+PROTECT: Final = "solution-1"
+RELINQUISH: Final = "solutions-1-and-2"
 LAG_MS: Final = 2_000
 READ_MS: Final = 30_000
 WARM_UP: Final = 10
@@ -42,7 +42,7 @@ CONFIG: Final = {
 def _config_of(mode: str) -> dict[str, str]:
     return {
         "follower.fetch.pending.reads.insync.enable": "false" if mode == OFF else "true",
-        "leader.relinquish.enable": "true" if mode == GIVE_UP else "false",
+        "leader.relinquish.enable": "true" if mode == RELINQUISH else "false",
     }
 
 
@@ -60,19 +60,19 @@ def _play(stage: Stage, mode: str) -> Outcome:
     try:
         return _with_client(stage, mode, client, leader)
     finally:
-        # Whoever is interrupted does not wait for what nobody will acknowledge any more.
+        # An interrupted run does not wait for acknowledgements that cannot come.
         client.give_up()
 
 
 def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callable[[], int | None]) -> Outcome:
     replicas = (L, F, G)
     with stage.step("A client writes steadily with acks=all, and every write is acknowledged."):
-        stage.until(lambda: len(client.acknowledged) >= WARM_UP, "the client hears back")
+        stage.until(lambda: len(client.acknowledged) >= WARM_UP, "the client gets an acknowledgement")
     slow_s = client.now_s
     text = {
         OFF: "F and G wait for it, count as lagging, and leave the ISR.",
-        SPARE: "F and G wait for it, longer than they may lag, and stay in the ISR: they did ask.",
-        GIVE_UP: "F and G wait for it, and L gives the partition up. If it hangs itself, it leaves the ISR.",
+        PROTECT: "F and G wait for it, longer than they may lag, and stay in the ISR: they did fetch.",
+        RELINQUISH: "F and G wait for it, and L hands the partition over. If L hangs itself, it leaves the ISR.",
     }[mode]
     with stage.step(f"L's disk takes {READ_MS / 1_000:.0f} s for a read. {text}") as step:
         stage.begin_fault(
@@ -80,50 +80,48 @@ def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callab
         )
         if mode == OFF:
             stage.until(lambda: stage.replicas[L].isr == (L,), "F and G are out of the ISR")
-        elif mode == SPARE:
-            stage.until(lambda: client.now_s - slow_s > 2 * LAG_MS / 1_000, "twice the time passes that they may lag")
+        elif mode == PROTECT:
+            stage.until(lambda: client.now_s - slow_s > 2 * LAG_MS / 1_000, "twice the lag window passes")
             if set(stage.replicas[L].isr) != set(replicas):
                 return Outcome("a follower left the ISR although it waited for the leader", is_expected=False)
         else:
             stage.until(leader, "F or G leads")
-            heard = len(client.acknowledged)
-            stage.until(lambda: len(client.acknowledged) > heard, "the client hears back")
+            count = len(client.acknowledged)
+            stage.until(lambda: len(client.acknowledged) > count, "the client gets an acknowledgement")
         silent_s = client.longest_silence_s(slow_s, client.now_s)
         step.notes.append(f"longest time without an acknowledgement: {silent_s:.1f} s")
-    dead_s, heard = client.now_s, len(client.acknowledged)
+    dead_s, count = client.now_s, len(client.acknowledged)
     text = {
-        OFF: "It was the only one in the ISR: the partition is offline.",
-        SPARE: "One of the others leads at once: they are in the ISR.",
-        GIVE_UP: "It does not lead any more: nobody notices.",
+        OFF: "It was alone in the ISR: the partition is offline.",
+        PROTECT: "F or G leads at once: both are in the ISR.",
+        RELINQUISH: "It no longer leads: clients notice nothing.",
     }[mode]
     with stage.step(f"L dies. {text}") as step:
         stage.kill(L, "dies")
         if mode == OFF:
-            stage.until(lambda: all(stage.replicas[each].leader == -1 for each in (F, G)), "nobody leads")
+            stage.until(lambda: all(stage.replicas[each].leader == -1 for each in (F, G)), "no replica leads")
             stage.until(lambda: client.now_s - dead_s > OFFLINE_S, "the client waits")
-            # What had been on its way when L died is no sign of life.
+            # Acknowledgements that were in flight when L died do not count.
             is_offline = client.longest_silence_s(dead_s, client.now_s) > OFFLINE_S / 2
         else:
             stage.until(leader, "F or G leads")
-            stage.until(lambda: len(client.acknowledged) > heard + 1, "the client hears back")
+            stage.until(lambda: len(client.acknowledged) > count + 1, "the client gets an acknowledgement")
             is_offline = False
             silent_s = client.longest_silence_s(dead_s, client.now_s)
             step.notes.append(f"longest time without an acknowledgement: {silent_s:.1f} s")
     longest_s = client.longest_silence_s(slow_s, client.now_s)
-    heard = len(client.acknowledged)
-    with stage.step(
-        "L returns, with a disk that is well. " + ("It leads again." if mode == OFF else "It follows.")
-    ) as step:
+    count = len(client.acknowledged)
+    with stage.step("L returns, with a healthy disk. " + ("It leads again." if mode == OFF else "It follows.")) as step:
         stage.start(L)
-        everybody = set(replicas)
+        all_replicas = set(replicas)
         stage.until(
-            lambda: any(each.leads and set(each.isr) == everybody for each in stage.replicas.values()),
+            lambda: any(each.leads and set(each.isr) == all_replicas for each in stage.replicas.values()),
             "all are in sync",
         )
-        stage.until(lambda: len(client.acknowledged) > heard + 1, "the client hears back")
+        stage.until(lambda: len(client.acknowledged) > count + 1, "the client gets an acknowledgement")
         if mode == OFF:
             step.notes.append(f"the partition was offline for {client.longest_silence_s(dead_s, client.now_s):.1f} s")
-    with stage.step("The client stops. What was acknowledged is on every replica, once."):
+    with stage.step("The client stops. Every acknowledged record is on every replica, once."):
         client.stop()
         ends = {replica.log_end for replica in stage.replicas.values()}
         stage.until(
@@ -134,15 +132,15 @@ def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callab
     is_whole = all(each == stored[0] for each in stored) and set(client.acknowledged) <= set(stored[0])
     is_whole = is_whole and len(stored[0]) == len(set(stored[0])) and not client.failures
     if not is_whole:
-        return Outcome(f"records are missing or doubled; {client.failures[:1]}", is_expected=False)
+        return Outcome(f"records are missing or duplicated; {client.failures[:1]}", is_expected=False)
     if mode == OFF:
-        text = "the followers fell out, and with the leader's death the partition was offline until it came back"
+        text = "the followers left the ISR, and when the leader died the partition was offline until it returned"
         return Outcome(text if is_offline else "the partition was not offline", is_offline)
     silence = f"at most {longest_s:.1f} s without an acknowledgement"
-    if mode == SPARE:
+    if mode == PROTECT:
         text = f"the followers stayed in the ISR, and one of them took over when the leader died ({silence})"
         return Outcome(text, is_expected=True)
-    text = f"leadership moved before the leader died, and its death went unnoticed ({silence})"
+    text = f"leadership moved before the leader died, and clients did not notice its death ({silence})"
     return Outcome(text, is_expected=True)
 
 
@@ -151,9 +149,9 @@ SCENARIO = Scenario(
     title="A leader with a slow disk",
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
     modes={
-        OFF: "who did not catch up in time leaves the ISR, whatever it waited for (Apache Kafka)",
-        SPARE: "who asked in time and waits for the leader's disk stays (KIP-501, solution 1)",
-        GIVE_UP: "and a leader that keeps others waiting gives the partition up (KIP-501, solutions 1 and 2)",
+        OFF: "a follower that does not catch up in time leaves the ISR, whatever it waits for (Apache Kafka)",
+        PROTECT: "a follower that fetched in time and waits for the leader's disk stays (KIP-501, solution 1)",
+        RELINQUISH: "and a leader that keeps followers waiting hands the partition over (KIP-501, solutions 1 and 2)",
     },
     controller=CONTROLLER,
     lanes={L: "L", F: "F", G: "G"},

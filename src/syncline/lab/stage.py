@@ -1,7 +1,7 @@
-"""The stage of one run: a scenario's steps, what the brokers were seen to be at each moment, and what was done to them.
+"""The stage of one run: a scenario's steps, the state of the brokers at each moment, and what was done to them.
 
-A step ends when the brokers report what it waits for. Everything that is seen
-on the way is kept with its time, for the picture.
+A step ends when the brokers report what it waits for. The stage records every
+state that it sees on the way with its time, for the picture.
 
 Offsets are exclusive ends; times are seconds since the run began.
 """
@@ -17,14 +17,14 @@ from syncline.lab.client import Client
 from syncline.lab.cluster import LabCluster, State, pause_between_looks
 from syncline.lab.errors import LabError
 
-# A machine may be slow; a history that does not come about in this time does not come about.
+# Long enough for a slow machine; a step that takes longer has failed.
 PATIENCE_S: Final = 60.0
 TOPIC: Final = "t"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """What is known of one replica at one moment. Of a dead or paused one: what it was when it last spoke."""
+    """The state of one replica at one moment; of a dead or paused one, the last state that it reported."""
 
     state: State = "dead"
     role: str = ""
@@ -44,18 +44,18 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica leads, as far as its broker knows."""
+        """Whether this replica leads, according to its own broker."""
         return self.state == "running" and self.role == "leader"
 
     @property
     def history(self) -> str:
-        """The epochs and where they begin, as one word."""
+        """Each epoch with its start offset: 0@0 1@2."""
         return " ".join(f"{epoch}@{start}" for epoch, start in self.epochs) or "-"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A replica as it was from a moment on."""
+    """The state of a replica from a moment on."""
 
     at_s: float
     broker_id: int
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that was done to a broker, or to the cluster if `broker_id` is None."""
+    """An action on a broker, or on the whole cluster if `broker_id` is None."""
 
     at_s: float
     broker_id: int | None
@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass
 class Step:
-    """One step of the history, with what the replicas were at its end."""
+    """One step of the history, with the state of the replicas at its end."""
 
     number: int
     text: str
@@ -85,15 +85,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it, and whether that is what this mode must lead to."""
+    """The result in words, and whether it is the one that this mode must lead to."""
 
     text: str
     is_expected: bool
 
 
 @dataclass
-class Told:
-    """A whole run, as it is told, drawn and compared."""
+class Story:
+    """The record of a whole run, from which it is printed, drawn and compared."""
 
     scenario: str
     mode: str
@@ -102,18 +102,18 @@ class Told:
     samples: list[Sample] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     contents: dict[int, list[str]] = field(default_factory=dict)
-    outcome: Outcome = Outcome("nothing came of it", is_expected=False)
+    outcome: Outcome = Outcome("the run did not finish", is_expected=False)
     lasted_s: float = 0.0
 
 
 class Stage:
     """What a scenario plays on."""
 
-    def __init__(self, cluster: LabCluster, told: Told, say: Callable[[str], object]) -> None:
+    def __init__(self, cluster: LabCluster, story: Story, say: Callable[[str], object]) -> None:
         self.cluster = cluster
-        self.told = told
-        self.replicas: dict[int, Replica] = {broker_id: Replica() for broker_id in told.lanes}
-        # What the brokers last said of the cluster: who is the controller, who is not fenced.
+        self.story = story
+        self.replicas: dict[int, Replica] = {broker_id: Replica() for broker_id in story.lanes}
+        # What the brokers last reported of the cluster: the controller, and which brokers are not fenced.
         self.controller = -1
         self.unfenced: list[int] = []
         self._version = -1
@@ -127,47 +127,35 @@ class Stage:
         return time.monotonic() - self._began_s
 
     def close(self) -> None:
-        """Close what the scenario left open."""
+        """Close all connections, and record how long the run took."""
         for client in self._clients.values():
             client.close()
-        self.told.lasted_s = self.now_s
+        self.story.lasted_s = self.now_s
 
-    # Telling.
+    # Steps.
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[Step]:
-        """Play one step; what is written inside happens and is waited for."""
-        step = Step(len(self.told.steps) + 1, text, self.now_s)
-        self.told.steps.append(step)
+        """Play one step: the body acts and waits."""
+        step = Step(len(self.story.steps) + 1, text, self.now_s)
+        self.story.steps.append(step)
         try:
             yield step
         finally:
             self.look()
             step.end_s = self.now_s
             step.replicas = dict(self.replicas)
-        self._tell(step)
+        for line in lines_of(step, self.story.lanes):
+            self._say(line)
 
-    def _tell(self, step: Step) -> None:
-        self._say(f"{step.number:>3}. {step.text}   [{step.end_s:.2f} s]")
-        for note in step.notes:
-            self._say(f"       ({note})")
-        width = max(len(self.name(broker_id)) for broker_id in self.told.lanes)
-        for broker_id, replica in step.replicas.items():
-            self._say(f"       {self.name(broker_id):<{width}}  {told_of(replica)}")
-
-    def name(self, broker_id: int) -> str:
-        """Return what a replica is called in the story."""
-        called = self.told.lanes[broker_id]
-        return f"{called} (broker {broker_id})" if called else f"broker {broker_id}"
-
-    # Looking and waiting.
+    # Observing and waiting.
 
     def look(self) -> dict[int, Replica]:
-        """Ask all brokers that can be asked, and keep what is new."""
-        self.cluster.heed()
+        """Query all running brokers, and record what changed."""
+        self.cluster.read_events()
         for broker_id in self.cluster.processes:
             if broker_id not in self.replicas:
-                self._hear(self.cluster.view(broker_id, TOPIC))
+                self._update_cluster(self.cluster.view(broker_id, TOPIC))
         for broker_id, before in self.replicas.items():
             now = self._seen(broker_id, before)
             if now != before:
@@ -176,10 +164,10 @@ class Stage:
 
     def _keep(self, broker_id: int, now: Replica) -> None:
         self.replicas[broker_id] = now
-        self.told.samples.append(Sample(self.now_s, broker_id, now))
+        self.story.samples.append(Sample(self.now_s, broker_id, now))
 
-    def _hear(self, view: Mapping[str, Any] | None) -> None:
-        """Take note of what a broker says of the cluster; the newest metadata count."""
+    def _update_cluster(self, view: Mapping[str, Any] | None) -> None:
+        """Keep what a broker reports of the cluster, unless its metadata is older than what is known."""
         if view is not None and view["version"] >= self._version:
             self._version = view["version"]
             self.controller = view["controller"]
@@ -189,39 +177,43 @@ class Stage:
         view = self.cluster.view(broker_id, TOPIC)
         state = self.cluster.processes[broker_id].state
         if view is None:
-            # A broker that starts is not there before it says something.
+            # A broker that starts counts as dead until its first answer.
             if state == "dead" or before.state == "dead":
                 return replace(before, state="dead", role="", phase=None)
             return replace(before, state="silent" if state == "running" else state)
-        self._hear(view)
+        self._update_cluster(view)
         row = next((row for row in view["replicas"] if row["partition"] == 0), None)
         return replace(before, state=state, role="") if row is None else _replica_of(state, row)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Look until the brokers are so; `what` is for whoever waits in vain."""
+        """Observe until the condition holds; the error of a timeout says `what` was awaited."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             self.look()
             if condition():
                 return
             if time.monotonic() > deadline_s:
-                seen = "; ".join(f"{self.name(each)}: {told_of(replica)}" for each, replica in self.replicas.items())
-                raise LabError(f"waited {PATIENCE_S:.0f} s in vain for this: {what}. What was seen: {seen}.")
+                seen = "; ".join(
+                    f"{named(each, self.story.lanes)}: {described(replica)}" for each, replica in self.replicas.items()
+                )
+                raise LabError(f"after {PATIENCE_S:.0f} s this did not happen: {what}. Last seen: {seen}.")
             pause_between_looks()
 
     def until_ends(self, ends: Mapping[int, tuple[int, int]]) -> None:
-        """Look until these replicas have these log ends and high watermarks."""
-        wanted = ", ".join(f"{self.name(each)} at LEO {end} HW {mark}" for each, (end, mark) in ends.items())
+        """Observe until these replicas have these log ends and high watermarks."""
+        wanted = ", ".join(
+            f"{named(each, self.story.lanes)} at LEO {end} HW {mark}" for each, (end, mark) in ends.items()
+        )
         self.until(lambda: all(self.replicas[each].ends == pair for each, pair in ends.items()), wanted)
 
-    # Doing.
+    # Acting.
 
     def mark(self, broker_id: int | None, label: str) -> None:
-        """Remember what is done now, for the picture."""
-        self.told.marks.append(Mark(self.now_s, broker_id, label))
+        """Record an action, for the picture."""
+        self.story.marks.append(Mark(self.now_s, broker_id, label))
 
     def start(self, *broker_ids: int, config: Mapping[str, str] | None = None, quietly: bool = False) -> None:
-        """Start brokers and wait until they serve; all at once."""
+        """Start brokers at the same time, and wait until all serve."""
         for broker_id in broker_ids:
             if not quietly:
                 self.mark(broker_id, "started")
@@ -238,28 +230,28 @@ class Stage:
         self.until(lambda: self.cluster.processes[broker_id].is_gone, f"broker {broker_id} is dead")
 
     def stop(self, broker_id: int) -> None:
-        """Have a broker stop in good order: it hands over what it leads, and syncs what it has."""
+        """Stop a broker cleanly: it hands over its leaderships and syncs its logs."""
         self.mark(broker_id, "stopped in good order")
         self._disconnect(broker_id)
         self.cluster.send_signal(broker_id, signal.SIGTERM)
         self.until(lambda: self.cluster.processes[broker_id].is_gone, f"broker {broker_id} has stopped")
 
     def pause(self, broker_id: int, label: str = "paused") -> None:
-        """Stop a broker's process without ending it: to others it is silent."""
+        """Stop a broker's process without ending it (SIGSTOP): other brokers see only silence."""
         self.look()
         self.mark(broker_id, label)
         self.cluster.send_signal(broker_id, signal.SIGSTOP)
         self._keep(broker_id, replace(self.replicas[broker_id], state="paused"))
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self.mark(broker_id, "wakes up")
         self.cluster.send_signal(broker_id, signal.SIGCONT)
         self._keep(broker_id, replace(self.replicas[broker_id], state="running"))
 
     def begin_fault(self, kind: str, takers: Sequence[int], lane: int | None, label: str, **fields: Any) -> str:
-        """Begin a fault at these brokers, and return its name; the picture shows `label` in a lane."""
-        fault_id = f"lab-{len(self.told.marks)}"
+        """Begin a fault at these brokers, and return its id; the picture shows `label` in a lane."""
+        fault_id = f"lab-{len(self.story.marks)}"
         self.mark(lane, label)
         for broker_id in takers:
             self.cluster.control(broker_id).call("faults.add", id=fault_id, kind=kind, **fields)
@@ -287,21 +279,21 @@ class Stage:
         """Write the values as one batch, and return the offset of the first; a refusal ends the run."""
         produced = self.client(broker_id).produce(TOPIC, values, acks=acks)
         if produced.error:
-            raise LabError(f"{self.name(broker_id)} refused to write {values[0]}: {produced.error.name}")
+            raise LabError(f"{named(broker_id, self.story.lanes)} refused to write {values[0]}: {produced.error.name}")
         return produced.base_offset
 
     def topic(self, replicas: tuple[int, ...], ask: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create the story's topic; broker `ask` is told."""
+        """Create the story's topic through broker `ask`."""
         self.client(ask).create_topic(TOPIC, replicas, configs or {})
         self.until(
             lambda: all(self.replicas[each].isr == replicas for each in replicas if each in self.replicas),
-            f"all of {replicas} have the topic",
+            f"all of {replicas} host the topic",
         )
         leader = replicas[0]
         self.until(lambda: self.replicas[leader].leads, f"broker {leader} leads")
 
     def lost_on_disk(self, broker_id: int, log_end: int) -> None:
-        """Take note of what a dead replica's disk has lost."""
+        """Record that a dead replica's disk has lost all from `log_end` on."""
         before = self.replicas[broker_id]
         mark = min(before.high_watermark, log_end)
         self._keep(broker_id, replace(before, log_end=log_end, high_watermark=mark))
@@ -309,14 +301,30 @@ class Stage:
     # The end.
 
     def read_contents(self) -> dict[int, list[str]]:
-        """Read what each replica's files hold, committed or not, and keep it for the picture."""
-        self.told.contents = {
+        """Return the values in each replica's files, committed or not; the picture shows them, too."""
+        self.story.contents = {
             broker_id: [value for _, _, value in self.cluster.contents(broker_id, TOPIC)] for broker_id in self.replicas
         }
-        return self.told.contents
+        return self.story.contents
 
 
-def told_of(replica: Replica) -> str:
+def named(broker_id: int, lanes: Mapping[int, str]) -> str:
+    """Return the name of a replica in the story."""
+    name = lanes[broker_id]
+    return f"{name} (broker {broker_id})" if name else f"broker {broker_id}"
+
+
+def lines_of(step: Step, lanes: Mapping[int, str]) -> Iterator[str]:
+    """Yield a step as lines for a terminal: its text, its notes, each replica."""
+    yield f"{step.number:>3}. {step.text}   [{step.end_s:.2f} s]"
+    for note in step.notes:
+        yield f"       ({note})"
+    width = max(len(named(broker_id, lanes)) for broker_id in lanes)
+    for broker_id, replica in step.replicas.items():
+        yield f"       {named(broker_id, lanes):<{width}}  {described(replica)}"
+
+
+def described(replica: Replica) -> str:
     """Return a replica in one line."""
     if replica.state != "running":
         return f"{replica.state:<9} LEO {replica.log_end:<3} HW {replica.high_watermark:<3} epochs {replica.history}"

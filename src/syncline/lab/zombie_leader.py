@@ -1,10 +1,10 @@
 """A leader that was paused is deposed in its absence, wakes up, and still believes that it leads.
 
-Its line to the controller is down as well, so that nobody tells it. It takes a
-write with acks=all and can do nothing with it: nobody follows it any more, so
-nothing of it is ever committed, and whoever names its epoch elsewhere is
-turned away. When it hears of the new epoch at last, the write is refused, and
-what nobody else has is cut. Source: KIP-101, KIP-320.
+Its connection to the controller is cut as well, so that it does not learn of the
+new epoch. It takes a write with acks=all that can never commit, because no
+replica follows it any more; other brokers refuse requests that name its epoch.
+When it learns of the new epoch, it refuses the write and cuts the records that
+no other replica has. Source: KIP-101, KIP-320.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ MODE: Final = "epoch-fencing"
 
 CONFIG: Final = {
     "broker.heartbeat.interval.ms": "200",
-    # The paused leader is silent, and silence is all that the others have to go by.
+    # The other brokers see only the silence of the paused leader.
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "60000",
     "replica.socket.timeout.ms": "60000",
@@ -37,7 +37,7 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         stage.topic(replicas, ask=CONTROLLER, configs={"min.insync.replicas": "2"})
         stage.write(ZOMBIE, ["a"], acks=-1)
         stage.until_ends(dict.fromkeys(replicas, (1, 1)))
-    with stage.step("Z is paused, and its line to the controller is cut."):
+    with stage.step("Z is paused, and its connection to the controller is cut."):
         cut = stage.begin_fault(
             "link-cut",
             (ZOMBIE, CONTROLLER),
@@ -54,22 +54,20 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         stage.write(NEXT, ["x"], acks=-1)
         stage.until(lambda: stage.replicas[NEXT].ends == (2, 2), "x is committed")
     with stage.step(
-        "Z wakes up and knows of nothing. It takes z, at x's offset, and cannot commit it: nobody follows."
+        "Z wakes up and believes that it leads. It takes z, at x's offset, and cannot commit it: no replica follows."
     ):
         stage.resume(ZOMBIE)
         zombie = stage.client(ZOMBIE)
         waiting = zombie.send_produce(TOPIC, ["z"], acks=-1, timeout_ms=60_000)
         stage.until(lambda: stage.replicas[ZOMBIE].leads and stage.replicas[ZOMBIE].ends == (2, 1), "Z has taken z")
-    with stage.step("Z and N believe that they lead, but no request means both: each names its epoch.") as step:
+    with stage.step("Z and N both believe that they lead, but each request names the epoch of one.") as step:
         fenced = stage.client(NEXT).epoch_error(TOPIC, old)
-        # On a connection of its own: answers come in the order of the requests, and z has none yet.
+        # On another connection: answers come in the order of the requests, and z has none yet.
         with stage.cluster.client(ZOMBIE) as other:
             ahead = other.epoch_error(TOPIC, new)
         step.notes.append(f"N, asked in epoch {old}: {fenced.name}; Z, asked in epoch {new}: {ahead.name}")
-    with stage.step(
-        "The line is back, and Z hears of N: z is refused, what nobody else has is cut, x is copied."
-    ) as step:
-        stage.end_fault(cut, (ZOMBIE, CONTROLLER), ZOMBIE, "line is back")
+    with stage.step("The connection is back, and Z learns of N: it refuses z, cuts it, and copies x.") as step:
+        stage.end_fault(cut, (ZOMBIE, CONTROLLER), ZOMBIE, "connection is back")
         verdict = zombie.produced(waiting)
         step.notes.append(f"z was answered with {verdict.error.name}")
         stage.until(lambda: ZOMBIE in stage.replicas[NEXT].isr, "Z is back in the ISR")
@@ -87,9 +85,9 @@ def _play(stage: Stage, _mode: str) -> Outcome:
 
 SCENARIO = Scenario(
     name="zombie-leader",
-    title="A deposed leader wakes up, and can do no harm",
+    title="A deposed leader wakes up and does no harm",
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
-    modes={MODE: "a new leader means a new epoch, and every request names the epoch that it means"},
+    modes={MODE: "every leader has its own epoch, and every request names the epoch that it is meant for"},
     controller=CONTROLLER,
     lanes={ZOMBIE: "Z", NEXT: "N", MIRROR: "M"},
     config=CONFIG,
