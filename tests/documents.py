@@ -1,8 +1,7 @@
 """Documents that are generated: `python -m tests.documents` writes them, a test compares.
 
-A table of configurations or of scenarios that is kept by hand is wrong within a
-week. What is read by people only (why, how) is in the templates here or in
-pages of its own.
+A table of configurations or scenarios that is maintained by hand is wrong within
+a week. Prose is in the templates here or on other pages.
 """
 
 import re
@@ -48,10 +47,10 @@ def configs() -> str:
             "<!-- Generated from syncline/model: python -m tests.documents -->",
             "",
             "Names, defaults and checks are Apache Kafka's wherever Kafka has the configuration, so that scripts",
-            "and tools find what they know. A broker is configured with `syncline up --config NAME=VALUE`",
-            'or, where the last column does not say "at start", while it runs: `syncline configs alter`. Topics',
-            "take theirs with `syncline topics create --config NAME=VALUE` and later. Of a broker's four layers the",
-            "first that has a value wins: set for this broker, set for all, given at its start, default.",
+            "and tools work unchanged. Configure a broker with `syncline up --config NAME=VALUE` or, where the last",
+            'column does not say "at start", while it runs: `syncline configs alter`. Configure a topic with',
+            "`syncline topics create --config NAME=VALUE` or `syncline configs alter`. A broker uses the first value",
+            "of these four: set for this broker, set for all brokers, given at its start, default.",
             "`--profile test` is a set of values for test suites (`syncline/local/profiles.py`).",
             "",
             "A data directory, ports and broker ids are not configurations here: `syncline up` has options for them.",
@@ -66,13 +65,13 @@ def configs() -> str:
             "",
             "## Kafka's, for topics",
             "",
-            "A topic without its own value uses the broker's, whose name is in the last column.",
+            "A topic without its own value uses the broker's; the last column names it.",
             "",
             *_topic_table(row for row in topic if row.documentation not in NO_EFFECT),
             "",
             "## Without effect",
             "",
-            "These are checked, stored and shown, so that tools which set them work; nothing acts on them.",
+            "Brokers check, store and show these, so that tools which set them work; they have no effect.",
             "",
             "Not yet, brokers: " + _names(row for row in unheeded if row.documentation == NOT_YET),
             "",
@@ -187,10 +186,10 @@ def scenarios() -> str:
         "",
         "<!-- Generated from the names of the tests: python -m tests.documents -->",
         "",
-        "Every scenario of the replication catalogue, by its number, and the test that shows it. A test carries the",
-        "number in its name, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
+        "Every scenario of the replication catalogue by its number, and the test that shows it. The test's name has",
+        "the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
         "",
-        f"{len(done)} of {len(numbers())} are shown; {len(waiting)} wait for a feature, and are listed at the end.",
+        f"Tests show {len(done)} of {len(numbers())}; {len(waiting)} wait for a feature and are at the end.",
     ]
     for group in GROUPS:
         lines += [
@@ -220,10 +219,10 @@ METRICS_HEAD: Final = """\
 
 <!-- Generated from syncline/node/metrics/table.py: python -m tests.documents -->
 
-Each broker answers `GET /metrics` in Prometheus's text format. A local cluster takes free ports, and keeps them
-from run to run; `syncline status` shows the addresses, and `cluster.json` has them for scripts. With
-`syncline up --config metrics.port=9404` the first broker has 9404 and the others the ports behind it, with -1 there
-are none. The listener is on 127.0.0.1, as everything here.
+Each broker answers `GET /metrics` in Prometheus's text format. A local cluster uses free ports and keeps them from
+run to run; `syncline status` shows the addresses, and `cluster.json` has them for scripts. With
+`syncline up --config metrics.port=9404` the first broker uses 9404 and the others the ports after it; -1 switches
+metrics off. The listener is on 127.0.0.1, as all others.
 
 ```yaml
 scrape_configs:
@@ -233,28 +232,28 @@ scrape_configs:
 ```
 
 Names are those that the JMX exporter gives Apache Kafka's MBeans with its example rules `kafka-2_0_0.yml`, so that
-dashboards and alerts for Kafka work. Of a meter there is its count, which `rate()` makes a rate of; Kafka's own
-averages over 1, 5 and 15 minutes are not exported, as with those rules. Labels of several words are in lower case
+dashboards and alerts for Kafka work. A meter exports its count, from which `rate()` computes a rate; as with those
+rules, brokers do not export Kafka's averages over 1, 5 and 15 minutes. Labels of several words are in lower case
 (`delayedoperation`), as with `lowercaseOutputLabelNames`; `metrics.label.names=kafka` spells them as Kafka does
-(`delayedOperation`), for dashboards that want it so, and makes `promtool check metrics` complain about it.
+(`delayedOperation`), for dashboards that need it; `promtool check metrics` then complains.
 
-A sample without the label `topic` beside those that have it is the sum over all topics, those included that are gone
-from this broker. Use `{topic!=""}` or `{topic=""}`, as with Kafka. What only the controller knows is 0 elsewhere, so
-`sum()` over the brokers is right.
+Where samples have the label `topic`, the one without it is the sum over all topics, including topics that this broker
+no longer hosts. Use `{topic!=""}` or `{topic=""}`, as with Kafka. What only the controller knows is 0 on other brokers,
+so `sum()` over the brokers is right.
 
-Values are read from the state that brokers decide by, at the moment of the scrape, a page at most once per second. A
-scrape of 2,000 partitions with three replicas each is 2 MB and takes a broker some 20 ms of processor time, in pieces
-of a few milliseconds; nothing is done while nobody asks ([ADR 8](adr/0008-metrics-by-hand.md)).
+A scrape reads the state on which brokers decide, at most once per second. A scrape of 2,000 partitions with three
+replicas each is 2 MB and takes a broker some 20 ms of processor time, in slices of a few milliseconds; without scrapes,
+metrics cost nothing ([ADR 8](adr/0008-metrics-by-hand.md)).
 """
 
 METRICS_TAIL: Final = """\
 ## Dashboards
 
-Panels of common Grafana dashboards for Kafka that find what they ask for. Those of the Java machine, of Kafka's network
-threads and request phases, and of containers stay empty; use `process_*`.
+These panels of common Grafana dashboards for Kafka find their metrics. Panels about the JVM, Kafka's network threads
+and request phases, and containers stay empty; use `process_*`.
 
-Confluent's dashboards know counters by the MBeans' whole names (`..._bytesinpersec`). This makes Prometheus store them
-so:
+Confluent's dashboards use the MBeans' full names for counters (`..._bytesinpersec`). This makes Prometheus store them
+under those names:
 
 ```yaml
     metric_relabel_configs:
