@@ -1,4 +1,4 @@
-"""What tests of the commands share. Topics and groups that are not the subject are made without a command: faster."""
+"""What tests of the commands share. Topics and groups that a test only needs are created without commands: faster."""
 
 import itertools
 from collections.abc import Callable
@@ -41,19 +41,19 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A topic of the test's own, with two partitions."""
+    """A topic for this test alone, with two partitions."""
     return make_topic(2)
 
 
 @pytest.fixture(scope="session")
 def any_topic(make_topic: Callable[..., str]) -> str:
-    """A topic with two partitions for tests that leave it as it is."""
+    """A topic with two partitions, for tests that do not change it."""
     return make_topic(2)
 
 
 @pytest.fixture(scope="session")
 def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]) -> Callable[[], tuple[str, str]]:
-    """Make a topic of one partition with the records 0 to 9, and a group that has committed 4; return both names."""
+    """Create a topic of one partition with the records 0 to 9, and a group that has committed 4; return both names."""
 
     def make() -> tuple[str, str]:
         topic = make_topic(1)
@@ -73,5 +73,5 @@ def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]
 
 @pytest.fixture(scope="session")
 def read(ten_read_to_four: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """Such a topic and group for tests that leave them as they are."""
+    """Such a topic and group, for tests that do not change them."""
     return ten_read_to_four()

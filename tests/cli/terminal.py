@@ -1,4 +1,4 @@
-"""The `syncline` command as somebody at a terminal runs it: a process of its own, its words and its exit code.
+"""The `syncline` command as a user at a terminal runs it: its own process, its output and its exit code.
 
 Long tables of refusals call the command line inside this process (`refusal`): what a refusal says does not depend
 on the process, and a process of its own costs a quarter of a second.
@@ -28,7 +28,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; never may a traceback be seen."""
+    """Run a command to its end; fail if it prints a traceback."""
     ran = subprocess.run(
         command(*arguments),
         env=ENVIRONMENT,
@@ -46,14 +46,14 @@ def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> su
 
 
 def succeed(*arguments: str, given: str | bytes = b"") -> str:
-    """Run a command that works; return what it printed."""
+    """Run a command that succeeds; return its output."""
     ran = run(*arguments, given=given)
     assert ran.returncode == 0, f"{arguments}: {ran.stderr}"
     return ran.stdout
 
 
 def as_json(*arguments: str, given: str | bytes = b"") -> Any:
-    """Run a command with --json; return what it said."""
+    """Run a command with --json; return the parsed output."""
     return json.loads(succeed(*arguments, "--json", given=given))
 
 
@@ -63,7 +63,7 @@ def records(*arguments: str) -> list[dict[str, Any]]:
 
 
 def refused(*arguments: str, given: str | bytes = b"", code: int = 1) -> str:
-    """Run a command that is refused in one sentence; return the sentence."""
+    """Run a command that fails with one sentence; return the sentence."""
     ran = run(*arguments, given=given)
     assert ran.returncode == code, (arguments, ran.returncode, ran.stderr)
     if code == 1:
@@ -73,7 +73,7 @@ def refused(*arguments: str, given: str | bytes = b"", code: int = 1) -> str:
 
 
 def call(*arguments: str, given: str = "") -> str:
-    """Call the command line inside this process; return what it printed."""
+    """Call the command line inside this process; return its output."""
     with warnings.catch_warnings():
         # typer uses what click is about to drop.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -90,7 +90,7 @@ def call(*arguments: str, given: str = "") -> str:
 
 
 def refusal(*arguments: str, given: str = "") -> str:
-    """Call a command that is refused; return the sentence."""
+    """Call a command that fails; return the sentence."""
     with pytest.raises(LocalClusterError) as caught:
         call(*arguments, given=given)
     sentence = str(caught.value)

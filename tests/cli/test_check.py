@@ -1,4 +1,4 @@
-"""`check`: verdicts, histories, and bounds that make no sense."""
+"""`check`: verdicts, histories, and invalid bounds."""
 
 import json
 
@@ -8,14 +8,14 @@ from tests.cli.terminal import as_json, refusal, run, succeed
 
 
 def test_check_says_that_the_default_is_clean() -> None:
-    """Nobody has to know an option to see that what runs by default holds."""
+    """Without options, the command checks the default rules and finds them clean."""
     shown = succeed("check")
 
     assert shown.startswith("Clean: nothing within these bounds breaks anything")
 
 
 def test_check_tells_the_shortest_history_and_ends_with_one() -> None:
-    """The article's data loss, step by step; scripts see it by the exit code."""
+    """The data loss of KIP-101, step by step; the exit code tells scripts."""
     ran = run("check", "--truncation", "high-watermark", "--no-transfers")
 
     assert ran.returncode == 1
@@ -29,24 +29,24 @@ def test_check_tells_the_shortest_history_and_ends_with_one() -> None:
 def test_check_gives_the_history_to_programs() -> None:
     """Verdict and steps as JSON."""
     ran = run("check", "--truncation", "high-watermark", "--property", "s6", "--json")
-    told = json.loads(ran.stdout)
+    result = json.loads(ran.stdout)
 
-    assert (told["violated"], told["depth"], len(told["history"])) == ("S6", 12, 12)
-    assert told["history"][0]["action"] == "produce"
-    assert told["complete"]
+    assert (result["violated"], result["depth"], len(result["history"])) == ("S6", 12, 12)
+    assert result["history"][0]["action"] == "produce"
+    assert result["complete"]
 
 
 def test_check_says_when_it_gave_up() -> None:
-    """A verdict that covers less than the bounds is not called clean."""
-    told = as_json("check", "--records", "9", "--epochs", "5", "--states-max", "2000")
+    """A search that stops early reports no clean verdict."""
+    result = as_json("check", "--records", "9", "--epochs", "5", "--states-max", "2000")
 
-    assert told["violated"] is None
-    assert not told["complete"]
-    assert 2_000 <= told["states"] < 3_000
+    assert result["violated"] is None
+    assert not result["complete"]
+    assert 2_000 <= result["states"] < 3_000
 
 
 def test_table_runs_every_check() -> None:
-    """One line each, all as documented."""
+    """One line per check, each with the documented result."""
     rows = as_json("check", "--table")
 
     assert len(rows) == 9
@@ -71,5 +71,5 @@ def test_table_runs_every_check() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_check_refuses_bounds_in_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    """It says which option, and what it takes."""
+    """The message names the option and its values."""
     assert sentence in refusal("check", *arguments)

@@ -1,4 +1,4 @@
-"""`configs alter broker all`: what all brokers go by."""
+"""`configs alter broker all`: values for all brokers."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.process
 
 
 def test_configuration_of_all_brokers_is_set_and_unset(at: tuple[str, str]) -> None:
-    """Each broker shows it as the cluster's; unset, it is gone."""
+    """Each broker shows the value as the cluster's, until it is unset."""
     name = "leader.relinquish.window.ms"
     assert "altered all brokers" in succeed("configs", "alter", "broker", "all", "--set", f"{name}=300000", *at)
     for broker in ("1", "2", "3"):
@@ -29,11 +29,11 @@ def test_configuration_of_all_brokers_is_set_and_unset(at: tuple[str, str]) -> N
 def test_configuration_of_all_brokers_is_refused_in_a_sentence(
     at: tuple[str, str], change: str, complaint: str
 ) -> None:
-    """Values that cannot be are named, and nothing is changed."""
+    """The message names the invalid value, and no configuration changes."""
     assert complaint in refused("configs", "alter", "broker", "all", "--set", change, *at)
 
 
 def test_unknown_configuration_is_noted_but_set(at: tuple[str, str]) -> None:
-    """Kafka keeps names that it does not know, for plug-ins; a typing error should be seen nevertheless."""
+    """Kafka stores unknown names, for plug-ins; the command warns of them, because they may be typing errors."""
     succeed("configs", "alter", "broker", "all", "--set", "no.such.name=1", *at)
     succeed("configs", "alter", "broker", "all", "--unset", "no.such.name", *at)

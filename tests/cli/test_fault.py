@@ -1,4 +1,4 @@
-"""`fault add`, `list` and `clear`: what they say, and how they refuse what makes no sense."""
+"""`fault add`, `list` and `clear`: their output, and how they refuse invalid options."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def faults(three_brokers: LocalCluster) -> Iterator[Faults]:
-    """The faults of the shared cluster; none is left behind."""
+    """The faults of the shared cluster; the fixture clears them."""
     found = Faults(three_brokers.directory)
     yield found
     found.clear()
 
 
 def test_fault_is_added_listed_and_cleared(at: tuple[str, str], topic: str) -> None:
-    """The three commands as a person uses them: one sentence, one table, one sentence."""
+    """The three commands as a user sees them: a sentence, a table, a sentence."""
     said = succeed(
         "fault", "add", "disk-slow", "--broker", "leader", "--partition", f"{topic}:1", "--direction", "read",
         "--delay", "1.5s", "--for", "2m", "--id", "slow", *at,
@@ -41,7 +41,7 @@ def test_fault_is_added_listed_and_cleared(at: tuple[str, str], topic: str) -> N
 
 
 def test_fault_speaks_json(at: tuple[str, str]) -> None:
-    """Every command has a form for scripts, with the counters that tests assert on."""
+    """Every command has JSON output, with the counters that tests assert on."""
     added = as_json(
         "fault", "add", "api-error", "--api", "metadata", "--client", "nobody", "--error", "NOT_CONTROLLER",
         "--trigger", "every=2", *at,
@@ -106,26 +106,26 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
     ],
 )
 def test_fault_is_refused_in_a_sentence(at: tuple[str, str], arguments: str, sentence: str) -> None:
-    """What is wrong, and what there is instead; nothing was begun."""
+    """The message says what is wrong and what is allowed; no fault begins."""
     assert sentence in refusal("fault", *arguments.split(), *at)
     assert call("fault", "list", *at) == "no faults\n"
 
 
 @pytest.mark.parametrize("command", ["add disk-fail", "list", "clear"])
 def test_fault_needs_a_running_cluster(tmp_path: Path, command: str) -> None:
-    """A directory without one is named, with the way to start one."""
+    """The message names the directory, and how to start a cluster."""
     sentence = refusal("fault", *command.split(), "--data", str(tmp_path))
     assert f"no cluster is running in {tmp_path}" in sentence
     assert "Start one with `syncline up`" in sentence
 
 
 def test_fault_refusal_is_one_line_and_exit_code_1(at: tuple[str, str]) -> None:
-    """As a process: no traceback, one sentence."""
+    """The process prints one sentence and no traceback."""
     assert "there is no fault 'fire'" in refused("fault", "add", "fire", *at)
 
 
 def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) -> None:
-    """A topic may come later; a slip of the finger is seen all the same."""
+    """The topic may be created later; the command still warns, because it may be a typing error."""
     shown = run("fault", "add", "disk-fail", "--partition", "nowhere:3", *at)
     assert shown.returncode == 0
     assert "disk-fail at broker 1, 2, 3" in shown.stdout
@@ -133,6 +133,6 @@ def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) 
 
 
 def test_fault_help_names_every_kind() -> None:
-    """Nobody has to look them up elsewhere."""
+    """The help lists all kinds and options."""
     shown = " ".join(succeed("fault", "add", "--help").split())
     assert [kind for kind in KINDS if kind not in shown] == []

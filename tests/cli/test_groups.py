@@ -1,4 +1,4 @@
-"""`groups`: who reads what, how far behind, and how to move a group."""
+"""`groups`: members and lag of a group, and how to move it."""
 
 import json
 from collections.abc import Callable
@@ -11,13 +11,13 @@ pytestmark = pytest.mark.process
 
 
 def committed(group: str, at: tuple[str, str]) -> list[tuple[int | None, int | None, int | None]]:
-    """Return (committed, end, lag) of each partition that a group knows."""
+    """Return (committed, end, lag) of each partition of a group."""
     rows = as_json("groups", "describe", group, *at)["partitions"]
     return [(row["committed"], row["end"], row["lag"]) for row in rows]
 
 
 def test_groups_are_listed_and_described(read: tuple[str, str], at: tuple[str, str]) -> None:
-    """Committed offset, end and lag, in words and as JSON."""
+    """Committed offset, end and lag, as text and as JSON."""
     _, group = read
     assert {"group": group, "state": "empty"} in as_json("groups", "list", *at)
     assert group in succeed("groups", "list", *at)
@@ -42,14 +42,14 @@ def test_groups_are_listed_and_described(read: tuple[str, str], at: tuple[str, s
 def test_reset_names_the_new_offset_within_what_exists(
     read: tuple[str, str], at: tuple[str, str], to: str, offset: int
 ) -> None:
-    """Without --execute it only says what would be."""
+    """Without --execute the command changes nothing."""
     topic, group = read
-    told = json.loads(call("groups", "reset-offsets", group, "-t", topic, "--to", to, "--json", *at))
-    assert told == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
+    result = json.loads(call("groups", "reset-offsets", group, "-t", topic, "--to", to, "--json", *at))
+    assert result == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
 
 
 def test_reset_is_done_with_execute_only(ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]) -> None:
-    """The group reads from its new place on."""
+    """The group continues from its new offset."""
     topic, group = ten_read_to_four()
     reset = ("groups", "reset-offsets", group, "-t", topic, "--to", "8", *at)
     assert "nothing was changed" in succeed(*reset)
@@ -62,7 +62,7 @@ def test_reset_is_done_with_execute_only(ten_read_to_four: Callable[[], tuple[st
 def test_group_of_a_deleted_topic_can_still_be_described(
     ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]
 ) -> None:
-    """Either its offsets are gone with the topic, or they stand there without an end."""
+    """Either the group's offsets are gone with the topic, or they show without an end."""
     topic, group = ten_read_to_four()
     succeed("topics", "delete", topic, *at)
     rows = as_json("groups", "describe", group, *at)["partitions"] if group in succeed("groups", "list", *at) else []
@@ -82,6 +82,6 @@ def test_group_of_a_deleted_topic_can_still_be_described(
 def test_groups_refuse_in_a_sentence(
     read: tuple[str, str], at: tuple[str, str], arguments: tuple[str, ...], complaint: str
 ) -> None:
-    """Unknown groups and places that cannot be."""
+    """Unknown groups and invalid targets."""
     named = [read[0] if argument == "TOPIC" else argument for argument in arguments]
     assert complaint in refusal("groups", *named, *at)

@@ -1,4 +1,4 @@
-"""Help: every command is listed, explained, and says what its arguments are."""
+"""Help: it lists and explains every command and its arguments."""
 
 import pytest
 
@@ -32,7 +32,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "syncline")
 def test_help_lists_every_command_in_one_line_each(path: tuple[str, ...]) -> None:
-    """A new user sees what there is; no explanation is cut off."""
+    """The help lists every command, and truncates no explanation."""
     listed = succeed(*path, "--help").partition("Commands:")[2]
     rows = dict(line.split(maxsplit=1) for line in listed.splitlines() if line.startswith("  "))
     assert rows.keys() == COMMANDS[path]
@@ -55,13 +55,13 @@ def test_help_lists_every_command_in_one_line_each(path: tuple[str, ...]) -> Non
     ids=lambda value: " ".join(value)[:20],
 )
 def test_help_explains_options_and_arguments(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    """What a command takes is in its help, arguments included; `-h` is `--help`."""
+    """The help of a command explains each option and argument; `-h` is `--help`."""
     shown = succeed(*arguments, "-h")
     assert [word for word in words if word not in shown] == []
 
 
 def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
-    """An unknown command, a missing argument and an option out of range differ from a failure."""
+    """An unknown command, a missing argument or an option out of range exits with 2, a failure with 1."""
     assert "No such command 'tpoics'" in refused("tpoics", code=USAGE)
     assert "Missing argument 'NAME'" in refused("topics", "create", code=USAGE)
     assert "from 1 to 64" in refused("up", "--brokers", "0", code=USAGE)

@@ -1,4 +1,4 @@
-"""`produce` and `consume`: what goes in comes out, and whatever cannot go in is named with its line."""
+"""`produce` and `consume`: records come out as they went in; an error names the line of a bad record."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 
 def put(topic: str, *arguments: str, given: str | bytes = b"") -> None:
-    """Produce; without the half second in which an idempotent producer finds its broker."""
+    """Produce without idempotence, which saves half a second per test."""
     succeed("produce", topic, "--acks", "1", *arguments, given=given)
 
 
@@ -25,7 +25,7 @@ def values(*arguments: str) -> list[str]:
 
 
 def test_lines_come_back(topic: str, at: tuple[str, str]) -> None:
-    """A record per line; the count of acknowledged ones is said, apart from the output."""
+    """A record per line; the count of acknowledged records goes to standard error."""
     ran = run("produce", topic, *at, given="one\ntwo\r\nthree")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "3 records acknowledged\n")
     assert values(topic, *at) == ["one", "three", "two"]
@@ -42,7 +42,7 @@ def test_keys_and_headers_come_back(topic: str, at: tuple[str, str]) -> None:
 
 
 def test_json_of_one_topic_is_input_for_another(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
-    """What `consume --json` prints, `produce --json-input` takes: nulls, timestamps, headers that come twice."""
+    """`produce --json-input` accepts the output of `consume --json`: nulls, timestamps, repeated headers."""
     first, second = make_topic(), make_topic()
     lines = (
         '{"key": "k", "value": {"x": 1}, "headers": [["h", "1"], ["h", null]], "timestamp": 1000}\n'
@@ -58,7 +58,7 @@ def test_json_of_one_topic_is_input_for_another(make_topic: Callable[..., str], 
 
 
 def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
-    """Lines are bytes where nobody watches; JSON escapes what is not UTF-8."""
+    """Into a pipe, lines are the bytes of the records; JSON escapes what is not UTF-8."""
     topic = make_topic()
     binary = bytes(byte for byte in range(256) if byte not in b"\n\r")
     put(topic, *at, given=binary + b"\n\x00\n")
@@ -92,12 +92,12 @@ def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], a
 def test_produce_refuses_in_a_sentence(
     any_topic: str, at: tuple[str, str], options: tuple[str, ...], lines: str, complaint: str
 ) -> None:
-    """The line and what is wrong with it; lines before it were taken."""
+    """The message names the line and its error; the lines before it are produced."""
     assert complaint in refusal("produce", any_topic, *options, *at, given=lines)
 
 
 def test_produce_to_an_unknown_topic_says_that_the_cluster_made_it(at: tuple[str, str]) -> None:
-    """Kafka's default creates topics for producers; a misspelt name is noticed all the same."""
+    """By default the cluster creates topics for producers; the command says so, because the name may be misspelt."""
     ran = run("produce", "made-by-producing", *at, given="x\n")
     assert ran.returncode == 0, ran.stderr
     assert "there was no topic 'made-by-producing': the cluster made it" in ran.stderr
@@ -118,7 +118,7 @@ def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple
 
 
 def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None:
-    """What was shown is committed, and nothing else: the next member shows the rest, each record once."""
+    """The group commits exactly what was shown: the next member shows the rest, each record once."""
     put(topic, *at, given="".join(f"{number}\n" for number in range(10)))
     group = ("-g", f"of-{topic}", "--until", "end")
     first = succeed("consume", topic, *group, "-n", "4", *at).split()
@@ -129,7 +129,7 @@ def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None
 
 
 def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:
-    """`| head -1` ends the command without a word."""
+    """`| head -1` ends the command without a message."""
     put(topic, *at, given="".join(f"{number:0500}\n" for number in range(2_000)))
     consumer = subprocess.Popen(
         command("consume", topic, *at), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -148,7 +148,7 @@ def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> 
 def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
     any_topic: str, at: tuple[str, str], verb: str, after_s: float
 ) -> None:
-    """At once, silently or in a sentence."""
+    """Ctrl-C ends the command at once, silently or with one sentence."""
     reader, writer = os.pipe()
     process = subprocess.Popen(
         command(verb, any_topic, *at), env=ENVIRONMENT, stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
 
 
 def test_a_file_is_read(tmp_path: Path, topic: str, at: tuple[str, str]) -> None:
-    """`--file` instead of standard input; what cannot be read is wrong usage."""
+    """`--file` instead of standard input; an unreadable file is wrong usage."""
     (tmp_path / "lines").write_text("a\nb\n")
     put(topic, "-f", str(tmp_path / "lines"), *at)
     assert values(topic, *at) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""`topics` and `configs`: what a person sees, what a script reads, and every refusal in a sentence."""
+"""`topics` and `configs`: text for users, JSON for scripts, and one sentence for every refusal."""
 
 import pytest
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.process
 
 
 def test_topic_is_created_listed_described_altered_and_deleted(at: tuple[str, str]) -> None:
-    """The life of a topic, in words and as JSON."""
+    """The life of a topic, as text and as JSON."""
     name = "cli-life"
     options = ("-p", "3", "-r", "3", "-c", "retention.ms=60000")
     assert as_json("topics", "create", name, *options, *at) == {"created": name}
@@ -28,7 +28,7 @@ def test_topic_is_created_listed_described_altered_and_deleted(at: tuple[str, st
 
 
 def test_internal_topics_are_shown_when_asked_for(at: tuple[str, str]) -> None:
-    """The journal is not in the way of a person's own topics."""
+    """The list omits the journal and other internal topics."""
     assert "__syncline_journal" not in succeed("topics", "list", *at)
     assert "__syncline_journal" in succeed("topics", "list", "--internal", *at)
 
@@ -48,12 +48,12 @@ def test_internal_topics_are_shown_when_asked_for(at: tuple[str, str]) -> None:
     ids=lambda value: str(value[-1])[:12],
 )
 def test_create_refuses_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
-    """Names, numbers and configurations that cannot be are named."""
+    """The message names the invalid name, number or configuration."""
     assert complaint in refusal("topics", "create", *arguments, *at)
 
 
 def test_create_refuses_a_name_that_is_taken(any_topic: str, at: tuple[str, str]) -> None:
-    """Kafka's own name of the error is in the sentence, for whoever searches for it."""
+    """The message has Kafka's own name of the error, so that users can search for it."""
     assert "TOPIC_ALREADY_EXISTS" in refused("topics", "create", any_topic, *at)
 
 
@@ -71,13 +71,13 @@ def test_create_refuses_a_name_that_is_taken(any_topic: str, at: tuple[str, str]
     ids=lambda arguments: "-".join(arguments[:2]),
 )
 def test_unknown_topic_is_named_and_not_created(at: tuple[str, str], arguments: tuple[str, ...]) -> None:
-    """Asking about a topic does not make it, although the cluster makes topics for producers."""
+    """Describing a topic does not create it, although the cluster creates topics for producers."""
     assert "there is no topic 'nope'" in refusal(*arguments, *at)
     assert "nope" not in call("topics", "list", *at)
 
 
 def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[str, str]) -> None:
-    """One wrong name does not hide what became of the rest."""
+    """One wrong name does not hide the results of the others."""
     ran = run("topics", "delete", "nope", topic, *at)
     assert ran.returncode == 1
     assert f"deleted topic {topic}" in ran.stdout
@@ -85,13 +85,13 @@ def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[s
 
 
 def test_fewer_partitions_are_refused(any_topic: str, at: tuple[str, str]) -> None:
-    """Partitions cannot be taken away."""
+    """The number of partitions cannot decrease."""
     assert "would not be an increase" in refused("topics", "alter", any_topic, "-p", "1", *at)
     assert "nothing to alter" in refused("topics", "alter", any_topic, *at)
 
 
 def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> None:
-    """What is set shows with its source, and goes back to the default."""
+    """A value that was set shows with its source; unset, it returns to the default."""
     succeed("configs", "alter", "topic", topic, "--set", "retention.ms=1000", *at)
     rows = {row["name"]: row for row in as_json("configs", "describe", "topic", topic, *at)}
     assert (rows["retention.ms"]["value"], rows["retention.ms"]["source"]) == ("1000", "topic")
@@ -113,7 +113,7 @@ def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> Non
     ids=lambda value: "-".join(value)[:24],
 )
 def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str, ...], complaint: str) -> None:
-    """A broker that is not there is not waited for, and what cannot change while brokers run is said."""
+    """The command does not wait for a missing broker, and names a configuration that is fixed at start."""
     assert complaint in refusal("configs", *arguments, *at)
 
 
@@ -128,18 +128,18 @@ def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str,
     ],
 )
 def test_bootstrap_that_cannot_be_reached_is_named(bootstrap: str, complaint: str) -> None:
-    """What is no address, and where nobody listens."""
+    """An invalid address, and a port without a listener."""
     assert complaint in refusal("topics", "list", "--bootstrap", bootstrap)
 
 
 def test_bootstrap_points_elsewhere(three_brokers: LocalCluster, topic: str) -> None:
-    """Any cluster can be named instead of a data directory."""
+    """`--bootstrap` selects any cluster instead of a data directory."""
     bootstrap = three_brokers.bootstrap
     assert topic in succeed("topics", "list", "--bootstrap", bootstrap.replace(",", ", "))
 
 
 def test_elections_are_held_for_what_is_asked(at: tuple[str, str]) -> None:
-    """All leaders are the preferred ones: nothing is to be done, for one partition, a topic or all."""
+    """If all leaders are the preferred ones, no election takes place for one partition, a topic or all."""
     name = "cli-elect"
     succeed("topics", "create", name, "-p", "2", "-r", "3", *at)
 
@@ -151,7 +151,7 @@ def test_elections_are_held_for_what_is_asked(at: tuple[str, str]) -> None:
 
 
 def test_elections_are_refused_in_a_sentence(any_topic: str, at: tuple[str, str]) -> None:
-    """Wrong names and numbers are named."""
+    """The message names the wrong name or number."""
     assert "there is no topic 'nope'" in refusal("topics", "elect-leaders", "--topic", "nope", *at)
     assert "--partition needs --topic" in refusal("topics", "elect-leaders", "--partition", "0", *at)
     done = run("topics", "elect-leaders", "--topic", any_topic, "--partition", "99", *at)
@@ -171,7 +171,7 @@ def test_elections_are_refused_in_a_sentence(any_topic: str, at: tuple[str, str]
     ],
 )
 def test_numbers_that_the_protocol_cannot_hold_are_refused(arguments: tuple[str, ...], at: tuple[str, str]) -> None:
-    """The message names the option and what it takes, and nobody is asked."""
+    """The message names the option and its values; the command contacts no broker."""
     done = run("topics", *arguments, *at)
 
     assert done.returncode == 2

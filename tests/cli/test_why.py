@@ -1,4 +1,4 @@
-"""`why` and `isr`: a partition's past in words, its present in a table, and refusals in a sentence."""
+"""`why` and `isr`: a partition's past in sentences, its present in a table, and one sentence per refusal."""
 
 import pytest
 
@@ -8,18 +8,18 @@ pytestmark = pytest.mark.process
 
 
 def test_why_says_that_nothing_happened(any_topic: str, at: tuple[str, str]) -> None:
-    """A topic that was just made has a quiet past."""
-    told = succeed("why", f"{any_topic}:0", *at)
+    """Nothing has happened to a new topic."""
+    result = succeed("why", f"{any_topic}:0", *at)
 
-    assert f"Nothing happened to {any_topic}-0" in told
-    assert "since it was created at" in told
+    assert f"Nothing happened to {any_topic}-0" in result
+    assert "since it was created at" in result
     fields = as_json("why", f"{any_topic}:1", "--since", "90s", *at)
     assert (fields["topic"], fields["partition"], fields["cause"], fields["findings"]) == (any_topic, 1, None, [])
     assert fields["created_ms"] <= fields["until_ms"]
 
 
 def test_why_looks_back_to_the_beginning_of_the_journal_at_most(any_topic: str, at: tuple[str, str]) -> None:
-    """Of what was before nothing is known, however far back is asked for."""
+    """The output begins where the journal begins, however far back `--since` goes."""
     ages = [as_json("why", f"{any_topic}:1", "--since", since, *at)["since_ms"] for since in ("9" * 30 + "d", "5000d")]
 
     assert ages[0] == ages[1] > 1_600_000_000_000
@@ -42,29 +42,29 @@ def test_why_looks_back_to_the_beginning_of_the_journal_at_most(any_topic: str, 
 def test_why_refuses_in_a_sentence(
     any_topic: str, at: tuple[str, str], arguments: tuple[str, ...], complaint: str
 ) -> None:
-    """What cannot be asked for is named."""
+    """The message names the invalid argument."""
     asked = [each.format(topic=any_topic) for each in arguments]
 
     assert complaint in refused("why", *asked, *at)
 
 
 def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str, str]) -> None:
-    """In a table and as JSON; one partition if one is named."""
-    told = succeed("isr", any_topic, *at)
+    """As a table and as JSON; only one partition if it is named."""
+    result = succeed("isr", any_topic, *at)
 
-    assert "PARTITION" in told
-    assert f"{any_topic}-0" in told
-    assert f"{any_topic}-1" in told
+    assert "PARTITION" in result
+    assert f"{any_topic}-0" in result
+    assert f"{any_topic}-1" in result
     (row,) = as_json("isr", f"{any_topic}:1", *at)["partitions"]
     assert (row["partition"], row["isr"], row["followers"]) == (1, [row["leader"]], [])
 
 
 def test_isr_of_an_unknown_topic_is_empty(at: tuple[str, str]) -> None:
-    """Nobody leads it."""
+    """No broker leads a partition of it."""
     assert "no broker leads anything of no-such-topic" in succeed("isr", "no-such-topic", *at)
     assert "name a topic or TOPIC:PARTITION" in refused("isr", "t:x", *at)
 
 
 def test_isr_needs_a_cluster_that_runs(tmp_path: object) -> None:
-    """Elsewhere there is nobody to ask."""
+    """Other clusters have no such control API."""
     assert "no cluster is running" in refusal("isr", "--data", str(tmp_path))

@@ -13,13 +13,13 @@ from syncline.lab.run import NAMES, run, scenario_of
 
 
 def say(text: str) -> None:
-    """Show a line at once, also to a file."""
+    """Print a line without buffering, also into a file."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Run them, and say how it went."""
+    """Run the scenarios, and print the results."""
     parser = argparse.ArgumentParser(description="Run every lab scenario in every mode, many times.")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--scenario", choices=list(NAMES), action="append", help="only these")

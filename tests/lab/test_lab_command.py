@@ -1,4 +1,4 @@
-"""`syncline lab`: what it lists, what it runs, and how it ends when it is interrupted or asked for nonsense."""
+"""`syncline lab`: its list, its runs, and how it ends when it is interrupted or gets invalid arguments."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def lab(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_list_names_every_scenario_and_mode(tmp_path: Path) -> None:
-    """In words, and as JSON for scripts."""
+    """As text, and as JSON for scripts."""
     words = lab("list", directory=tmp_path)
     rows = json.loads(lab("list", "--json", directory=tmp_path).stdout)
 
@@ -37,7 +37,7 @@ def test_list_names_every_scenario_and_mode(tmp_path: Path) -> None:
 
 
 def test_run_tells_each_step_and_writes_the_picture(tmp_path: Path) -> None:
-    """One mode of one scenario, with the picture where it was wanted."""
+    """One mode of one scenario, with the picture at the given path."""
     done = lab("run", "data-loss", "--mode", "epoch-fetch", "--output", "picture.svg", directory=tmp_path)
 
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_run_prints_json_for_scripts(tmp_path: Path) -> None:
 
 
 def test_run_says_what_there_is_when_asked_for_something_else(tmp_path: Path) -> None:
-    """An unknown scenario, an unknown mode, a place that is not there: one sentence each, and nothing is started."""
+    """An unknown scenario, an unknown mode, a missing directory: one sentence each, and no broker starts."""
     for arguments, sentence in (
         (["run", "data-los"], "there is no scenario 'data-los'"),
         (["run", "data-loss", "--mode", "elr-on"], "data-loss has no mode 'elr-on'"),
@@ -73,7 +73,7 @@ def test_run_says_what_there_is_when_asked_for_something_else(tmp_path: Path) ->
 
 
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Ctrl-C in the middle: brokers and data go with the lab."""
+    """Ctrl-C in the middle: the lab ends its brokers and removes their data."""
     with subprocess.Popen(
         [*LAB, "run", "zombie-leader"],
         stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_takes_its_brokers_along(tmp_path: Path) -> None:
-    """SIGKILL leaves no time to put anything in order: the keeper does it, as its input ends."""
+    """SIGKILL leaves the lab no time to clean up: the keeper does it when its input ends."""
     with subprocess.Popen(
         [*LAB, "run", "zombie-leader"],
         stdout=subprocess.PIPE,

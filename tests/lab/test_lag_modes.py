@@ -24,7 +24,7 @@ TABLE = {
 
 @pytest.mark.parametrize("situation", TABLE)
 def test_lag_modes_judge_as_the_table_says(situation: str) -> None:
-    """Each rule evicts where it should, at the tick at which it should, and lets back whom it should."""
+    """Each rule evicts at the expected tick, and readmits the expected followers."""
     (row,) = (row for row in lag_modes.rows() if row.situation.endswith(situation) or situation in row.situation)
     found = tuple(
         None if outcome.evicted_ms is None else (outcome.evicted_ms, outcome.returned_ms)
@@ -35,7 +35,7 @@ def test_lag_modes_judge_as_the_table_says(situation: str) -> None:
 
 
 def test_lag_modes_table_is_complete() -> None:
-    """Nothing in the command's table is without a test."""
+    """Every row of the command's table has a test."""
     assert len(lag_modes.rows()) == len(TABLE)
 
 

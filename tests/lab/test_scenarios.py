@@ -1,4 +1,4 @@
-"""The lab: every scenario comes out as it must in every mode, on real broker processes, and leaves nothing behind."""
+"""The lab: every scenario has the expected outcome in every mode, on real brokers, and leaves nothing behind."""
 
 import os
 import re
@@ -16,7 +16,7 @@ RUNS = [(name, mode) for name in NAMES for mode in scenario_of(name).modes]
 
 @pytest.mark.parametrize(("name", "mode"), RUNS, ids=lambda value: value)
 def test_scenario_comes_out_as_it_must(name: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outcome is the expected one, the picture is well formed, and neither files nor processes are left."""
+    """The outcome is the expected one, the picture is well formed, and no file or process remains."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     output: list[str] = []

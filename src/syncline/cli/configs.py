@@ -92,7 +92,7 @@ def alter(
     if kind == "broker" and name == ALL_BROKERS:
         from syncline.cli.cluster_configs import alter_all_brokers
 
-        _note_unheard([*pairs, *(removals or [])])
+        _warn_of_unknown([*pairs, *(removals or [])])
         alter_all_brokers(where, pairs, removals or [])
     else:
         admin = admin_client(where)
@@ -112,7 +112,7 @@ def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
             print(f"note: {kind} {name} has no configuration {key!r} so far", file=sys.stderr)
 
 
-def _note_unheard(keys: list[str]) -> None:
+def _warn_of_unknown(keys: list[str]) -> None:
     for key in keys:
         if key not in BROKER_CONFIGS and key not in THROTTLE_RATES:
             print(f"note: brokers have no configuration {key!r} so far", file=sys.stderr)

@@ -1,7 +1,7 @@
 """`consume`: records of a topic to standard output, as lines or JSON.
 
-Where nobody watches, lines are the bytes of the records. On a terminal what
-cannot be read is escaped: a record is not to command somebody's screen.
+Into a pipe or file, lines are the bytes of the records. On a terminal,
+unprintable characters are escaped, so that a record cannot control it.
 """
 
 import json

@@ -203,7 +203,7 @@ def _makes_topics(admin: Any) -> bool:
     try:
         entries = admin.describe_configs([resource])[resource].result(REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError):
-        # A user who may produce need not be allowed to read configurations: trying will tell.
+        # A user who may produce need not be allowed to read configurations: trying will show.
         return True
     return "auto.create.topics.enable" not in entries or entries["auto.create.topics.enable"].value != "false"
 

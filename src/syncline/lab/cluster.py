@@ -92,7 +92,7 @@ class LabCluster:
     # Starting and ending.
 
     def start(self, broker_id: int, config: Mapping[str, str] | None = None) -> None:
-        """Start a broker; `is_serving` tells when it serves."""
+        """Start a broker; `is_serving` turns true when it serves."""
         assert self.processes[broker_id].is_gone, f"broker {broker_id} runs already"
         assert self._keeper.stdin is not None
         self.processes[broker_id].is_serving = False

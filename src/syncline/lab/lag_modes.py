@@ -29,7 +29,7 @@ FOLLOWER: Final = BrokerId(2)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one rule made of a situation: the first tick that evicted the follower, and whether it was in at the end."""
+    """The verdict of one rule: when a tick evicted the follower, when it returned, whether it is in at the end."""
 
     evicted_ms: int | None
     returned_ms: int | None

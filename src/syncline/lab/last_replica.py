@@ -81,7 +81,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
             stage.until(lambda: stage.replicas[SECOND].leads, "2 leads")
         else:
             stage.until(lambda: SECOND in stage.unfenced, "2 is back")
-            stage.until(lambda: stage.replicas[SECOND].role == "follower", "2 follows nobody")
+            stage.until(lambda: stage.replicas[SECOND].role == "follower", "2 has no leader")
             is_offline = stage.replicas[SECOND].leader == -1
             step.notes.append("the partition is offline" if is_offline else "the partition has a leader?")
     with stage.step(

@@ -91,7 +91,7 @@ def _panel(scenario: Scenario, story: Story, top: float) -> tuple[list[str], flo
     parts = [svg.line(24, top, WIDTH - 24, top, class_="grid")]
     y = top + 26
     parts.append(svg.text(24, y, story.mode, class_="heading"))
-    parts.append(svg.text(24 + 8.6 * len(story.mode) + 14, y, scenario.modes[story.mode], class_="muted"))
+    parts.append(svg.text(24 + 9.0 * len(story.mode) + 14, y, scenario.modes[story.mode], class_="muted"))
     y += 22
     mark = "✓ as expected" if story.outcome.is_expected else "✗ not as expected"
     parts.append(svg.text(24, y, mark, class_="good" if story.outcome.is_expected else "bad"))

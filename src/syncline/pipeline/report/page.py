@@ -51,7 +51,7 @@ _ISR_NOTE: Final = (
 )
 _LAG_NOTE: Final = (
     "As each partition's leader measured it; time counts from when the follower last had everything. Strong lines are "
-    "the worst partition of each follower. While a broker is down, its lag is what the leaders see: the log grows on "
+    "the worst partition of each follower. While a broker is down, its lag is what the leaders see: the log grows "
     "without it."
 )
 
@@ -114,8 +114,8 @@ def _figure(number: str, title: str, message: str, drawing: str, note: str) -> s
 
 def _decisions(facts: Facts) -> str:
     """Return every change of the ISR or the leader with its rule and evidence, folded away."""
-    told = [item for item in facts.intervals if item.cause != "observed" and item.start_ms > facts.journal_start_ms]
-    moments = sorted({(i.start_ms, i.partition, i.replica, _state(i), i.rule or "", i.evidence or "") for i in told})
+    decided = [item for item in facts.intervals if item.cause != "observed" and item.start_ms > facts.journal_start_ms]
+    moments = sorted({(i.start_ms, i.partition, i.replica, _state(i), i.rule or "", i.evidence or "") for i in decided})
     rows = "".join(
         f"<tr><td>{clock(at - facts.journal_start_ms)}</td><td>{partition}</td><td>broker {replica}</td>"
         f"<td>{state}</td><td>{escape(rule.replace('_', ' '))}</td>"

@@ -1,7 +1,7 @@
 """The report in words: what a reader should remember, computed from the same facts as the pictures.
 
-Every sentence holds a number and its unit, and none is written when the facts do not carry it. Delays are minutes,
-instants are told as minutes and seconds since the journal began.
+Every sentence has a number with its unit; a sentence without facts is left out. Delays are minutes,
+instants are minutes and seconds since the journal began.
 """
 
 from collections import defaultdict
@@ -122,8 +122,8 @@ def _length(facts: Facts, item: IsrInterval) -> int:
 
 def _suffered(faults: Sequence[FaultMark]) -> str:
     """Return the faults as part of a sentence: "broker 2 was killed and broker 3 was paused"."""
-    told = []
+    sentences = []
     for fault in faults:
         target, verb = fault.target.replace("-", " "), _SUFFERED.get(fault.kind)
-        told.append(f"{target} was {verb}" if verb else f"{target} suffered {fault.kind.replace('_', ' ')}")
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        sentences.append(f"{target} was {verb}" if verb else f"{target} suffered {fault.kind.replace('_', ' ')}")
+    return sentences[0] if len(sentences) == 1 else f"{', '.join(sentences[:-1])} and {sentences[-1]}"
