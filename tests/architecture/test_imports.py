@@ -27,6 +27,10 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "rules of replication stand below those of fetching, cluster and groups stand alone": {
         "core/fetching/planted.py": "import syncline.core.groups.target"
     },
+    "the parts of a broker build on each other, and only its assembly knows all": {
+        "node/controller/planted.py": "import syncline.node.fetching.target"
+    },
+    "the report is drawn without Spark": {"pipeline/report/planted.py": "import pyspark"},
     "no cycles": {
         "model/planted.py": "import syncline.model.target",
         "model/target.py": "import syncline.model.planted",
