@@ -1,7 +1,7 @@
 """Deadlines: never too early, at most a bucket too late, and nobody's failure is another's."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -42,10 +42,17 @@ class Stage:
         await asyncio.sleep(duration_ms / 1000)
 
 
-@pytest.mark.parametrize("deadline_ms", [1_000, 1_001, 1_009, 1_010, 1_011, 5_555])
-def test_deadline_is_kept_to_a_bucket_when_it_passes(deadline_ms: int) -> None:
-    """Not before the deadline, and not more than a bucket after it."""
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """Return a stage whose loop is closed afterwards."""
     stage = Stage()
+    yield stage
+    stage.loop.close()
+
+
+@pytest.mark.parametrize("deadline_ms", [1_000, 1_001, 1_009, 1_010, 1_011, 5_555])
+def test_deadline_is_kept_to_a_bucket_when_it_passes(stage: Stage, deadline_ms: int) -> None:
+    """Not before the deadline, and not more than a bucket after it."""
     operation = Operation()
     stage.deadlines.park(operation, deadline_ms)
     stage.run_until(10_000)
@@ -54,9 +61,8 @@ def test_deadline_is_kept_to_a_bucket_when_it_passes(deadline_ms: int) -> None:
     assert 0 <= operation.expired_ms[0] - deadline_ms <= BUCKET_MS
 
 
-def test_deadline_does_not_pass_when_the_operation_is_forgotten() -> None:
+def test_deadline_does_not_pass_when_the_operation_is_forgotten(stage: Stage) -> None:
     """What was answered in time is left alone; its neighbour in the bucket is not."""
-    stage = Stage()
     answered, waiting = Operation(), Operation()
     bucket = stage.deadlines.park(answered, 2_000)
     stage.deadlines.park(waiting, 2_001)
@@ -68,9 +74,8 @@ def test_deadline_does_not_pass_when_the_operation_is_forgotten() -> None:
     assert len(stage.deadlines) == 0
 
 
-def test_deadline_in_the_past_expires_at_once_when_parked() -> None:
+def test_deadline_in_the_past_expires_at_once_when_parked(stage: Stage) -> None:
     """A read that took longer than the wait is answered without another one."""
-    stage = Stage()
     operation = Operation()
     stage.deadlines.park(operation, 10)
     stage.run_until(1_002)
@@ -78,9 +83,8 @@ def test_deadline_in_the_past_expires_at_once_when_parked() -> None:
     assert operation.expired_ms == [1_001]
 
 
-def test_deadline_is_kept_when_it_is_parked_after_a_later_one() -> None:
+def test_deadline_is_kept_when_it_is_parked_after_a_later_one(stage: Stage) -> None:
     """The timer follows the earliest bucket, in whatever order they come."""
-    stage = Stage()
     late, early = Operation(), Operation()
     stage.deadlines.park(late, 9_000)
     stage.deadlines.park(early, 2_000)
@@ -89,9 +93,8 @@ def test_deadline_is_kept_when_it_is_parked_after_a_later_one() -> None:
     assert (early.expired_ms, late.expired_ms) == ([2_010], [9_010])
 
 
-def test_deadlines_of_others_are_kept_when_an_operation_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_deadlines_of_others_are_kept_when_an_operation_fails(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """One that raises is logged; those of its bucket and of later ones expire all the same."""
-    stage = Stage()
 
     def fail() -> None:
         raise ZeroDivisionError("planted")
@@ -105,9 +108,8 @@ def test_deadlines_of_others_are_kept_when_an_operation_fails(caplog: pytest.Log
     assert "an operation failed when its time was over" in caplog.text
 
 
-def test_deadline_is_kept_when_it_is_parked_while_another_expires() -> None:
+def test_deadline_is_kept_when_it_is_parked_while_another_expires(stage: Stage) -> None:
     """An operation that parks again, or lets another one park, finds the timer armed."""
-    stage = Stage()
     sooner, later = Operation(), Operation()
 
     def park_two() -> None:
@@ -121,9 +123,8 @@ def test_deadline_is_kept_when_it_is_parked_while_another_expires() -> None:
     assert (sooner.expired_ms, later.expired_ms) == ([2_510], [8_010])
 
 
-def test_deadlines_leave_no_timer_when_nothing_waits() -> None:
+def test_deadlines_leave_no_timer_when_nothing_waits(stage: Stage) -> None:
     """Buckets that emptied before their time go with the first timer, and an idle broker has none."""
-    stage = Stage()
     forgotten = [Operation() for _ in range(3)]
     for number, operation in enumerate(forgotten):
         stage.deadlines.forget(operation, stage.deadlines.park(operation, 2_000 + 1_000 * number))
@@ -132,9 +133,8 @@ def test_deadlines_leave_no_timer_when_nothing_waits() -> None:
     assert stage.deadlines._timer is None
 
 
-def test_deadlines_never_pass_when_they_were_closed() -> None:
+def test_deadlines_never_pass_when_they_were_closed(stage: Stage) -> None:
     """A broker that stops answers nobody any more."""
-    stage = Stage()
     operation = Operation()
     stage.deadlines.park(operation, 2_000)
     stage.deadlines.close()
@@ -143,9 +143,8 @@ def test_deadlines_never_pass_when_they_were_closed() -> None:
     assert operation.expired_ms == []
 
 
-def test_deadlines_show_who_waits() -> None:
+def test_deadlines_show_who_waits(stage: Stage) -> None:
     """All of them, whenever their time is; not those that were answered."""
-    stage = Stage()
     operations = [Operation() for _ in range(4)]
     buckets = [stage.deadlines.park(each, 2_000 + 5 * number) for number, each in enumerate(operations)]
     stage.deadlines.forget(operations[1], buckets[1])

@@ -47,6 +47,13 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection to the echo server, and wait until the server has closed its end as well."""
+    writer.close()
+    await writer.wait_closed()
+    await asyncio.sleep(1)
+
+
 def serving(world: World, host: str = "server") -> None:
     """Start the echo server."""
 
@@ -68,8 +75,7 @@ def test_streams_carry_bytes_both_ways_and_end_with_end_of_file() -> None:
         writer.write(data)
         writer.write_eof()
         result = await reader.read()
-        writer.close()
-        await writer.wait_closed()
+        await close(writer)
         return result
 
     assert run(client(), world.loop) == data
@@ -86,12 +92,10 @@ def test_transport_names_both_ends() -> None:
         _, writer = await asyncio.open_connection("server", 7)
         sock = writer.get_extra_info("socket")
         sock.setsockopt(6, 1, 1)
-        return (
-            writer.get_extra_info("peername"),
-            writer.get_extra_info("sockname")[0],
-            sock.getpeername(),
-            sock.fileno(),
-        )
+        names = writer.get_extra_info("peername"), writer.get_extra_info("sockname")[0]
+        shown = (*names, sock.getpeername(), sock.fileno())
+        await close(writer)
+        return shown
 
     assert run(world.on("client", client), world.loop) == (("server", 7), "client", ("server", 7), -1)
 
@@ -296,8 +300,10 @@ def test_one_way_cut_keeps_connections_from_being_made(world) -> None:
 
     async def connect() -> float:
         await asyncio.sleep(0.01)
-        await asyncio.open_connection("server", 7)
-        return it.loop.time() - 1
+        _, writer = await asyncio.open_connection("server", 7)
+        connected_at = it.loop.time()
+        await close(writer)
+        return connected_at - 1
 
     it.loop.call_later(2, it.network.heal, "server", "client")
 
@@ -370,9 +376,7 @@ def chatter(seed: int) -> str:
         for number in range(50):
             writer.write(b"x" * (number + 1))
             await reader.readexactly(number + 1)
-        writer.close()
-        await writer.wait_closed()
-        await asyncio.sleep(1)
+        await close(writer)
 
     run(world.on("client", client), world.loop)
     return world.trace.digest()
