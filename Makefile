@@ -33,8 +33,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(VENV)/.dev
-	$(BIN)/python -m pytest
+# One process more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
+unit: $(VENV)/.dev ## the tests alone; ARGS are pytest's
+	$(BIN)/python -m pytest -n $(WORKERS) --durations 20 $(ARGS)
 
 bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md (needs Java and Maven; about 30 minutes)
 	$(BIN)/python -m benchmarks.run

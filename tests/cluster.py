@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncline.local.layout import Layout, RunningCluster
+from tests.patience import eventually
 
 ROOT = Path(__file__).parent.parent
 START_TIMEOUT_S = 60.0
@@ -110,13 +110,12 @@ def start_cluster(
     with (where / "up.log").open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment)
     cluster = LocalCluster(where, process, owns)
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not (where / "ready.json").exists():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            message = (where / "up.log").read_text(errors="replace")
-            cluster.stop()
-            raise AssertionError(f"the cluster did not start: {message}")
-        time.sleep(0.01)
+    ready = where / "ready.json"
+    is_ready = eventually(lambda: ready.exists() or process.poll() is not None, bool, within_s=START_TIMEOUT_S)
+    if not is_ready or not ready.exists():
+        message = (where / "up.log").read_text(errors="replace")
+        cluster.stop()
+        raise AssertionError(f"the cluster did not start: {message}")
     return cluster
 
 

@@ -1,18 +1,84 @@
-"""What tests with real broker processes share."""
+"""What all tests share: how they are spread over processes, in which order they run, and three real brokers."""
 
+import random
 from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.cluster import LocalCluster, start_cluster
 
 # Groups rebalance at once, and a killed member is missed after a moment instead of six seconds.
 QUICK_GROUPS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+ANY_SEED = -1
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the order of tests be a random one."""
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        nargs="?",
+        const=ANY_SEED,
+        metavar="SEED",
+        help="run modules, and the tests of each, in a random order; the seed is shown, and repeats the order",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have Hypothesis try the same examples in every run, or others: --hypothesis-seed=N."""
+    if config.option.shuffle == ANY_SEED:
+        given = getattr(config, "workerinput", {})
+        config.option.shuffle = given.get("shuffle") or random.SystemRandom().randrange(1, 1 << 31)
+    # No deadline: how long one example takes depends on who else uses the machine.
+    is_repeatable = config.getoption("--hypothesis-seed") is None
+    hypothesis.settings.register_profile("syncline", deadline=None, derandomize=is_repeatable)
+    hypothesis.settings.load_profile("syncline")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give the seed to each process of pytest-xdist: they have to agree on the order."""
+    node.workerinput["shuffle"] = node.config.option.shuffle
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Show the seed of a random order."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.option.shuffle is not None and reporter is not None:
+        reporter.write_line(f"random order: --shuffle={session.config.option.shuffle}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread the tests by their scopes."""
+    from tests.spreading import Spreading
+
+    config.option.loadscopereorder = False
+    return Spreading(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle if that is wished; otherwise several processes begin with a mixture of what waits and what computes."""
+    if config.option.shuffle is not None:
+        rng = random.Random(config.option.shuffle)
+        modules = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+        rng.shuffle(modules)
+        for tests in modules:
+            rng.shuffle(tests)
+        items[:] = [item for tests in modules for item in tests]
+    elif hasattr(config, "workerinput"):
+        from tests.spreading import mixed, scope_of
+
+        places = mixed(item.nodeid for item in items)
+        items.sort(key=lambda item: places[scope_of(item.nodeid)])
 
 
 @pytest.fixture(scope="session")
 def three_brokers() -> Iterator[LocalCluster]:
-    """Three broker processes that all tests of the run share: make topics of your own, leave the brokers well."""
+    """Three broker processes that all tests of the process share: make topics of your own, leave the brokers well."""
     started = start_cluster(brokers=3, configs=QUICK_GROUPS)
     try:
         yield started

@@ -1,5 +1,6 @@
 """The clusters that are judged: broker processes of Syncline, or a cluster named by the environment."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ import pytest
 
 from tests.cluster import LocalCluster, start_cluster
 from tests.conformance.catalogue import collect
-from tests.conformance.divergences import Divergence
 from tests.conformance.player import Cluster, Running
 from tests.conformance.record import begin_all, parse_bootstrap, ready_cluster
 from tests.conformance.settings import WORLDS
@@ -24,14 +24,18 @@ class Clusters:
 
     def __init__(self) -> None:
         self._begun: dict[str, dict[str, Running]] = {}
+        self._played: dict[str, list[dict[str, Any]]] = {}
         self._prepared: list[Cluster] = []
         self._started: list[LocalCluster] = []
 
     def play(self, sequence: Sequence) -> list[dict[str, Any]]:
-        """Return the recorded form of a sequence."""
+        """Return the recorded form of a sequence, as JSON would give it back; each is played once."""
         if sequence.world not in self._begun:
             self._begun[sequence.world] = self._begin(sequence.world)
-        return self._begun[sequence.world][sequence.name].finish()
+        if sequence.name not in self._played:
+            played = self._begun[sequence.world][sequence.name].finish()
+            self._played[sequence.name] = json.loads(json.dumps(played))
+        return self._played[sequence.name]
 
     def stop(self) -> None:
         """Stop all of them."""
@@ -69,9 +73,3 @@ def clusters() -> Iterator[Clusters]:
         yield found
     finally:
         found.stop()
-
-
-@pytest.fixture(scope="session")
-def seen() -> dict[str, set[Divergence]]:
-    """Return which divergences were seen, by the sequences that were played."""
-    return {}

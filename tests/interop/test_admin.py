@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster import LocalCluster
 from tests.interop.agent import Agent, ClientError
-from tests.interop.patience import eventually
 from tests.interop.samples import FIRST_TIMESTAMP_MS, STEP_MS, numbered
+from tests.patience import eventually
 
 BROKERS = [1, 2, 3]
 

@@ -6,8 +6,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster import LocalCluster
 from tests.interop.agent import Agent
-from tests.interop.patience import eventually
 from tests.interop.samples import numbered, without_offsets
+from tests.patience import eventually
 
 COUNT = 20
 BROKERS = [1, 2, 3]

@@ -8,8 +8,8 @@ import pytest
 from tests.interop.agent import Agent
 from tests.interop.clients import CLIENTS
 from tests.interop.conftest import Pool
-from tests.interop.patience import eventually
 from tests.interop.samples import numbered
+from tests.patience import eventually
 
 PARTITIONS = 4
 COUNT = 40

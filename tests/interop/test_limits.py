@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import LocalCluster
-from tests.interop.patience import eventually
 from tests.interop.samples import CODECS
+from tests.patience import eventually
 
 BATCH = 50
 

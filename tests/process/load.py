@@ -15,6 +15,8 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.patience import until
+
 READ_TIMEOUT_S = 40.0
 # Lost connections are what these tests are about: the client need not report each.
 QUIET = {"log_level": 0}
@@ -144,13 +146,13 @@ class Load:
         """Return once `records` more were acknowledged, in every partition at least one."""
         target = self.count + records
         before = [len(each.offsets) for each in self.acknowledged]
-        deadline_s = time.monotonic() + within_s
-        while self.count < target or any(
-            len(each.offsets) == old for each, old in zip(self.acknowledged, before, strict=True)
-        ):
-            assert time.monotonic() < deadline_s, f"only {self.count} of {target} records acknowledged; {self._fatal}"
+
+        def is_there() -> bool:
             assert self._fatal is None, self._fatal
-            time.sleep(0.005)
+            rose = all(len(each.offsets) > old for each, old in zip(self.acknowledged, before, strict=True))
+            return rose and self.count >= target
+
+        until(is_there, within_s, otherwise=lambda: f"{self.count} of {target} records acknowledged", pause_s=0.005)
 
     def stop(self, within_s: float = 60.0) -> None:
         """Stop sending; return when everything sent was acknowledged."""

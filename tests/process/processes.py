@@ -5,14 +5,14 @@ import os
 import signal
 import socket
 import sqlite3
-import time
 from pathlib import Path
 
 import psutil
 
-from syncline.coordination.sqlite import _load
+from syncline.coordination.sqlite import stored_image
 from syncline.model.metadata import MetadataImage
 from tests.cluster import LocalCluster
+from tests.patience import until
 
 
 def of_directory(data: Path) -> list[psutil.Process]:
@@ -32,10 +32,11 @@ def of_directory(data: Path) -> list[psutil.Process]:
 
 def await_none(data: Path, within_s: float = 15.0) -> None:
     """Return once no process uses the data directory any more."""
-    deadline_s = time.monotonic() + within_s
-    while left := of_directory(data):
-        assert time.monotonic() < deadline_s, f"processes are left: {[(each.pid, each.status()) for each in left]}"
-        time.sleep(0.05)
+    until(
+        lambda: not of_directory(data),
+        within_s,
+        otherwise=lambda: f"processes are left: {[(each.pid, each.status()) for each in of_directory(data)]}",
+    )
 
 
 def lease(data: Path) -> tuple[int, int]:
@@ -50,20 +51,17 @@ def lease(data: Path) -> tuple[int, int]:
 
 def await_new_lease(data: Path, old_epoch: int, within_s: float) -> tuple[int, int]:
     """Return the first lease after `old_epoch`."""
-    deadline_s = time.monotonic() + within_s
-    while True:
-        broker_id, epoch = lease(data)
-        if epoch > old_epoch:
-            return broker_id, epoch
-        assert time.monotonic() < deadline_s, f"nobody took over lease {old_epoch} within {within_s} s"
-        time.sleep(0.005)
+    until(
+        lambda: lease(data)[1] > old_epoch, within_s, otherwise=f"no broker took over lease {old_epoch}", pause_s=0.005
+    )
+    return lease(data)
 
 
 def stored_metadata(data: Path) -> MetadataImage:
     """Return the cluster's metadata as the store on the disk has it."""
     connection = sqlite3.connect(f"file:{data / 'cluster.db'}?mode=ro", uri=True, timeout=10)
     try:
-        return _load(connection)
+        return stored_image(connection)
     finally:
         connection.close()
 

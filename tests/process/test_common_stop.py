@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster import LocalCluster, start_cluster
-from tests.process.load import read_all
+from tests.patience import until
+from tests.process.load import await_full_isr, read_all
 
 pytestmark = pytest.mark.process
 
@@ -30,13 +31,12 @@ def fill(bootstrap: str, acks: str) -> None:
 def read(bootstrap: str) -> list[int]:
     """Return all values, sorted, once every partition is led."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
+
+    def without_leader() -> list[int]:
         partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
-        if all(each.leader >= 0 for each in partitions):
-            break
-        assert time.monotonic() < deadline_s, f"without a leader: {[p.id for p in partitions if p.leader < 0]}"
-        time.sleep(0.05)
+        return [each.id for each in partitions if each.leader < 0]
+
+    until(lambda: not without_leader(), PATIENCE_S, otherwise=lambda: f"{without_leader()} have no leader")
     found = read_all(bootstrap, TOPIC, PARTITIONS)
     return sorted(int(value) for partition in found for _, value in partition)
 
@@ -66,21 +66,10 @@ def test_any_broker_may_have_lost_its_logs(tmp_path: Path, broker_id: int) -> No
     cluster = start_cluster(3, {"journal.enable": "false"}, directory=tmp_path)
     try:
         assert read(cluster.bootstrap) == list(range(RECORDS))
-        _await_full_isr(cluster)
+        await_full_isr(cluster.bootstrap, [TOPIC], PATIENCE_S)
     finally:
         cluster.stop()
     assert took_s < 3
-
-
-def _await_full_isr(cluster: LocalCluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
-        if all(len(each.isrs) == 3 for each in partitions):
-            return
-        assert time.monotonic() < deadline_s, f"in sync: {[(p.id, p.isrs) for p in partitions]}"
-        time.sleep(0.05)
 
 
 def test_leaders_and_in_sync_sets_are_where_they_were(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 from tests.cluster import LocalCluster, start_cluster
+from tests.patience import eventually, until
 from tests.process import disks, processes, raw
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
 
@@ -93,8 +94,8 @@ def test_killed_controllers_leave_one_outcome_of_topic_creation(tmp_path: Path) 
             load.wait_for_more(300)
             for _ in range(ROUNDS):
                 before = len(creator.outcomes)
-                while len(creator.outcomes) < before + 3 * TOPICS_PER_REQUEST:
-                    time.sleep(0.01)
+                wanted = before + 3 * TOPICS_PER_REQUEST
+                until(lambda wanted=wanted: len(creator.outcomes) >= wanted, otherwise="no topics are created")
                 holder, epoch = processes.lease(tmp_path)
                 cluster.kill(holder)
                 killed_s = time.monotonic()
@@ -151,12 +152,11 @@ def test_isr_proposals_over_a_forgotten_connection_are_void(tmp_path: Path) -> N
 
 def check_one_outcome(cluster: LocalCluster, data: Path, outcomes: dict[str, str]) -> None:
     """Assert that brokers, store and disks agree on which topics there are, and keep what was promised."""
-    deadline_s = time.monotonic() + 10
-    while True:
-        views = [topics_of(cluster, broker_id) for broker_id in (1, 2, 3)]
-        if views[0] == views[1] == views[2] or time.monotonic() > deadline_s:
-            break
-        time.sleep(0.1)
+    views = eventually(
+        lambda: [topics_of(cluster, broker_id) for broker_id in (1, 2, 3)],
+        lambda seen: seen[0] == seen[1] == seen[2],
+        within_s=10,
+    )
     assert views[0] == views[1] == views[2], "brokers disagree"
     promised = {name for name, outcome in outcomes.items() if not outcome.startswith("unknown")}
     assert promised <= set(views[0]), f"acknowledged and gone: {promised - set(views[0])}"

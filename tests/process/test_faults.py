@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from syncline.local.faults import Faults, NoSuchFault
 from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.model.errors import ErrorCode
 from tests.cluster import LocalCluster, start_cluster
+from tests.patience import eventually, until
 from tests.process import disks, processes
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
 from tests.process.test_pauses import await_isr_without, isrs
@@ -74,16 +75,16 @@ def topic_led_by_others(cluster: LocalCluster, name: str) -> tuple[int, int]:
 
 def journalled(cluster: LocalCluster, kind: str, phase: str, within_s: float = 5.0) -> list[dict[str, Any]]:
     """Return the fault events of a kind and phase in the journal, as soon as there are any."""
-    deadline_s = time.monotonic() + within_s
-    while True:
+
+    def look() -> list[dict[str, Any]]:
         events = [json.loads(value) for value in values(cluster, "__syncline_journal")]
-        found = [
-            event for event in events if event["type"] == "fault" and event["kind"] == kind and event["phase"] == phase
+        return [
+            each for each in events if (each["type"], each.get("kind"), each.get("phase")) == ("fault", kind, phase)
         ]
-        if found or time.monotonic() > deadline_s:
-            assert found, f"no {phase} of {kind} in the journal"
-            return found
-        time.sleep(0.1)
+
+    found = eventually(look, bool, within_s=within_s)
+    assert found, f"no {phase} of {kind} in the journal"
+    return found
 
 
 def values(cluster: LocalCluster, topic: str, partition: int = 0) -> list[bytes]:
@@ -104,14 +105,15 @@ def values(cluster: LocalCluster, topic: str, partition: int = 0) -> list[bytes]
 
 def _end_of(consumer: Consumer, place: TopicPartition, within_s: float = 10.0) -> int:
     """Return where a partition ends; a new leader may take a moment to know."""
-    deadline_s = time.monotonic() + within_s
-    while True:
-        try:
+
+    def look() -> int:
+        with contextlib.suppress(KafkaException):
             return int(consumer.get_watermark_offsets(place, timeout=10)[1])
-        except KafkaException:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)
+        return -1
+
+    end = eventually(look, lambda seen: seen >= 0, within_s=within_s)
+    assert end >= 0, f"the end of {place} is not to be had"
+    return end
 
 
 def produce(cluster: LocalCluster, topic: str, count: int, **settings: Any) -> float:
@@ -252,12 +254,11 @@ def test_slow_reads_delay_fetches_of_their_partition_only(cluster: LocalCluster,
     assert fault.brokers == (1,)
     with ThreadPoolExecutor(2) as threads:
         slow = threads.submit(fetch_s, cluster, "reads", 0)
-        time.sleep(0.3)
+        until(lambda: fault.hits, otherwise="no read was delayed")
         quick = threads.submit(fetch_s, cluster, "reads", 1)
         assert quick.result(10) < 1
         assert not slow.done()
         assert slow.result(10) >= 1.4
-    assert fault.hits >= 1
     fault.clear()
     assert fetch_s(cluster, "reads", 0) < 1
 
@@ -269,10 +270,11 @@ def test_stuck_read_is_answered_when_the_fault_is_cleared(cluster: LocalCluster,
     fault = faults.add("disk-stuck", broker="leader", topic="stuck", partition=0, direction="read")
     with ThreadPoolExecutor(1) as threads:
         fetch = threads.submit(fetch_s, cluster, "stuck", 0)
-        time.sleep(1.5)
-        assert not fetch.done()
+        until(lambda: fault.hits, otherwise="no read is stuck")
+        with pytest.raises(TimeoutError):
+            fetch.result(1)
         fault.clear()
-        assert fetch.result(5) >= 1.4
+        assert fetch.result(5) >= 1
 
 
 def test_slow_writes_stop_the_whole_broker(cluster: LocalCluster, faults: Faults) -> None:
@@ -329,14 +331,6 @@ def test_unavailable_error_codes_reach_the_client_as_they_are(cluster: LocalClus
     producer.produce("final", b"x", on_delivery=lambda error, _: errors.append(error.code()))
     assert producer.flush(10) == 0
     assert errors == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-
-
-def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_pause_ends_by_itself_and_is_in_the_journal(cluster: LocalCluster, faults: Faults) -> None:

@@ -19,6 +19,7 @@ from syncline.local.layout import Layout
 from syncline.node.metrics.table import FAMILIES
 from tests.cluster import LocalCluster, start_cluster
 from tests.interop.toolchains import MissingError, promtool
+from tests.patience import eventually, until
 from tests.process import processes
 from tests.process.load import Load, await_full_isr, create_topic, read_all
 
@@ -84,14 +85,6 @@ def log_files(cluster: LocalCluster, broker: int, partition: int) -> list[Path]:
     return sorted((cluster.directory / f"broker-{broker}" / f"{TOPIC}-{partition}").glob("*.log"))
 
 
-def await_that(condition: Any, within_s: float = 20.0) -> None:
-    """Return once `condition()` holds."""
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {within_s} s"
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers with a topic."""
@@ -117,13 +110,14 @@ def test_metrics_agree_with_the_cluster_under_load_and_after_a_kill(measured: Lo
         for pages in (early, late):
             assert total(pages, "kafka_controller_kafkacontroller_activecontrollercount") == 1
             assert total(pages, f"{MANAGER}_underreplicatedpartitions") == 0
-    time.sleep(0.6)
-    pages = scrape(measured)
-    _check_logs_and_roles(measured, pages, [max(each.offsets.values()) + 1 for each in load.acknowledged])
+    log_ends = {number: max(each.offsets.values()) + 1 for number, each in enumerate(load.acknowledged)}
+    # Followers learn the last watermark with an answer that comes after the last acknowledgement.
+    pages = eventually(lambda: scrape(measured), lambda seen: _have_everything(seen, log_ends))
+    _check_logs_and_roles(measured, pages, log_ends)
     _check_traffic(measured, pages, sum(load.sent))
     victim = next(broker for broker, page in pages.items() if not _is_controller(page))
     measured.kill(victim)
-    await_that(lambda: all(len(each.isrs) == 2 for each in partitions_of(measured, TOPIC).values()))
+    until(lambda: all(len(each.isrs) == 2 for each in partitions_of(measured, TOPIC).values()))
     _check_what_is_left(measured, scrape(measured, victim))
 
 
@@ -154,7 +148,17 @@ def _check_that_counters_rise(early: dict[int, Page], late: dict[int, Page]) -> 
     assert rose > 20
 
 
-def _check_logs_and_roles(cluster: LocalCluster, pages: dict[int, Page], log_ends: list[int]) -> None:
+def _have_everything(pages: dict[int, Page], log_ends: dict[int, int]) -> bool:
+    """Return whether every replica has everything, and knows that it is committed."""
+    name = "syncline_partition_high_watermark"
+    return all(
+        page.value(name, topic=TOPIC, partition=number) == log_end
+        for page in pages.values()
+        for number, log_end in log_ends.items()
+    )
+
+
+def _check_logs_and_roles(cluster: LocalCluster, pages: dict[int, Page], log_ends: dict[int, int]) -> None:
     described = partitions_of(cluster, TOPIC)
     for number, partition in described.items():
         labels = {"topic": TOPIC, "partition": number}
@@ -265,10 +269,11 @@ def test_crowd_of_silent_clients_harms_nobody(three_brokers: LocalCluster) -> No
     port = three_brokers.running.metrics_ports[2]
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(100)]
-        time.sleep(0.3)
+        # The last one is beyond the limit: when it has its answer, all are there.
+        assert lines[-1].recv(12) == b"HTTP/1.1 503"
         create_topic(three_brokers.bootstrap, "unharmed", 3)
-        answers = []
-        for line in lines:
+        answers = [b"HTTP/1.1 503"]
+        for line in lines[:-1]:
             line.settimeout(20)
             answers.append(line.recv(4_096)[:12])
     assert answers.count(b"HTTP/1.1 503") == 68
@@ -293,7 +298,7 @@ def test_addresses_of_the_metrics_are_shown_and_stay(tmp_path: Path) -> None:
         assert shown == {broker: f"http://127.0.0.1:{port}/metrics" for broker, port in ports.items()}
         pid = cluster.pids[1]
         cluster.kill(1)
-        await_that(lambda: cluster.pids[1] != pid)
+        until(lambda: cluster.pids[1] != pid)
         assert cluster.running.metrics_ports == ports
         assert Page(ports[1]).value("syncline_broker_epoch") > 0
     finally:

@@ -4,10 +4,11 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import start_cluster
+from tests.patience import until
 from tests.process import disks, processes
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
 
@@ -21,15 +22,15 @@ def commit_offsets(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
     """Commit offsets of the group `readers`."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", **QUIET})
     wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    deadline_s = time.monotonic() + 20
-    while True:
+
+    def is_committed() -> bool:
         try:
             consumer.commit(offsets=wanted, asynchronous=False)
-            break
-        except Exception:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.1)
+        except KafkaException:
+            return False
+        return True
+
+    until(is_committed, otherwise="no coordinator takes a commit")
     consumer.close()
 
 

@@ -292,7 +292,7 @@ class SqliteCoordination:
                 if not _advance_lease(connection, epoch, candidate):
                     present = _read_holder(connection)
                     return 0 if present is None else present.lease_epoch
-                image = _load(connection)
+                image = stored_image(connection)
                 _compact_if_long(connection, image, epoch + 1)
             finally:
                 connection.close()
@@ -385,7 +385,8 @@ def _transact(
     return None
 
 
-def _load(connection: sqlite3.Connection) -> MetadataImage:
+def stored_image(connection: sqlite3.Connection) -> MetadataImage:
+    """Return the newest image of a store: its snapshot, and the batches after it."""
     image = MetadataImage()
     row = connection.execute("SELECT version, changes FROM snapshot").fetchone()
     if row is not None:

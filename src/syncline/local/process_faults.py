@@ -14,6 +14,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -62,7 +63,9 @@ class ProcessFaults:
         if for_s is not None:
             command = [sys.executable, "-m", __name__, str(self._directory), str(broker_id), token, f"{for_s:.3f}"]
             with open(os.devnull, "r+b") as null:  # noqa: PTH123 - a device
-                subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
+                waker = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
+            # Reaped if this process outlives it: a program that pauses many brokers would collect zombies.
+            threading.Thread(target=waker.wait, name=f"pause-{broker_id}", daemon=True).start()
         return ProcessFault(pause_row(broker_id, state), is_recorded)
 
     def kill(self, broker_id: int) -> ProcessFault:
