@@ -3,9 +3,8 @@
     python -m benchmarks.compare REVISION [--rounds 2]
 
 First each side starts several times, in turns. Then, in each round, both clusters run at the same time and are measured
-in turns, one resting while the other works: what the machine does from minute to minute, or a lucky cluster, would
-otherwise be larger than what is looked for. Printed are the medians, the ratio of this tree to the revision, and the
-range of both.
+in turns: otherwise the machine's drift from minute to minute, or a lucky cluster, would outweigh the difference. The
+command prints the medians, the ratio of this tree to the revision, and the range of both.
 """
 
 import argparse

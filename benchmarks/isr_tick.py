@@ -1,11 +1,11 @@
-"""What an ISR tick costs with 50,000 followers: a hundred that lag, all that lag, all that leave at once.
+"""What an ISR tick costs with 50,000 followers: when 100 of them lag, when all lag, when all leave at once.
 
     python benchmarks/isr_tick.py [--followers 50000] [--lagging 100]
 
 The index, the leaders and the clockwork are those of the broker; the partitions around them are empty. "at a
 stretch" is the longest time for which the event loop does nothing else. Aims: with 100 lagging a tick takes at most
-1 ms; with all lagging at most 150 ms, and at most 10 ms at a stretch. Times are of the processor, so that others who
-use the machine do not count. "all leave" proposes 25,000 ISRs with their evidence. The garbage collector is set as a
+1 ms; with all lagging at most 150 ms, and at most 10 ms at a stretch. Times are CPU times, so that other processes
+do not count. "all leave" proposes 25,000 ISRs with their evidence. The garbage collector is set as a
 broker process sets it; each case begins after a full collection.
 """
 
@@ -124,7 +124,7 @@ async def _measure(followers: int, lagging: int, mode: str, rules: SlowReadRules
     name = f"{mode}{', slow reads protect' if rules else ''}"
 
     idle = [await stage.tick() for _ in range(ROUNDS)]
-    print(f"{name}: nobody lags      {_best(idle)}")
+    print(f"{name}: none lags        {_best(idle)}")
     stage.append(lagging // 2)
     few = [await stage.tick() for _ in range(ROUNDS)]
     print(f"{name}: {lagging} of {followers} lag {_best(few)}")

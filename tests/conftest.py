@@ -8,10 +8,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.cluster import LocalCluster, start_cluster
+from tests.cluster import QUICK_GROUPS, LocalCluster, start_cluster
 
-# Groups rebalance at once, and a killed member is missed after a moment instead of six seconds.
-QUICK_GROUPS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
 ANY_SEED = -1
 
 
@@ -78,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def three_brokers() -> Iterator[LocalCluster]:
-    """Three broker processes that all tests of the process share: make topics of your own, leave the brokers well."""
+    """Three brokers that tests share which leave them alone: each makes topics of its own, none harms a broker."""
     started = start_cluster(brokers=3, configs=QUICK_GROUPS)
     try:
         yield started

@@ -146,7 +146,7 @@ def metadata_topics() -> st.SearchStrategy[list[MetadataTopic]]:
 
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """Return valid bytes after somebody cut them, changed some, or put others in their place."""
+    """Return valid bytes that were cut, changed in places, or replaced in part."""
     return whole.flatmap(_damage)
 
 

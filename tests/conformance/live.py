@@ -63,7 +63,7 @@ def ask_kafka(sequences: list[Sequence]) -> Recording:
 
 
 def wait_for_listener(host: str, port: int, deadline: float) -> None:
-    """Return once somebody listens there."""
+    """Return once a process listens there."""
     while True:
         try:
             socket.create_connection((host, port), timeout=1).close()

@@ -26,7 +26,7 @@ BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])")
 BROKER_IN_TEXT = re.compile(r"((?:broker|expected|received|node) (?:id )?)(\d+)\b")
 LONG_NUMBER = re.compile(r"-?\b\d{13,18}\b|-?\b9223\d{15}\b")
 UNQUOTED_TEXT = "a text of Java's"
-# Java's own words: what went wrong is compared, not how it is told.
+# Java's own words: what went wrong is compared, not how it is said.
 JAVA_TEXT = re.compile(
     r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
 )
@@ -192,7 +192,7 @@ class Normaliser:
         return found
 
     def _replicas(self, row: Tree) -> Tree:
-        """Return a partition of Metadata; replicas are told by their place in the assignment."""
+        """Return a partition of Metadata; replicas are named by their place in the assignment."""
         places = {node: f"replica {place}" for place, node in enumerate(row["replica_nodes"])}
         found = dict(row)
         found["leader_id"] = places.get(row["leader_id"], row["leader_id"])

@@ -55,7 +55,7 @@ class Cluster:
         return self.brokers[rank][1:] if self.brokers else self.bootstrap[rank]
 
     def await_departure(self, rank: int) -> None:
-        """Wait until every other broker knows that this one has gone, and that somebody else leads what it led."""
+        """Wait until every other broker knows that this one has gone, and that others lead its partitions."""
         gone = self.brokers[rank][0]
 
         def is_gone(from_rank: int) -> bool:

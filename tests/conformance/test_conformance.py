@@ -25,8 +25,8 @@ def test_syncline_answers_as_kafka_does(sequence: Sequence, clusters: Clusters) 
 
     left, _ = unexplained(differences(sequence.name, recorded, replayed))
     if left:
-        told = "\n".join(str(each) for each in left[:SHOWN_MAX])
-        pytest.fail(f"{sequence.about}\n{told}\n{len(left)} differences", pytrace=False)
+        shown = "\n".join(str(each) for each in left[:SHOWN_MAX])
+        pytest.fail(f"{sequence.about}\n{shown}\n{len(left)} differences", pytrace=False)
     assert [row.get("request") for row in recorded] == [row.get("request") for row in replayed], "record this again"
 
 

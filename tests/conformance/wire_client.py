@@ -93,7 +93,7 @@ class Connection:
         if not isinstance(body, bytes):
             return body
         if key != API_VERSIONS and is_flexible(key, version):
-            assert body[:1] == b"\0", "a response header with tagged fields nobody defined"
+            assert body[:1] == b"\0", "a response header with undefined tagged fields"
             body = body[1:]
         return Answer(body)
 

@@ -51,7 +51,7 @@ class Outcome:
 
 
 def say(text: str) -> None:
-    """Print at once: somebody watches."""
+    """Print at once: a person watches."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -95,7 +95,7 @@ def cut_one_way(ground: Ground, rng: random.Random) -> Truth:
 
 
 def burst(ground: Ground, rng: random.Random) -> Truth:
-    """Many records at once into one partition, in `messages` mode, which gives up whoever is far behind."""
+    """Many records at once into one partition, in `messages` mode, which removes every follower that is far behind."""
     place = _place(ground, rng, WIDE)
     count = rng.randrange(150_000, 300_000)
     _alter(ground, {"replica.lag.mode": "messages", "replica.lag.max.messages": "100"})

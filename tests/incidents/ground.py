@@ -90,7 +90,7 @@ class Ground:
             future.result(15)
 
     def producer(self) -> Any:
-        """Return a producer that minds nothing."""
+        """Return a producer that ignores errors."""
         from confluent_kafka import Producer
 
         return Producer(

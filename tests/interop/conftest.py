@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster import LocalCluster
+from tests.cluster import QUICK_GROUPS, LocalCluster, start_cluster
 from tests.interop.agent import Agent
 from tests.interop.clients import CLIENTS
 from tests.interop.toolchains import BrokenAgentError, Client, Launch, MissingError
@@ -43,6 +43,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"interop: {len(started)} clients ran: {', '.join(started) or 'none'}")
     for reason, tests in skipped.items():
         terminalreporter.write_line(f"interop: {tests} tests SKIPPED: {reason}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def three_brokers() -> Iterator[LocalCluster]:
+    """Three brokers for the tests of this room alone, as some of them kill brokers and pause them."""
+    started = start_cluster(brokers=3, configs=QUICK_GROUPS)
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 class Pool:
@@ -96,7 +106,7 @@ def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterato
 
 def _prepare(clients: list[Client]) -> None:
     for client in clients:
-        with contextlib.suppress(MissingError, BrokenAgentError):  # told where the client is needed
+        with contextlib.suppress(MissingError, BrokenAgentError):  # raised again where the client is needed
             client.ready()
 
 

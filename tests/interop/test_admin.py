@@ -100,7 +100,7 @@ def test_offsets_are_found_by_time(agent: Agent, codec: str, name: str, make_top
 
 
 def test_configs_of_topics_and_brokers_are_described(agent: Agent, name: str, make_topic: Callable[..., str]) -> None:
-    """Defaults, what the topic overrides and what the cluster was started with are all told."""
+    """The answer has defaults, the topic's overrides, and what the cluster was started with."""
     topic = make_topic(name, **{"cleanup.policy": "compact", "max.message.bytes": "65536"})
 
     of_topic = agent.do("describe_configs", kind="topic", name=topic)

@@ -152,12 +152,12 @@ def test_log_dirs_command_reads_every_broker(run: Tool, name: str, make_topic: C
     topic = make_topic(name)
     run(f"{TOOLS}.ConsoleProducer", "--topic", topic, text="1\n2\n3\n")
 
-    told = json.loads(run(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1])
+    shown = json.loads(run(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1])
 
-    assert [1, 2, 3] == sorted(broker["broker"] for broker in told["brokers"])
+    assert [1, 2, 3] == sorted(broker["broker"] for broker in shown["brokers"])
     partitions = [
         partition
-        for broker in told["brokers"]
+        for broker in shown["brokers"]
         for directory in broker["logDirs"]
         for partition in directory["partitions"]
     ]
@@ -167,15 +167,15 @@ def test_log_dirs_command_reads_every_broker(run: Tool, name: str, make_topic: C
 
 def test_broker_api_versions_command_finds_all_brokers(run: Tool) -> None:
     """Each broker lists its versions, and none of those that the tool asks for is unknown to it."""
-    told = run(f"{TOOLS}.BrokerApiVersionsCommand")
+    shown = run(f"{TOOLS}.BrokerApiVersionsCommand")
 
-    assert told.count("(id: ") == 3
-    assert "Produce(0): 0 to 11 [usable: 11]" in told
-    assert "ERROR" not in told
+    assert shown.count("(id: ") == 3
+    assert "Produce(0): 0 to 11 [usable: 11]" in shown
+    assert "ERROR" not in shown
 
 
 def test_performance_tools_run_to_their_end(run: Tool, name: str, make_topic: Callable[..., str]) -> None:
-    """The load generators write and read what they were told."""
+    """The load generators write and read as many records as they should."""
     topic = make_topic(name, 2)
     count = "2000"
 

@@ -56,7 +56,7 @@ def test_call_sends_the_verb_with_its_fields_and_returns_the_answer() -> None:
     header = parse_request_header(asked[0])
     assert (header.key, header.version, header.client_id) == (ApiKey.CONTROL, 0, "control")
     fields = json.loads(asked[0][header.body_position :])
-    # Until when somebody waits for the answer.
+    # Until when the caller waits for the answer.
     assert 0 < fields.pop("until_ms") - time.time() * 1_000 <= 2_000
     assert fields == {"verb": "room.what", "color": "red"}
 

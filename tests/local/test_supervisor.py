@@ -81,7 +81,7 @@ def damage(data: Path, kind: str) -> None:
     ],
 )
 def test_damaged_directory_is_refused_with_the_broker_s_own_reason(copy: Path, kind: str, complaint: str) -> None:
-    """The sentence at the terminal says what is wrong; nobody has to look for it in a log."""
+    """The sentence at the terminal says what is wrong; no user has to look for it in a log."""
     damage(copy, kind)
     assert complaint in refused_start(copy)
 
@@ -110,14 +110,14 @@ def test_second_start_finds_as_many_brokers_under_their_ports(copy: Path) -> Non
 def test_detached_start_that_nobody_waits_for_is_given_up(
     tmp_path: Path, after_s: float, number: signal.Signals
 ) -> None:
-    """Either the cluster was told to be up, or nothing of it is left."""
+    """Either the command reported that the cluster is up, or nothing of it is left."""
     arguments = ("up", "--brokers", "2", "--data", str(tmp_path / "data"), "--port", "0", "--detach")
     asking = subprocess.Popen(command(*arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     # Any moment of the start may be the one; most leave no trace that could be waited for.
     time.sleep(after_s)
     asking.send_signal(number)
-    told, errors = asking.communicate(timeout=10)
-    if b"are up" in told:
+    shown, errors = asking.communicate(timeout=10)
+    if b"are up" in shown:
         succeed("down", "--data", str(tmp_path / "data"))
     assert b"syncline/" not in errors, errors.decode()
     processes.await_none(tmp_path, 3)
@@ -170,9 +170,9 @@ def test_broker_in_the_foreground_says_where_it_serves_and_stops_with_ctrl_c(tmp
         subprocess.Popen(command(*arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors) as broker,
     ):
         assert broker.stdout is not None
-        told = json.loads(broker.stdout.readline())
-        assert (told["broker"], told["pid"]) == (4, broker.pid)
-        host, port = told["bootstrap"].split(":")
+        shown = json.loads(broker.stdout.readline())
+        assert (shown["broker"], shown["pid"]) == (4, broker.pid)
+        host, port = shown["bootstrap"].split(":")
         socket.create_connection((host, int(port)), 2).close()
         assert b"in use" in run_broker_again(arguments)
         taken = ("broker", "5", "--data", str(tmp_path), "--port", port)

@@ -1,9 +1,9 @@
 """Chaos: SIGKILL a random broker every few seconds under acks=all load, then look at everything.
 
 `python -m tests.process.chaos [--seconds N] [--seed N] [--pauses]`: two minutes
-unless told otherwise. With pauses every other victim is stopped (SIGSTOP) for a
-while instead, up to twice its session time-out. The run itself is not
-repeatable, its choices are: the seed is printed.
+by default. With pauses every other victim is stopped (SIGSTOP) for a while
+instead, up to twice its session time-out. The run itself is not repeatable, its
+choices are: it prints the seed.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Load with an oracle: what a producer was told is remembered, and compared with what can be read afterwards.
+"""Load with an oracle: remembers what brokers acknowledged, and compares it with what can be read afterwards.
 
 Each record carries its number within its partition. An idempotent producer
 with acks=all promises order and no duplicates whatever happens meanwhile, so
 the numbers of a partition must be read back as 0, 1, 2, ... without a gap, as
-far as they were acknowledged, each at the offset that the producer was told.
+far as they were acknowledged, each at the acknowledged offset.
 """
 
 import threading
@@ -63,7 +63,7 @@ def await_full_isr(bootstrap: str, topics: Sequence[str], within_s: float = 30.0
 
 @dataclass
 class Acknowledged:
-    """What the producer was told of one partition."""
+    """What brokers acknowledged in one partition."""
 
     # Offset by record number, in the order of acknowledgement.
     offsets: dict[int, int] = field(default_factory=dict)
@@ -243,7 +243,7 @@ def read_all(
 
 
 def check_history(load: Load, records: Sequence[Sequence[tuple[int, bytes]]]) -> None:
-    """Assert that everything acknowledged was read exactly once, where the producer was told, in its order."""
+    """Assert that everything acknowledged was read exactly once, in order, at its acknowledged offset."""
     assert not load.failures, f"{len(load.failures)} records failed: {load.failures[:3]}"
     for partition, (acknowledged, found) in enumerate(zip(load.acknowledged, records, strict=True)):
         numbers = []
@@ -251,9 +251,9 @@ def check_history(load: Load, records: Sequence[Sequence[tuple[int, bytes]]]) ->
             owner, number, _ = value.split(b":", 2)
             assert int(owner) == partition, f"partition {partition} holds a record of partition {owner!r}"
             numbers.append(int(number))
-            told = acknowledged.offsets.get(int(number), offset)
-            assert told == offset, (
-                f"record {partition}:{int(number)} was acknowledged at {told}, it is read at {offset}"
+            promised = acknowledged.offsets.get(int(number), offset)
+            assert promised == offset, (
+                f"record {partition}:{int(number)} was acknowledged at {promised}, it is read at {offset}"
             )
         twice = len(numbers) - len(set(numbers))
         assert not twice, f"{twice} records of partition {partition} are there twice"

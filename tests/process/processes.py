@@ -40,7 +40,7 @@ def await_none(data: Path, within_s: float = 15.0) -> None:
 
 
 def lease(data: Path) -> tuple[int, int]:
-    """Return (broker id, lease epoch) of whoever holds the controller lease as the store says."""
+    """Return (broker id, lease epoch) of the controller lease, as the store has it."""
     connection = sqlite3.connect(f"file:{data / 'cluster.db'}?mode=ro", uri=True, timeout=10)
     try:
         broker_id, epoch = connection.execute("SELECT broker_id, epoch FROM lease").fetchone()
@@ -86,7 +86,7 @@ def kill_everything(cluster: LocalCluster) -> None:
 
 
 def free_port_range(count: int) -> int:
-    """Return the first of `count` consecutive ports that nobody uses now; outside the range the system hands out."""
+    """Return the first of `count` consecutive ports that are free now; outside the range that the system hands out."""
     for first in range(20_000 + os.getpid() % 8_000, 30_000, count):
         with contextlib.ExitStack() as stack:
             try:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.process
 
 
 def test_brokers_listen_at_and_advertise_the_same_ipv4_address(three_brokers: LocalCluster) -> None:
-    """Never 0.0.0.0, which leads nowhere, and no name that may resolve to ::1, where nobody listens."""
+    """Never 0.0.0.0, which is no destination, and no name that may resolve to ::1, where no broker listens."""
     listening = {
         (connection.laddr.ip, connection.laddr.port)
         for pid in three_brokers.pids.values()

@@ -1,7 +1,7 @@
 """Bytes that no client should send, against a broker that others use meanwhile.
 
-Whatever comes, the broker lives on in the same process, connections beside the bad one are served, and nothing is
-stored that was not produced properly.
+The broker lives on in the same process, serves its other connections, and stores nothing that was not produced
+properly.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
             load.stop()
         assert load.longest_gap_s < 2, "bad input of some kept the broker from serving others"
         check_history(load, read_all(cluster.bootstrap, "good", 1))
-        assert "Traceback" not in cluster.log(1), "a handler failed in a way that nobody had thought of"
+        assert "Traceback" not in cluster.log(1), "a handler failed in an unforeseen way"
     finally:
         cluster.stop()
     processes.await_none(directory)
@@ -212,7 +212,7 @@ def test_random_bytes_do_no_harm(broker: LocalCluster) -> None:
 
 
 def test_a_request_that_drips_in_byte_by_byte_is_answered(broker: LocalCluster) -> None:
-    """A slow sender gets its answer, and nobody else waits for it."""
+    """A slow sender gets its answer, and no other client waits for it."""
     slow = connect(broker)
     quick = connect(broker)
     frame = request_frame(ApiKey.API_VERSIONS, 3, slow.next_correlation_id(), b"\x02x\x02y\x00", client_id="slow")
@@ -268,7 +268,7 @@ def test_claims_of_large_frames_take_no_memory(broker: LocalCluster) -> None:
 
 
 def test_a_client_that_never_reads_its_answers_is_not_read_from(broker: LocalCluster) -> None:
-    """Answers that nobody takes do not pile up without bound."""
+    """Answers that the client does not read do not pile up without bound."""
     process = psutil.Process(broker.pids[1])
     before_bytes = process.memory_info().rss
     deaf = socket.create_connection(("127.0.0.1", port(broker)), 5)
@@ -282,7 +282,7 @@ def test_a_client_that_never_reads_its_answers_is_not_read_from(broker: LocalClu
         assert sent < 256 << 20, "the broker goes on reading"
     grown = process.memory_info().rss - before_bytes
     deaf.close()
-    assert grown < 64 << 20, f"{grown >> 20} MiB of answers that nobody reads, after {sent >> 10} KiB of requests"
+    assert grown < 64 << 20, f"{grown >> 20} MiB of unread answers, after {sent >> 10} KiB of requests"
 
 
 def test_the_internal_listener_survives_the_same(broker: LocalCluster) -> None:
@@ -291,8 +291,10 @@ def test_the_internal_listener_survives_the_same(broker: LocalCluster) -> None:
     rng = random.Random(8)
     for key in (0, 1, 2, 3, 56, 62, 63, 67, 20000, 20001, 999):
         for version in range(6):
-            line = Connection("127.0.0.1", internal_port)
-            line.send(request_frame(key, version, 1, rng.randbytes(rng.randrange(60)), client_id="x", header_version=2))
-            line.socket.shutdown(socket.SHUT_WR)
-            first_bytes(line, 0.2)
-            line.close()
+            connection = Connection("127.0.0.1", internal_port)
+            connection.send(
+                request_frame(key, version, 1, rng.randbytes(rng.randrange(60)), client_id="x", header_version=2)
+            )
+            connection.socket.shutdown(socket.SHUT_WR)
+            first_bytes(connection, 0.2)
+            connection.close()

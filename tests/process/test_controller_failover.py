@@ -46,7 +46,7 @@ def topics_of(cluster: LocalCluster, broker_id: int) -> dict[str, Any]:
 
 
 class Creator:
-    """Creates topics without pause, and remembers what it was told of each."""
+    """Creates topics without pause, and remembers the answer for each."""
 
     def __init__(self, bootstrap: str) -> None:
         self.outcomes: dict[str, str] = {}

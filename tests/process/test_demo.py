@@ -1,4 +1,4 @@
-"""`syncline demo` at its end before its time: nothing of it is left, and nobody is shown a traceback."""
+"""`syncline demo`, interrupted: nothing of it is left, and it prints no traceback."""
 
 import contextlib
 import os

@@ -161,7 +161,7 @@ def test_cut_follower_leaves_the_isr_and_comes_back(cluster: LocalCluster, fault
 
 @pytest.mark.parametrize("way", ["answers", "requests"])
 def test_one_way_cut_is_as_good_as_a_cut(cluster: LocalCluster, faults: Faults, way: str) -> None:
-    """A follower that hears nothing, or is not heard, falls behind; when its time is over it returns by itself."""
+    """A follower whose answers or requests are lost falls behind; it returns when the fault's time is over."""
     leader, follower = topic_led_by_others(cluster, f"cut-{way}")
     ends = (leader, follower) if way == "answers" else (follower, leader)
     with Load(cluster.bootstrap, f"cut-{way}", 1) as load:
@@ -354,7 +354,7 @@ def test_pause_ends_by_itself_and_is_in_the_journal(cluster: LocalCluster, fault
 
 
 def test_call_that_was_given_up_is_not_carried_out_later(cluster: LocalCluster, faults: Faults) -> None:
-    """A paused broker finds it in its socket when it goes on; by then whoever asked was told that it failed."""
+    """A resumed broker finds the call in its socket; by then the caller has an error."""
     call = {"id": "late", "kind": "api-disconnect", "apis": ["FETCH"], "client_id": "nobody"}
     control = controls(cluster.directory)[2]
     with faults.pause(2):

@@ -236,19 +236,19 @@ def test_promtool_finds_nothing_to_say(three_brokers: LocalCluster) -> None:
 
 
 def exchange(port: int, data: bytes, *, hangs_up: bool = False) -> bytes:
-    """Say something to a port and return all that it says until it closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
-        line.sendall(data)
+    """Send bytes to a port and return all that comes back until it closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(data)
         if hangs_up:
-            line.shutdown(socket.SHUT_WR)
+            connection.shutdown(socket.SHUT_WR)
         received = b""
-        while chunk := line.recv(1 << 16):
+        while chunk := connection.recv(1 << 16):
             received += chunk
     return received
 
 
-def test_endpoint_keeps_its_manners_on_real_sockets(three_brokers: LocalCluster) -> None:
-    """What the simulated network shows in detail holds for the real one: answers are whole, errors arrive."""
+def test_endpoint_answers_whole_on_real_sockets(three_brokers: LocalCluster) -> None:
+    """What tests on the simulated network show in detail holds on real sockets: answers are whole, errors arrive."""
     port = three_brokers.running.metrics_ports[1]
     last = b"GET /metrics HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
     head, _, body = exchange(port, last).partition(b"\r\n\r\n")
@@ -265,17 +265,19 @@ def test_endpoint_keeps_its_manners_on_real_sockets(three_brokers: LocalCluster)
 
 
 def test_crowd_of_silent_clients_harms_nobody(three_brokers: LocalCluster) -> None:
-    """Beyond the limit they are sent away; clients of the broker notice nothing, and room is made in seconds."""
+    """Beyond the limit the endpoint refuses them; clients of the broker notice nothing; soon there is room again."""
     port = three_brokers.running.metrics_ports[2]
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(100)]
+        connections = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(100)
+        ]
         # The last one is beyond the limit: when it has its answer, all are there.
-        assert lines[-1].recv(12) == b"HTTP/1.1 503"
+        assert connections[-1].recv(12) == b"HTTP/1.1 503"
         create_topic(three_brokers.bootstrap, "unharmed", 3)
         answers = [b"HTTP/1.1 503"]
-        for line in lines[:-1]:
-            line.settimeout(20)
-            answers.append(line.recv(4_096)[:12])
+        for connection in connections[:-1]:
+            connection.settimeout(20)
+            answers.append(connection.recv(4_096)[:12])
     assert answers.count(b"HTTP/1.1 503") == 68
     assert answers.count(b"") == 32
     assert exchange(port, b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")

@@ -1,4 +1,4 @@
-"""SIGSTOP: a broker that stands still is silent, not dead, and gets the whole session time-out."""
+"""SIGSTOP: a paused broker is silent, not dead, and the controller waits for its whole session."""
 
 import logging
 from pathlib import Path

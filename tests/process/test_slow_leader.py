@@ -88,7 +88,7 @@ def await_isr(cluster: LocalCluster, expected: tuple[int, ...], within_s: float)
 
 
 def test_slow_leader_takes_the_partition_with_it(tmp_path: Path) -> None:
-    """Off: the followers fall out although they ask, and the leader's death leaves nobody to lead."""
+    """Off: followers leave the ISR although they fetch, and after the leader's death no replica leads."""
     with slow_leader(tmp_path) as (cluster, leader):
         await_isr(cluster, (leader, leader), LAG_S * 1.5 + 2)
         cluster.kill(leader)
@@ -98,7 +98,7 @@ def test_slow_leader_takes_the_partition_with_it(tmp_path: Path) -> None:
 
 
 def test_slow_leader_that_spares_its_followers_can_die(tmp_path: Path) -> None:
-    """Solution 1: nobody falls out while waiting, and one of them leads at once."""
+    """Solution 1: no follower leaves the ISR while it waits, and one of them leads at once."""
     with slow_leader(tmp_path, follower_fetch_pending_reads_insync_enable="true") as (cluster, leader):
         # What is shown is that nothing happens for two windows; there is no event to wait for.
         time.sleep(LAG_S * 2)
@@ -113,7 +113,7 @@ def test_slow_leader_gives_up_before_anybody_notices(tmp_path: Path) -> None:
     enabled = {"follower_fetch_pending_reads_insync_enable": "true", "leader_relinquish_enable": "true"}
     with slow_leader(tmp_path, **enabled) as (cluster, leader):
         until(lambda: isrs(cluster, "slow")[0][0] != leader, 2.5, otherwise="the slow leader stays")
-        assert isrs(cluster, "slow")[0][1:] == (1, 2, 3), "nobody left the ISR for that"
+        assert isrs(cluster, "slow")[0][1:] == (1, 2, 3), "no member left the ISR for that"
         assert produce(cluster, "all", 3) == 3
         cluster.kill(leader)
 
@@ -122,7 +122,7 @@ def test_slow_leader_gives_up_before_anybody_notices(tmp_path: Path) -> None:
 
 
 def test_slow_leader_that_gave_up_answers_while_its_log_waits_to_be_cut(tmp_path: Path) -> None:
-    """Where to cut what its successor lacks, only the slow disk knows; nobody else waits for that."""
+    """Only the slow disk knows where to cut what the successor lacks; other requests do not wait for it."""
     enabled = {"follower_fetch_pending_reads_insync_enable": "true", "leader_relinquish_enable": "true"}
     with slow_leader(tmp_path, **enabled) as (cluster, leader):
         control = controls(tmp_path, timeout_s=5)[leader]

@@ -83,7 +83,7 @@ def test_second_up_on_a_directory_in_use_says_so(shared: LocalCluster) -> None:
 
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
 def test_a_port_in_use_is_named(tmp_path: Path, detach: list[str]) -> None:
-    """A port that somebody else has is named, and nothing is left running."""
+    """The error names a port that is in use, and nothing is left running."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused = syncline("up", "--data", str(tmp_path), "--port", str(port), *detach)
@@ -209,7 +209,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
 
 
 def test_down_stops_a_cluster_with_a_paused_broker(tmp_path: Path) -> None:
-    """A broker that stands still does not keep `down` from leaving nothing behind."""
+    """`down` leaves nothing behind, although a broker is paused."""
     cluster = start_cluster(2, directory=tmp_path)
     try:
         cluster.pause(2)

@@ -6,7 +6,7 @@ from tests.conformance.steps import Action, broker, exact, sequence
 
 @sequence(*every(FIND_COORDINATOR))
 def of_a_group(version: int) -> list[Action]:
-    """The coordinator is the same, whoever is asked."""
+    """Every broker names the same coordinator."""
     return [find_coordinator(version, "g", to=broker(rank)) for rank in range(3)]
 
 

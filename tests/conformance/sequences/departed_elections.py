@@ -1,4 +1,4 @@
-"""ElectLeaders where the preferred leader is away, or nobody is left who may lead."""
+"""ElectLeaders where the preferred leader is away, or no replica is left that may lead."""
 
 from tests.conformance.batches import batch
 from tests.conformance.requests import (
@@ -55,7 +55,7 @@ def one_request_for_all_kinds(version: int) -> list[Action]:
 
 @sequence(*every(ELECT_LEADERS), m=topic(MOVED), g=topic(GONE), h=topic((0, 1)))
 def all_partitions(version: int) -> list[Action]:
-    """Null asks for all; only those that failed or changed are told."""
+    """Null asks for all; the answer has those that failed or changed."""
     return [Departure(), elect_leaders(version, None)]
 
 
@@ -67,7 +67,7 @@ def all_partitions_unclean(version: int) -> list[Action]:
 
 @sequence(2, t=topic(GONE), u=topic(GONE, unclean_leader_election_enable="true"))
 def unclean_by_configuration_needs_a_replica_too(version: int) -> list[Action]:
-    """Neither the topic's configuration nor an election finds a leader among nobody."""
+    """Neither the topic's configuration nor an election finds a leader where no replica is left."""
     return [
         Departure(),
         metadata(9, ["t", "u"]),

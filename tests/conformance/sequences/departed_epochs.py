@@ -120,7 +120,7 @@ def records_of_both_epochs(version: int) -> list[Action]:
 
 @sequence(12, 13, 17, t=topic(REPLICAS))
 def diverging_epochs(version: int) -> list[Action]:
-    """A reader whose last record is of another history is told where it may part (KIP-595)."""
+    """The answer to a reader whose last record is of another history says where it may part (KIP-595)."""
     cases = ((3, 0), (4, 0), (5, 0), (5, 1), (3, 1), (2, 1), (6, 1), (5, 2), (0, 0), (3, -1))
     rows = [{"fetch_offset": offset, "last_fetched_epoch": epoch, "current_leader_epoch": 1} for offset, epoch in cases]
     return [*_two_epochs(), *(fetch(version, {"t": {0: row}}, to=broker(0)) for row in rows)]

@@ -84,7 +84,7 @@ def below_the_log_start(version: int) -> list[Action]:
 
 @sequence(*SOME, t=topic(HERE))
 def reading_from_the_follower(version: int) -> list[Action]:
-    """The follower serves what it knows to be committed, and names nobody itself."""
+    """The follower serves what it knows to be committed, and names no other replica."""
     return [
         Departure(),
         *_filled(),

@@ -79,7 +79,7 @@ def sizes_of_everything(version: int) -> list[Action]:
 
 @sequence(0, 1, 2, t=topic((0, 1, 3)))
 def deletion_without_a_replica_that_is_away(version: int) -> list[Action]:
-    """The low watermark is that of the living; nobody waits for the one that left."""
+    """The low watermark is that of the living brokers; the one that left does not hold it."""
     return [
         Departure(),
         produce(7, {"t": {0: batch("a", "b", "c")}}, to=broker(0), quiet=True),

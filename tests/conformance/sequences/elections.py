@@ -14,7 +14,7 @@ def not_needed(version: int) -> list[Action]:
 
 @sequence(1, 2, t=topic((0, 1)))
 def unclean_not_needed(version: int) -> list[Action]:
-    """Where somebody leads, no unclean election is held."""
+    """A partition with a leader has no unclean election."""
     return [elect_leaders(version, {"t": [0]}, UNCLEAN)]
 
 
@@ -70,7 +70,7 @@ def all_partitions_unclean(version: int) -> list[Action]:
 
 @sequence(1, 2, t=topic((0,)))
 def unknown_kinds(version: int) -> list[Action]:
-    """A kind of election that nobody knows is 42, for the request and each partition."""
+    """An unknown kind of election is 42, for the request and each partition."""
     return [
         *(elect_leaders(version, {"t": [0, 5]}, kind) for kind in (2, -1, 127)),
         elect_leaders(version, {}, 9),

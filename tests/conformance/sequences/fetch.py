@@ -54,7 +54,7 @@ def read_committed(version: int) -> list[Action]:
 
 @sequence(4, 12, 17, t=topic((0,)))
 def unknown_isolation(version: int) -> list[Action]:
-    """An isolation level nobody defined."""
+    """An undefined isolation level."""
     return [*_fill(), fetch(version, {"t": {0: 0}}, isolation_level=2)]
 
 

@@ -64,7 +64,7 @@ def wrong_epochs(version: int) -> list[Action]:
 
 @sequence(7, 12, 17, t=topic((0,)))
 def unknown_session(version: int) -> list[Action]:
-    """A session nobody opened is 70, unless a new one or none is asked for."""
+    """An unknown session is 70, unless the request opens a new one or none."""
     return [
         fetch(version, {}, session_id=123_456, session_epoch=1, to=leader("t")),
         fetch(version, {"t": {0: 0}}, session_id=0, session_epoch=5),
@@ -170,7 +170,7 @@ def adding(version: int) -> list[Action]:
 
 @sequence(12, t=topic((0,)))
 def errors_repeat(version: int) -> list[Action]:
-    """An error is told in every answer, and the healed partition once."""
+    """Every answer repeats an error; a healed partition is in one."""
     return [
         _full(version, {"t": {0: 5}}),
         _next(version, 1),

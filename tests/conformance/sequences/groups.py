@@ -187,7 +187,7 @@ def heartbeats_by_state(version: int) -> list[Action]:
 
 @sequence(*every(SYNC_GROUP))
 def syncs(version: int) -> list[Action]:
-    """Refusals of a sync, and the stored assignment for whoever asks again."""
+    """Refusals of a sync, and the stored assignment for a member that asks again."""
     return [
         sync(version, "nope", member="m", generation=1),
         *enter(5, "m1", protocols=FIRST),
@@ -248,7 +248,7 @@ def sync_while_joining(version: int) -> list[Action]:
 
 @sequence(5, 9)
 def follower_rejoins(version: int) -> list[Action]:
-    """In a stable group a follower that rejoins unchanged gets its generation; nobody else notices."""
+    """In a stable group a follower that rejoins unchanged gets its generation; no rebalance begins."""
     return [
         *stable_pair(version),
         join(version, member=M2, protocols=SECOND),
@@ -332,7 +332,7 @@ def leaving_together(version: int) -> list[Action]:
 
 @sequence(5)
 def one_of_two_leaves(version: int) -> list[Action]:
-    """The other one is told to rejoin, and is alone."""
+    """The other one has to rejoin, and is alone."""
     return [
         *stable_pair(version),
         leave(4, members=[M1]),

@@ -94,7 +94,7 @@ def overlapping(_: int) -> list[Action]:
 
 @sequence(9, t=topic((0,)))
 def first_sequence_of_unknown_producer(_: int) -> list[Action]:
-    """A producer nobody knows may begin anywhere."""
+    """An unknown producer may begin at any sequence."""
     pid = 9_000_000_007
     return [_send(7, pid=pid), _send(8, pid=pid), _send(7, pid=pid), _send(10, pid=pid)]
 
@@ -164,7 +164,7 @@ def after_delete_records(_: int) -> list[Action]:
 
 @sequence(9, t=topic((0,)))
 def two_producers(_: int) -> list[Action]:
-    """Producers do not disturb each other, and plain batches disturb nobody."""
+    """Producers do not disturb each other, and plain batches disturb none of them."""
     return [
         _begin(),
         init_producer_id(1, save={"second": "producer_id"}),

@@ -210,7 +210,7 @@ def empty_group_name(version: int) -> list[Action]:
 
 @sequence(7, t=topic((0,)))
 def unknown_instance(version: int) -> list[Action]:
-    """An instance nobody knows."""
+    """An unknown instance."""
     return [*stable_alone(), commit(version, "g", {"t": {0: 1}}, member=M1, generation=GENERATION, instance="unknown")]
 
 

@@ -71,7 +71,7 @@ def bytes_behind(version: int) -> list[Action]:
 
 @sequence(9, t=topic((0,)))
 def wrong_deltas(version: int) -> list[Action]:
-    """Offsets inside an uncompressed batch are nobody's business."""
+    """The broker ignores the offsets inside an uncompressed batch."""
     return _each(
         version,
         batch(Record(b"a", offset_delta=0), Record(b"b", offset_delta=2), last_offset_delta=1),

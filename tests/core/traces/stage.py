@@ -125,7 +125,7 @@ class Stage:
     def _fetch(self, broker: str, *, is_slow: bool) -> None:
         host = self._host(broker)
         follower = host.replica.follower
-        assert follower is not None, f"{broker} follows nobody"
+        assert follower is not None, f"{broker} follows no leader"
         leader_id = host.record.leader
         leader = self._hosts[leader_id]
         ask = follower.ask()

@@ -55,8 +55,8 @@ SAID_ELSEWHERE = frozenset(
 
 def because(evidence: Evidence) -> str:
     """Return a decision's rule and the numbers that it compared."""
-    told = [(name, value) for name, value in evidence.numbers if value is not None and name not in SAID_ELSEWHERE]
-    numbers = " ".join(f"{name}={value}" for name, value in told)
+    shown = [(name, value) for name, value in evidence.numbers if value is not None and name not in SAID_ELSEWHERE]
+    numbers = " ".join(f"{name}={value}" for name, value in shown)
     return f"{evidence.rule} ({numbers})" if numbers else evidence.rule
 
 
