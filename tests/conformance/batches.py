@@ -24,7 +24,6 @@ CHECKSUM_END = 21
 # A fixed instant in 2023: replies can be compared exactly. The topics of the suite keep records for ever.
 T0 = 1_700_000_000_000
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True)

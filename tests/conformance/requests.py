@@ -4,70 +4,46 @@ Topics and groups given as `str` are names of the sequence; other values (`exact
 Every function takes the version first and passes what it does not know to `Step`.
 """
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.conformance.steps import Step, Subscription, Target, TopicId, coordinator, exact, leader, name
-
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
-API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
-INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
-DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS = 32, 33, 35, 37
-DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 42, 44, 47, 60
-ELECT_LEADERS, DESCRIBE_QUORUM = 43, 55
-
-# What both advertise: the table of Syncline, narrowed to what is served.
-RANGES = {
-    PRODUCE: (3, 11), FETCH: (4, 17), LIST_OFFSETS: (1, 9), METADATA: (0, 12), OFFSET_COMMIT: (2, 9),
-    OFFSET_FETCH: (1, 9), FIND_COORDINATOR: (0, 6), JOIN_GROUP: (0, 9), HEARTBEAT: (0, 4), LEAVE_GROUP: (0, 5),
-    SYNC_GROUP: (0, 5), DESCRIBE_GROUPS: (0, 5), LIST_GROUPS: (0, 5), API_VERSIONS: (0, 4), CREATE_TOPICS: (2, 7),
-    DELETE_TOPICS: (1, 6), DELETE_RECORDS: (0, 2), INIT_PRODUCER_ID: (0, 5), OFFSET_FOR_LEADER_EPOCH: (2, 4),
-    DESCRIBE_CONFIGS: (1, 4), ALTER_CONFIGS: (0, 2), DESCRIBE_LOG_DIRS: (1, 4), CREATE_PARTITIONS: (0, 3),
-    DELETE_GROUPS: (0, 2), INCREMENTAL_ALTER_CONFIGS: (0, 1), OFFSET_DELETE: (0, 0), DESCRIBE_CLUSTER: (0, 1),
-    ELECT_LEADERS: (0, 2), DESCRIBE_QUORUM: (0, 2),
-}  # fmt: skip
+from tests.conformance.apis import (
+    ALTER_CONFIGS,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_QUORUM,
+    ELECT_LEADERS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from tests.conformance.steps import Step, Target, TopicId, exact, leader, name
 
 Partitions = Mapping[int, Any]
 
 
-def consumer_subscription(*topics: str) -> bytes:
-    """Return version 0 of the consumer protocol's subscription; coordinators parse it."""
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
-
-
-SOME_PROTOCOLS = (("range", consumer_subscription("some-topic")),)
-
-
-def every(key: int) -> tuple[int, ...]:
-    """Return every version that both advertise."""
-    low, high = RANGES[key]
-    return tuple(range(low, high + 1))
-
-
-def edges(key: int) -> tuple[int, ...]:
-    """Return the lowest and the highest version that both advertise."""
-    return tuple(dict.fromkeys(RANGES[key]))
-
-
-def latest(key: int) -> int:
-    """Return the highest version that both advertise."""
-    return RANGES[key][1]
-
-
 def _leader_of_first(topics: Any) -> Target:
-    topic, partitions = _rows(topics)[0]
-    return leader(topic, _pairs(partitions)[0][0])
+    topic, partitions = topic_rows(topics)[0]
+    return leader(topic, partition_pairs(partitions)[0][0])
 
 
-def _rows(topics: Any) -> list[tuple[Any, Partitions]]:
+def topic_rows(topics: Any) -> list[tuple[Any, Partitions]]:
+    """Return (topic, partitions) of a mapping, or of pairs that may name a topic twice."""
     return list(topics.items()) if isinstance(topics, Mapping) else list(topics)
 
 
-def _pairs(partitions: Any) -> list[tuple[int, Any]]:
+def partition_pairs(partitions: Any) -> list[tuple[int, Any]]:
+    """Return (partition, value) of a mapping, or of pairs that may name a partition twice."""
     return list(partitions.items()) if isinstance(partitions, Mapping) else list(partitions)
 
 
@@ -80,33 +56,41 @@ def produce(version: int, topics: Any, *, acks: int = -1, timeout: int = 5000, *
         "topic_data": [
             {
                 "name": name(topic),
-                "partition_data": [{"index": index, "records": records} for index, records in _pairs(partitions)],
+                "partition_data": [
+                    {"index": index, "records": records} for index, records in partition_pairs(partitions)
+                ],
             }
-            for topic, partitions in _rows(topics)
+            for topic, partitions in topic_rows(topics)
         ],
     }
-    more.setdefault("to", _leader_of_first(topics) if _rows(topics) and _pairs(_rows(topics)[0][1]) else leader("t"))
+    more.setdefault(
+        "to",
+        _leader_of_first(topics) if topic_rows(topics) and partition_pairs(topic_rows(topics)[0][1]) else leader("t"),
+    )
     return Step(key=PRODUCE, version=version, body=body, **more)
 
 
 def fetch(version: int, topics: Any, *, max_wait: int = 0, min_bytes: int = 1, **more: Any) -> Step:
     """Return a Fetch; partitions map to an offset, or to fields of the partition."""
     rows = []
-    for topic, partitions in _rows(topics):
+    for topic, partitions in topic_rows(topics):
         identity = (
             {"topic_id": TopicId(topic) if isinstance(topic, str) else topic}
             if version >= 13
             else {"topic": name(topic)}
         )
         rows.append(
-            {**identity, "partitions": [_fetch_partition(index, wanted) for index, wanted in _pairs(partitions)]}
+            {
+                **identity,
+                "partitions": [_fetch_partition(index, wanted) for index, wanted in partition_pairs(partitions)],
+            }
         )
     replica_id = more.pop("replica_id", None)
     body: dict[str, Any] = {"max_wait": max_wait, "min_bytes": min_bytes, "topics": rows, "forgotten_topics_data": []}
     for option in ("max_bytes", "isolation_level", "session_id", "session_epoch", "rack_id"):
         if option in more:
             body[option] = more.pop(option)
-    for topic, partitions in _rows(more.pop("forget", {})):
+    for topic, partitions in topic_rows(more.pop("forget", {})):
         identity = {"topic_id": TopicId(topic)} if version >= 13 else {"topic": name(topic)}
         body["forgotten_topics_data"].append({**identity, "partitions": list(partitions)})
     if replica_id is not None:
@@ -129,13 +113,15 @@ def list_offsets(version: int, topics: Any, **more: Any) -> Step:
             "name": name(topic),
             "partitions": [
                 {"partition_index": index, **(wanted if isinstance(wanted, Mapping) else {"timestamp": wanted})}
-                for index, wanted in _pairs(partitions)
+                for index, wanted in partition_pairs(partitions)
             ],
         }
-        for topic, partitions in _rows(topics)
+        for topic, partitions in topic_rows(topics)
     ]
     body = {"replica_id": more.pop("replica_id", -1), "isolation_level": more.pop("isolation_level", 0), "topics": rows}
-    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
+    more.setdefault(
+        "to", _leader_of_first(topics) if rows and partition_pairs(topic_rows(topics)[0][1]) else leader("t")
+    )
     return Step(key=LIST_OFFSETS, version=version, body=body, **more)
 
 
@@ -146,13 +132,15 @@ def leader_epochs(version: int, topics: Any, **more: Any) -> Step:
             "topic": name(topic),
             "partitions": [
                 {"partition": index, **(wanted if isinstance(wanted, Mapping) else {"leader_epoch": wanted})}
-                for index, wanted in _pairs(partitions)
+                for index, wanted in partition_pairs(partitions)
             ],
         }
-        for topic, partitions in _rows(topics)
+        for topic, partitions in topic_rows(topics)
     ]
     body = {"replica_id": more.pop("replica_id", -1), "topics": rows}
-    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
+    more.setdefault(
+        "to", _leader_of_first(topics) if rows and partition_pairs(topic_rows(topics)[0][1]) else leader("t")
+    )
     return Step(key=OFFSET_FOR_LEADER_EPOCH, version=version, body=body, **more)
 
 
@@ -161,11 +149,15 @@ def delete_records(version: int, topics: Any, *, timeout: int = 5000, **more: An
     rows = [
         {
             "name": name(topic),
-            "partitions": [{"partition_index": index, "offset": offset} for index, offset in _pairs(partitions)],
+            "partitions": [
+                {"partition_index": index, "offset": offset} for index, offset in partition_pairs(partitions)
+            ],
         }
-        for topic, partitions in _rows(topics)
+        for topic, partitions in topic_rows(topics)
     ]
-    more.setdefault("to", _leader_of_first(topics) if rows and _pairs(_rows(topics)[0][1]) else leader("t"))
+    more.setdefault(
+        "to", _leader_of_first(topics) if rows and partition_pairs(topic_rows(topics)[0][1]) else leader("t")
+    )
     return Step(key=DELETE_RECORDS, version=version, body={"topics": rows, "timeout": timeout}, **more)
 
 
@@ -197,159 +189,6 @@ def init_producer_id(version: int, **more: Any) -> Step:
     return Step(key=INIT_PRODUCER_ID, version=version, body=body, **more)
 
 
-def find_coordinator(version: int, *keys: Any, key_type: int = 0, **more: Any) -> Step:
-    """Return a FindCoordinator; below v4 for exactly one key."""
-    if version >= 4:
-        body: dict[str, Any] = {"key_type": key_type, "coordinator_keys": [name(key) for key in keys]}
-    else:
-        body = {"key": name(keys[0]), "key_type": key_type}
-    return Step(key=FIND_COORDINATOR, version=version, body=body, **more)
-
-
-def join(
-    version: int,
-    group: Any = "g",
-    *,
-    member: Any = "",
-    protocols: Any = SOME_PROTOCOLS,
-    protocol_type: str = "consumer",
-    session: int = 30_000,
-    rebalance: int = 30_000,
-    instance: str | None = None,
-    **more: Any,
-) -> Step:
-    """Return a JoinGroup."""
-    body = {
-        "group_id": name(group),
-        "session_timeout": session,
-        "rebalance_timeout": rebalance,
-        "member_id": member,
-        "protocol_type": protocol_type,
-        "protocols": [{"name": each, "metadata": data} for each, data in protocols],
-        "reason": more.pop("reason", None),
-    }
-    if instance is not None:
-        body["group_instance_id"] = instance
-    more.setdefault("to", coordinator(group))
-    return Step(key=JOIN_GROUP, version=version, body=body, **more)
-
-
-def subscribing(*topics: str) -> tuple[tuple[str, Any], ...]:
-    """Return a protocol list that subscribes to topics as the consumer protocol does."""
-    return (("range", Subscription(topics)),)
-
-
-def sync(version: int, group: Any = "g", *, member: Any, generation: Any, assignments: Any = (), **more: Any) -> Step:
-    """Return a SyncGroup; `assignments` are pairs of member and bytes."""
-    body = {
-        "group_id": name(group),
-        "generation_id": generation,
-        "member_id": member,
-        "assignments": [{"member_id": each, "assignment": data} for each, data in assignments],
-        "protocol_type": more.pop("protocol_type", "consumer"),
-        "protocol_name": more.pop("protocol_name", "range"),
-    }
-    if "instance" in more:
-        body["group_instance_id"] = more.pop("instance")
-    more.setdefault("to", coordinator(group))
-    return Step(key=SYNC_GROUP, version=version, body=body, **more)
-
-
-def heartbeat(version: int, group: Any = "g", *, member: Any, generation: Any, **more: Any) -> Step:
-    """Return a Heartbeat."""
-    body = {"group_id": name(group), "generation_id": generation, "member_id": member}
-    if "instance" in more:
-        body["group_instance_id"] = more.pop("instance")
-    more.setdefault("to", coordinator(group))
-    return Step(key=HEARTBEAT, version=version, body=body, **more)
-
-
-def leave(version: int, group: Any = "g", *, members: Sequence[Any] = (), **more: Any) -> Step:
-    """Return a LeaveGroup; members are ids or pairs of id and instance, below v3 exactly one id."""
-    pairs = [each if isinstance(each, tuple) else (each, None) for each in members]
-    body: dict[str, Any] = {"group_id": name(group)}
-    if version >= 3:
-        body["members"] = [
-            {"member_id": member, "group_instance_id": instance, "reason": None} for member, instance in pairs
-        ]
-    else:
-        body["member_id"] = pairs[0][0]
-    more.setdefault("to", coordinator(group))
-    return Step(key=LEAVE_GROUP, version=version, body=body, **more)
-
-
-def commit(version: int, group: Any, topics: Any, *, member: Any = "", generation: Any = -1, **more: Any) -> Step:
-    """Return an OffsetCommit; partitions map to an offset, or to fields of the partition."""
-    rows = [
-        {
-            "name": name(topic),
-            "partitions": [
-                {
-                    "partition_index": index,
-                    "committed_metadata": "",
-                    **(wanted if isinstance(wanted, Mapping) else {"committed_offset": wanted}),
-                }
-                for index, wanted in _pairs(partitions)
-            ],
-        }
-        for topic, partitions in _rows(topics)
-    ]
-    body = {"group_id": name(group), "generation_id_or_member_epoch": generation, "member_id": member, "topics": rows}
-    if "instance" in more:
-        body["group_instance_id"] = more.pop("instance")
-    more.setdefault("to", coordinator(group))
-    return Step(key=OFFSET_COMMIT, version=version, body=body, **more)
-
-
-def fetch_offsets(version: int, group: Any, topics: Any, **more: Any) -> Step:
-    """Return an OffsetFetch for one group; topics map to partition indexes, None asks for all."""
-    rows = None
-    if topics is not None:
-        rows = [{"name": name(topic), "partition_indexes": list(indexes)} for topic, indexes in _rows(topics)]
-    stable = {"require_stable": more.pop("require_stable", False)}
-    if version >= 8:
-        one = {"group_id": name(group), "topics": rows}
-        one.update({option: more.pop(option) for option in ("member_id", "member_epoch") if option in more})
-        body: dict[str, Any] = {"groups": [one], **stable}
-    else:
-        body = {"group_id": name(group), "topics": rows, **stable}
-    more.setdefault("to", coordinator(group))
-    return Step(key=OFFSET_FETCH, version=version, body=body, **more)
-
-
-def describe_groups(version: int, *groups: Any, **more: Any) -> Step:
-    """Return a DescribeGroups."""
-    body = {
-        "groups": [name(group) for group in groups],
-        "include_authorized_operations": more.pop("authorized", False),
-    }
-    more.setdefault("to", coordinator(groups[0] if groups else "g"))
-    return Step(key=DESCRIBE_GROUPS, version=version, body=body, **more)
-
-
-def list_groups(version: int, *, states: Sequence[str] = (), types: Sequence[str] = (), **more: Any) -> Step:
-    """Return a ListGroups; other sequences' groups are left out of its answer."""
-    more.setdefault("to", coordinator("g"))
-    body = {"states_filter": list(states), "types_filter": list(types)}
-    return Step(key=LIST_GROUPS, version=version, body=body, own_rows=True, **more)
-
-
-def delete_groups(version: int, *groups: Any, **more: Any) -> Step:
-    """Return a DeleteGroups."""
-    more.setdefault("to", coordinator(groups[0] if groups else "g"))
-    return Step(key=DELETE_GROUPS, version=version, body={"groups_names": [name(group) for group in groups]}, **more)
-
-
-def delete_offsets(group: Any, topics: Any, **more: Any) -> Step:
-    """Return an OffsetDelete."""
-    rows = [
-        {"name": name(topic), "partitions": [{"partition_index": index} for index in indexes]}
-        for topic, indexes in _rows(topics)
-    ]
-    more.setdefault("to", coordinator(group))
-    return Step(key=OFFSET_DELETE, version=0, body={"group_id": name(group), "topics": rows}, **more)
-
-
 def new_topic(
     topic: Any, partitions: int = 1, factor: int = 1, *, assignments: Any = None, configs: Any = ()
 ) -> dict[str, Any]:
@@ -361,9 +200,9 @@ def new_topic(
         "num_partitions": partitions,
         "replication_factor": factor,
         "assignments": [
-            {"partition_index": index, "broker_ids": list(ids)} for index, ids in _pairs(assignments or [])
+            {"partition_index": index, "broker_ids": list(ids)} for index, ids in partition_pairs(assignments or [])
         ],
-        "configs": [{"name": key, "value": value} for key, value in _pairs(configs)],
+        "configs": [{"name": key, "value": value} for key, value in partition_pairs(configs)],
     }
 
 
@@ -437,7 +276,7 @@ def alter_configs(version: int, *resources: Any, validate_only: bool = False, **
         {
             "resource_type": kind,
             "resource_name": name(resource),
-            "configs": [{"name": key, "value": value} for key, value in _pairs(configs)],
+            "configs": [{"name": key, "value": value} for key, value in partition_pairs(configs)],
         }
         for kind, resource, configs in resources
     ]
@@ -476,7 +315,7 @@ def describe_log_dirs(version: int, topics: Any, **more: Any) -> Step:
     """Return a DescribeLogDirs; None asks for all topics, of which the sequence's own are kept."""
     rows = None
     if topics is not None:
-        rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in _rows(topics)]
+        rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in topic_rows(topics)]
     return Step(key=DESCRIBE_LOG_DIRS, version=version, body={"topics": rows}, own_rows=True, **more)
 
 
@@ -488,7 +327,7 @@ def elect_leaders(version: int, topics: Any, kind: int = PREFERRED, *, timeout: 
     """Return an ElectLeaders; topics map to partition indexes, None asks for all partitions."""
     rows = None
     if topics is not None:
-        rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in _rows(topics)]
+        rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in topic_rows(topics)]
     body = {"election_type": kind, "topic_partitions": rows, "timeout": timeout}
     return Step(key=ELECT_LEADERS, version=version, body=body, own_rows=topics is None, **more)
 
@@ -497,7 +336,7 @@ def describe_quorum(version: int, topics: Any = ((METADATA_TOPIC, (0,)),), **mor
     """Return a DescribeQuorum; topics map to partition indexes."""
     rows = [
         {"topic_name": name(topic), "partitions": [{"partition_index": index} for index in indexes]}
-        for topic, indexes in _rows(topics)
+        for topic, indexes in topic_rows(topics)
     ]
     return Step(key=DESCRIBE_QUORUM, version=version, body={"topics": rows}, **more)
 

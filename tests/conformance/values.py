@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.conformance.batches import Batch, Now, encode, resolve_time
-from tests.conformance.requests import consumer_subscription
+from tests.conformance.group_requests import consumer_subscription
 from tests.conformance.steps import Batches, BrokerNumber, Joined, Name, Saved, Subscription, TopicId
 
 

@@ -1,6 +1,7 @@
 """ApiVersions: the table, unsupported versions of itself, names of clients."""
 
-from tests.conformance.requests import API_VERSIONS, api_versions, every, metadata
+from tests.conformance.apis import API_VERSIONS, every
+from tests.conformance.requests import api_versions, metadata
 from tests.conformance.steps import Action, Step, sequence
 
 

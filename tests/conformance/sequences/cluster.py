@@ -1,15 +1,8 @@
 """DescribeCluster and DescribeLogDirs."""
 
+from tests.conformance.apis import DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS, edges, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import (
-    DESCRIBE_CLUSTER,
-    DESCRIBE_LOG_DIRS,
-    describe_cluster,
-    describe_log_dirs,
-    edges,
-    every,
-    produce,
-)
+from tests.conformance.requests import describe_cluster, describe_log_dirs, produce
 from tests.conformance.steps import Action, broker, exact, leader, sequence, topic
 
 

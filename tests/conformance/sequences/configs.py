@@ -2,13 +2,11 @@
 
 from typing import Any
 
+from tests.conformance.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, edges, every
 from tests.conformance.requests import (
-    ALTER_CONFIGS,
     APPEND,
     BROKER_RESOURCE,
     DELETE,
-    DESCRIBE_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     LOGGER_RESOURCE,
     SET,
     SUBTRACT,
@@ -16,8 +14,6 @@ from tests.conformance.requests import (
     alter_configs,
     change_configs,
     describe_configs,
-    edges,
-    every,
 )
 from tests.conformance.steps import Action, BrokerNumber, broker, exact, sequence, topic
 

@@ -1,6 +1,7 @@
 """FindCoordinator: for groups, in batches, for keys and types that are odd."""
 
-from tests.conformance.requests import FIND_COORDINATOR, every, find_coordinator
+from tests.conformance.apis import FIND_COORDINATOR, every
+from tests.conformance.group_requests import find_coordinator
 from tests.conformance.steps import Action, broker, exact, sequence
 
 

@@ -1,16 +1,9 @@
 """DeleteRecords: bounds, what is left, who refuses."""
 
+from tests.conformance.apis import DELETE_RECORDS, edges, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import (
-    DELETE_RECORDS,
-    delete_records,
-    edges,
-    every,
-    fetch,
-    find_coordinator,
-    list_offsets,
-    produce,
-)
+from tests.conformance.group_requests import find_coordinator
+from tests.conformance.requests import delete_records, fetch, list_offsets, produce
 from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
 
 

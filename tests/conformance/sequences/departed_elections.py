@@ -1,15 +1,14 @@
 """ElectLeaders where the preferred leader is away, or no replica is left that may lead."""
 
+from tests.conformance.apis import ELECT_LEADERS, every
 from tests.conformance.batches import batch
 from tests.conformance.requests import (
-    ELECT_LEADERS,
     PREFERRED,
     SET,
     TOPIC_RESOURCE,
     UNCLEAN,
     change_configs,
     elect_leaders,
-    every,
     fetch,
     leader_epochs,
     list_offsets,

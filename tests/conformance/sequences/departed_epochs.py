@@ -1,17 +1,8 @@
 """Leader epochs after a real election: the leader of epoch 0 has left, the broker beside it leads epoch 1."""
 
+from tests.conformance.apis import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import (
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    delete_records,
-    every,
-    fetch,
-    leader_epochs,
-    list_offsets,
-    produce,
-)
+from tests.conformance.requests import delete_records, fetch, leader_epochs, list_offsets, produce
 from tests.conformance.settings import DEPARTED
 from tests.conformance.steps import Action, Departure, Saved, broker, sequence, topic
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
+from tests.conformance.apis import FETCH, edges
 from tests.conformance.batches import batch
 from tests.conformance.requests import (
-    FETCH,
     SET,
     TOPIC_RESOURCE,
     change_configs,
     delete_records,
-    edges,
     fetch,
     leader_epochs,
     list_offsets,

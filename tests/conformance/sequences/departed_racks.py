@@ -2,17 +2,16 @@
 
 from typing import Any
 
+from tests.conformance.apis import FETCH, every
 from tests.conformance.batches import batch
 from tests.conformance.requests import (
     BROKER_RESOURCE,
-    FETCH,
     SET,
     TOPIC_RESOURCE,
     change_configs,
     delete_records,
     describe_cluster,
     describe_configs,
-    every,
     fetch,
     list_offsets,
     metadata,

@@ -1,13 +1,12 @@
 """Administration while a broker is away: assignments that name it, replication factors that need it, and log sizes."""
 
+from tests.conformance.apis import DESCRIBE_LOG_DIRS, every
 from tests.conformance.batches import batch
 from tests.conformance.requests import (
-    DESCRIBE_LOG_DIRS,
     create_partitions,
     create_topics,
     delete_records,
     describe_log_dirs,
-    every,
     fetch,
     metadata,
     new_topic,

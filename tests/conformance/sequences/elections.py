@@ -1,6 +1,7 @@
 """ElectLeaders where every leader is the preferred one; elections that change something are in `departed_elections`."""
 
-from tests.conformance.requests import ELECT_LEADERS, PREFERRED, UNCLEAN, elect_leaders, every
+from tests.conformance.apis import ELECT_LEADERS, every
+from tests.conformance.requests import PREFERRED, UNCLEAN, elect_leaders
 from tests.conformance.steps import Action, Name, broker, exact, sequence, topic
 
 VERSIONS = every(ELECT_LEADERS)

@@ -2,19 +2,9 @@
 
 from typing import Any
 
+from tests.conformance.apis import FETCH, edges, every
 from tests.conformance.batches import GZIP, batch, sized
-from tests.conformance.requests import (
-    FETCH,
-    create_topics,
-    delete_records,
-    delete_topics,
-    edges,
-    every,
-    fetch,
-    metadata,
-    new_topic,
-    produce,
-)
+from tests.conformance.requests import create_topics, delete_records, delete_topics, fetch, metadata, new_topic, produce
 from tests.conformance.steps import Action, Receive, TopicId, broker, exact, follower, leader, sequence, topic
 
 UNKNOWN_ID = "11111111-1111-1111-1111-111111111111"

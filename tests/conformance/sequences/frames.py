@@ -3,7 +3,8 @@
 import struct
 from typing import Any
 
-from tests.conformance.requests import FETCH, METADATA, fetch, metadata
+from tests.conformance.apis import FETCH, METADATA
+from tests.conformance.requests import fetch, metadata
 from tests.conformance.steps import Action, Receive, Step, broker, leader, sequence, topic
 from tests.conformance.wire_client import sized_frame
 

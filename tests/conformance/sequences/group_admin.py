@@ -1,14 +1,10 @@
 """ListGroups, DescribeGroups, DeleteGroups."""
 
-from tests.conformance.requests import (
-    DELETE_GROUPS,
-    DESCRIBE_GROUPS,
-    LIST_GROUPS,
+from tests.conformance.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS, edges, every
+from tests.conformance.group_requests import (
     commit,
     delete_groups,
     describe_groups,
-    edges,
-    every,
     fetch_offsets,
     heartbeat,
     leave,

@@ -2,20 +2,8 @@
 
 from typing import Any
 
-from tests.conformance.requests import (
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    SYNC_GROUP,
-    consumer_subscription,
-    describe_groups,
-    edges,
-    every,
-    heartbeat,
-    join,
-    leave,
-    sync,
-)
+from tests.conformance.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, edges, every
+from tests.conformance.group_requests import consumer_subscription, describe_groups, heartbeat, join, leave, sync
 from tests.conformance.steps import Action, Receive, Saved, coordinator, exact, other_than_coordinator, sequence
 
 M1, M2, M3 = Saved("m1"), Saved("m2"), Saved("m3")

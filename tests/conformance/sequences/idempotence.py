@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from tests.conformance.apis import INIT_PRODUCER_ID, every
 from tests.conformance.batches import Batch, batch
-from tests.conformance.requests import INIT_PRODUCER_ID, delete_records, every, fetch, init_producer_id, produce
+from tests.conformance.requests import delete_records, fetch, init_producer_id, produce
 from tests.conformance.steps import Action, Batches, Saved, broker, sequence, topic
 
 PID = Saved("pid")

@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch: what an epoch ended with. Epochs above 0 need elections, which this suite has none of."""
 
+from tests.conformance.apis import OFFSET_FOR_LEADER_EPOCH, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import OFFSET_FOR_LEADER_EPOCH, delete_records, every, leader_epochs, produce
+from tests.conformance.requests import delete_records, leader_epochs, produce
 from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
 
 VERSIONS = every(OFFSET_FOR_LEADER_EPOCH)

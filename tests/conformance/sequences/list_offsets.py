@@ -1,7 +1,8 @@
 """ListOffsets: special timestamps, by time, epochs, replicas, duplicates."""
 
+from tests.conformance.apis import LIST_OFFSETS, edges, every
 from tests.conformance.batches import GZIP, T0, Record, batch
-from tests.conformance.requests import LIST_OFFSETS, delete_records, edges, every, list_offsets, produce
+from tests.conformance.requests import delete_records, list_offsets, produce
 from tests.conformance.steps import Action, Pause, broker, exact, follower, leader, sequence, topic
 
 

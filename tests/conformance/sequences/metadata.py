@@ -1,6 +1,8 @@
 """Metadata: all, none, unknown, invalid, by id, internal, auto-created."""
 
-from tests.conformance.requests import METADATA, create_topics, every, find_coordinator, metadata, new_topic
+from tests.conformance.apis import METADATA, every
+from tests.conformance.group_requests import find_coordinator
+from tests.conformance.requests import create_topics, metadata, new_topic
 from tests.conformance.steps import Action, Joined, Name, Pause, TopicId, broker, exact, sequence, topic
 
 UNKNOWN_ID = "11111111-1111-1111-1111-111111111111"

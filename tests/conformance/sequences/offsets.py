@@ -2,14 +2,11 @@
 
 from typing import Any
 
-from tests.conformance.requests import (
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
+from tests.conformance.apis import OFFSET_COMMIT, OFFSET_FETCH, edges, every
+from tests.conformance.group_requests import (
     commit,
     delete_offsets,
     describe_groups,
-    edges,
-    every,
     fetch_offsets,
     heartbeat,
     join,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.conformance.requests import CREATE_PARTITIONS, create_partitions, edges, every, metadata
+from tests.conformance.apis import CREATE_PARTITIONS, edges, every
+from tests.conformance.requests import create_partitions, metadata
 from tests.conformance.steps import Action, BrokerNumber, exact, sequence, topic
 
 B0, B1, B2 = BrokerNumber(0), BrokerNumber(1), BrokerNumber(2)

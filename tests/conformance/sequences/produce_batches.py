@@ -1,7 +1,8 @@
 """Produce: batches that are broken, odd, compressed or dated; whatever was accepted is read back."""
 
+from tests.conformance.apis import PRODUCE, edges
 from tests.conformance.batches import GZIP, LZ4, SNAPPY, ZSTD, Batch, Now, Record, batch, sized
-from tests.conformance.requests import PRODUCE, edges, fetch, list_offsets, produce
+from tests.conformance.requests import fetch, list_offsets, produce
 from tests.conformance.steps import Action, Batches, Pause, sequence, topic
 
 HOUR_MS = 3_600_000

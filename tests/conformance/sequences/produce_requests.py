@@ -1,16 +1,9 @@
 """Produce: who may write where, acknowledgements, duplicates, names; batches themselves are good."""
 
+from tests.conformance.apis import PRODUCE, edges, every
 from tests.conformance.batches import Record, batch, sized
-from tests.conformance.requests import (
-    PRODUCE,
-    edges,
-    every,
-    fetch,
-    find_coordinator,
-    list_offsets,
-    metadata,
-    produce,
-)
+from tests.conformance.group_requests import find_coordinator
+from tests.conformance.requests import fetch, list_offsets, metadata, produce
 from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
 
 

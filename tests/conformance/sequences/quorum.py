@@ -1,6 +1,7 @@
 """DescribeQuorum: who decides, and who follows. Numbers of the metadata log are no facts and not compared."""
 
-from tests.conformance.requests import DESCRIBE_QUORUM, METADATA_TOPIC, describe_quorum, every
+from tests.conformance.apis import DESCRIBE_QUORUM, every
+from tests.conformance.requests import METADATA_TOPIC, describe_quorum
 from tests.conformance.steps import Action, Name, broker, exact, sequence, topic
 
 VERSIONS = every(DESCRIBE_QUORUM)

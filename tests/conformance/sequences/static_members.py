@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.requests import commit, describe_groups, heartbeat, join, leave, sync
+from tests.conformance.group_requests import commit, describe_groups, heartbeat, join, leave, sync
 from tests.conformance.sequences.groups import FIRST, GENERATION, M1, M2, SAVE_GENERATION, SECOND, THIRD
 from tests.conformance.steps import Action, Receive, Saved, coordinator, sequence, topic
 

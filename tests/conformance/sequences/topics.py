@@ -2,19 +2,9 @@
 
 from typing import Any
 
+from tests.conformance.apis import CREATE_TOPICS, DELETE_TOPICS, edges, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import (
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    create_topics,
-    delete_topics,
-    edges,
-    every,
-    fetch,
-    metadata,
-    new_topic,
-    produce,
-)
+from tests.conformance.requests import create_topics, delete_topics, fetch, metadata, new_topic, produce
 from tests.conformance.steps import Action, BrokerNumber, Joined, Name, TopicId, broker, exact, leader, sequence, topic
 
 B0, B1, B2 = BrokerNumber(0), BrokerNumber(1), BrokerNumber(2)
