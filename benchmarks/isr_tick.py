@@ -10,9 +10,9 @@ broker process sets it; each case begins after a full collection.
 """
 
 import argparse
-import asyncio
 import gc
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,16 +32,25 @@ ROUNDS = 7
 class Hosted(Partition):
     """A partition that performs nothing."""
 
-    __slots__ = ("performed",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         self.leader = None
-        self.performed = 0
         self.log = SimpleNamespace(is_offline=False)  # type: ignore[assignment]
 
     def perform(self, effects: Any) -> None:
-        """Count."""
-        self.performed += len(effects)
+        """Do nothing."""
+
+
+class Turns:
+    """An event loop that does nothing but the turns of a tick."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Take note of the next turn."""
+        self.due.append(callback)
 
 
 class Stage:
@@ -49,10 +58,16 @@ class Stage:
 
     def __init__(self, followers: int, mode: str, rules: SlowReadRules | None) -> None:
         self.now_ms = 0
-        self.loop = asyncio.get_running_loop()
-        self.clock = SimpleNamespace(mono_ms=lambda: self.now_ms)
-        self.configs = SimpleNamespace(broker=SimpleNamespace(replica_lag_check_interval_ms=LAG_MS // 2))
+        self.turns = Turns()
         self.ticks = TickIndex()
+        self.isr_ticks = IsrTicks(
+            loop=self.turns,  # type: ignore[arg-type]
+            clock=SimpleNamespace(mono_ms=lambda: self.now_ms),  # type: ignore[arg-type]
+            configs=SimpleNamespace(),  # type: ignore[arg-type]
+            ticks=self.ticks,
+            look_at_reads=lambda: None,
+            settle=lambda: None,
+        )
         brokers = KnownBrokers({each: BrokerStanding(10 * each) for each in REPLICAS})
         settings = PartitionSettings(lag_policy(mode, LAG_MS, 4_000), slow_reads=rules)
         self.partitions = []
@@ -87,29 +102,16 @@ class Stage:
         for hosted in self.partitions[:count]:
             hosted.leader.appended(hosted.leader.log_end + 1, self.now_ms)
 
-    async def tick(self) -> tuple[float, float]:
+    def tick(self) -> tuple[float, float]:
         """Run one tick; return what it took, and the longest stretch, in ms."""
-        ticks = IsrTicks(
-            loop=self.loop,
-            clock=self.clock,
-            configs=self.configs,
-            ticks=self.ticks,
-            look_at_reads=lambda: None,
-            settle=lambda: None,
-        )
         stretches = []
-        go_on = ticks._go_on  # noqa: SLF001
-
-        def timed() -> None:
-            began = time.thread_time()
-            go_on()
-            stretches.append(time.thread_time() - began)
-
-        ticks._go_on = timed  # type: ignore[method-assign]  # noqa: SLF001
-        ticks.tick()
-        while ticks._left:  # noqa: ASYNC110, SLF001
-            await asyncio.sleep(0)
-        return sum(stretches) * 1000, max(stretches, default=0.0) * 1000
+        self.turns.due.append(self.isr_ticks.tick)
+        while self.turns.due:
+            turn = self.turns.due.pop()
+            began_s = time.thread_time()
+            turn()
+            stretches.append(time.thread_time() - began_s)
+        return sum(stretches) * 1000, max(stretches) * 1000
 
 
 def _best(figures: list[tuple[float, float]]) -> str:
@@ -117,23 +119,23 @@ def _best(figures: list[tuple[float, float]]) -> str:
     return f"{total:8.2f} ms, at most {stretch:5.2f} ms at a stretch"
 
 
-async def _measure(followers: int, lagging: int, mode: str, rules: SlowReadRules | None) -> None:
+def _measure(followers: int, lagging: int, mode: str, rules: SlowReadRules | None) -> None:
     stage = Stage(followers, mode, rules)
     stage.fetch(100, len(stage.partitions))
-    await stage.tick()
+    stage.tick()
     name = f"{mode}{', slow reads protect' if rules else ''}"
 
-    idle = [await stage.tick() for _ in range(ROUNDS)]
+    idle = [stage.tick() for _ in range(ROUNDS)]
     print(f"{name}: none lags        {_best(idle)}")
     stage.append(lagging // 2)
-    few = [await stage.tick() for _ in range(ROUNDS)]
+    few = [stage.tick() for _ in range(ROUNDS)]
     print(f"{name}: {lagging} of {followers} lag {_best(few)}")
     stage.append(len(stage.partitions))
-    every = [await stage.tick() for _ in range(ROUNDS)]
+    every = [stage.tick() for _ in range(ROUNDS)]
     print(f"{name}: all {followers} lag   {_best(every)}")
     stage.now_ms = LAG_MS + 1
     gc.collect()
-    leaving = [await stage.tick()]
+    leaving = [stage.tick()]
     print(f"{name}: all {followers} leave {_best(leaving)}")
 
 
@@ -145,7 +147,7 @@ def main() -> None:
     arguments = parser.parse_args()
     gc.set_threshold(50_000, 20, 100)
     for mode, rules in (("time", None), ("time", SlowReadRules()), ("messages", None)):
-        asyncio.run(_measure(arguments.followers, arguments.lagging, mode, rules))
+        _measure(arguments.followers, arguments.lagging, mode, rules)
 
 
 if __name__ == "__main__":
