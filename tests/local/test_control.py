@@ -20,7 +20,7 @@ Answer = Callable[[bytes], bytes]
 
 @contextlib.contextmanager
 def broker(answer: Answer) -> Iterator[Control]:
-    """A listener that does with one call what `answer` says."""
+    """A listener that handles one call with `answer`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""A data directory: who holds it, how many brokers it knows, and what nonsense in it is survived."""
+"""A data directory: which process holds it, which brokers it knows, and which damage in it is harmless."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_running_cluster_is_found_by_others_while_its_lock_is_held(layout: Layou
 
 
 def test_second_lock_names_the_running_cluster(layout: Layout) -> None:
-    """Whoever comes second learns who is there and what to do."""
+    """The error names the running cluster, and how to stop it."""
     layout.write_running(RUNNING)
     with layout.lock(), pytest.raises(LocalClusterError, match=r"in use by a running cluster .*bootstrap.*down"):
         layout.lock()
@@ -55,7 +55,7 @@ def test_second_lock_names_the_running_cluster(layout: Layout) -> None:
 def test_second_lock_waits_for_brokers_that_lost_their_supervisor(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are about to stop; when they do not, the sentence names their processes."""
+    """The command waits for them to stop; otherwise the error names their processes."""
     monkeypatch.setattr("syncline.local.layout.ORPHANS_STOP_S", 0.05)
     orphaned = {"supervisor_pid": 4_000_000, "bootstrap": "", "client_ports": {}, "started_at_ms": 0}
     layout.state_file.write_text(json.dumps({**orphaned, "broker_pids": {"1": os.getpid()}}))
@@ -65,7 +65,7 @@ def test_second_lock_waits_for_brokers_that_lost_their_supervisor(
 
 @pytest.mark.parametrize("nonsense", ["", "{", "[]", "1", "{}", '{"supervisor_pid": "x"}', '{"broker_pids": []}', "\0"])
 def test_state_and_ports_without_sense_count_as_absent(layout: Layout, nonsense: str) -> None:
-    """A torn or foreign file is no reason to fail."""
+    """A torn or foreign file is ignored."""
     layout.state_file.write_text(nonsense)
     layout.ports_file.write_text(nonsense)
     assert layout.running() is None
@@ -82,7 +82,7 @@ def test_ports_of_metrics_are_remembered_beside_those_of_clients(layout: Layout)
 
 
 def test_running_cluster_knows_where_its_metrics_are(layout: Layout) -> None:
-    """Those that have any; a state file of an earlier release names none."""
+    """The ports of the brokers that have one; a state file of an earlier release has none."""
     layout.write_running(replace(RUNNING, metrics_ports={2: 9405}))
     with layout.lock():
         running = layout.running()
@@ -96,7 +96,7 @@ def test_running_cluster_knows_where_its_metrics_are(layout: Layout) -> None:
 
 
 def test_ports_are_remembered_but_impossible_ones(layout: Layout) -> None:
-    """What was remembered comes back; what cannot be a port does not."""
+    """Remembered ports come back, except values that cannot be ports."""
     layout.remember_ports({1: 9092, 2: 9093})
     assert layout.remembered_ports() == {1: 9092, 2: 9093}
     layout.ports_file.write_text('{"1": 9092, "2": 70000, "3": 0}')
@@ -150,7 +150,7 @@ def test_file_in_the_place_of_the_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_last_words_are_the_newest_line(layout: Layout) -> None:
-    """Whoever waits is shown what the brokers said last."""
+    """The command shows what the brokers logged last while it waits."""
     assert layout.last_words() == ""
     (layout.logs / "broker-1.log").write_bytes(b"\xff" * 5000 + b"\nwaiting for the disk\n")
     assert layout.last_words() == "waiting for the disk"

@@ -64,7 +64,7 @@ def metrics_ports_of(port: int, remembered: dict[int, int], brokers: int = 2) ->
 
 
 def test_metrics_are_at_free_ports_or_where_they_were(taken: int) -> None:
-    """A port of the last run that is taken gives way: metrics keep no cluster from starting."""
+    """Metrics move when another process has taken their port: they keep no cluster from starting."""
     free = metrics_ports_of(0, {}, 1)[0]
     first, second = metrics_ports_of(0, {1: free, 2: taken})
     assert first == free
@@ -72,7 +72,7 @@ def test_metrics_are_at_free_ports_or_where_they_were(taken: int) -> None:
 
 
 def test_metrics_are_at_the_port_asked_for_and_those_behind_it() -> None:
-    """As with clients; what was remembered does not count then."""
+    """A port that was asked for goes before remembered ones, as with client ports."""
     first = free_port_range(2)
     assert metrics_ports_of(first, {1: 1, 2: 2}) == [first, first + 1]
 
@@ -83,7 +83,7 @@ def test_metrics_can_be_nowhere() -> None:
 
 
 def test_taken_port_for_metrics_is_named_with_its_configuration(taken: int) -> None:
-    """Asked for by number, it is not exchanged for another in silence."""
+    """A port that was asked for by number is refused when it is taken, and not exchanged for another."""
     with pytest.raises(LocalClusterError, match=rf"port {taken} is already in use.*--config metrics.port"):
         metrics_ports_of(taken, {})
     with pytest.raises(LocalClusterError, match=r"3 brokers need ports 65534 to 65536.*lower metrics.port"):

@@ -1,4 +1,4 @@
-"""What a process knows of itself, against what psutil sees of it."""
+"""A process's own figures, against those of psutil."""
 
 import os
 import time
@@ -26,7 +26,7 @@ def test_figures_are_those_that_others_see() -> None:
 
 
 def test_figures_go_with_what_happens() -> None:
-    """A descriptor more is one more; work takes time."""
+    """One more open file counts one more descriptor; work takes CPU time."""
     before = figures()
     read, write = os.pipe()
     until_s = time.process_time() + 0.02
@@ -42,7 +42,7 @@ def test_figures_go_with_what_happens() -> None:
 
 
 def test_machine_without_proc_knows_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And is none the worse for it."""
+    """The call raises nothing."""
     monkeypatch.setattr(process_figures, "STAT", tmp_path / "none")
 
     assert figures()[1:3] == (0, 0)

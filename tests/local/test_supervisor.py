@@ -46,14 +46,14 @@ def running(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def refused_start(data: Path, *more: str) -> str:
-    """Return why `up` refuses, said alike in the foreground and detached; nothing runs afterwards."""
+    """Return why `up` refuses, the same in the foreground and detached; nothing runs afterwards."""
     sentences = [refused("up", "--data", str(data), "--port", "0", *more, *mode) for mode in ((), ("--detach",))]
     processes.await_none(data, 2)
     return sentences[1]
 
 
 def damage(data: Path, kind: str) -> None:
-    """Do to a data directory what should not happen."""
+    """Damage a data directory."""
     if kind == "metadata":
         (data / "cluster.db").write_bytes(b"this is not a database, it is longer than its header" * 10)
     elif kind == "metadata-missing":
@@ -87,7 +87,7 @@ def test_damaged_directory_is_refused_with_the_broker_s_own_reason(copy: Path, k
 
 
 def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """Before anything starts where it can be known, and without a cluster left where not."""
+    """`up` refuses before it starts anything where it can know, and leaves no cluster where it cannot."""
     data = tmp_path / "data"
     assert "there is no directory" in refused_start(data, "--ready-file", str(tmp_path / "none" / "ready"))
     (tmp_path / "ready").mkdir()
@@ -95,7 +95,7 @@ def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_second_start_finds_as_many_brokers_under_their_ports(copy: Path) -> None:
-    """Neither number nor ports have to be said again."""
+    """The user need repeat neither the number of brokers nor their ports."""
     ports = json.loads((copy / "ports.json").read_text())
     up = json.loads(succeed("up", "--data", str(copy), "--detach", "--json"))
     try:
@@ -140,7 +140,7 @@ def test_paused_broker_shows_and_dead_one_is_started_again_meanwhile(running: Lo
 
 
 def test_second_ctrl_c_does_not_wait_for_a_paused_broker_to_hand_over(running: LocalCluster) -> None:
-    """Who presses it twice means it; what a killed broker had acknowledged is on its disk."""
+    """A second Ctrl-C kills at once; what a killed broker had acknowledged is on its disk."""
     pid = running.pids[1]
     # It is woken to stop in good order, and put to sleep again.
     running.process.send_signal(signal.SIGINT)

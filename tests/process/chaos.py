@@ -35,7 +35,7 @@ PAUSE_CONFIG = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The results of a run."""
 
     kills: int
     acknowledged: int

@@ -1,4 +1,4 @@
-"""Who still runs, and who holds the controller lease: seen from outside the cluster."""
+"""Which processes still run, and which broker holds the controller lease: seen from outside the cluster."""
 
 import contextlib
 import os

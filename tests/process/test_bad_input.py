@@ -167,7 +167,7 @@ def test_a_request_cut_at_any_byte_stores_nothing(broker: LocalCluster) -> None:
 
 
 def create_topics_request() -> object:
-    """Return a request for a topic that must never come to be, as the request is always cut."""
+    """Return a request for a topic that is never created, as each test cuts the request."""
     topic = {"name": "never", "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
     fields = {"topics": [topic], "timeout": 1_000, "validate_only": False}
     return build(request_type(ApiKey.CREATE_TOPICS, 7), fields)
@@ -251,7 +251,7 @@ def test_a_thousand_connections_opened_and_dropped_leave_no_trace(broker: LocalC
 
 
 def test_claims_of_large_frames_take_no_memory(broker: LocalCluster) -> None:
-    """Fifty connections that announce 100 MiB each and send little cost little."""
+    """Fifty connections that announce 100 MiB each and send 4 KiB take little memory."""
     process = psutil.Process(broker.pids[1])
     before_bytes = process.memory_info().rss
     connections = [connect(broker) for _ in range(50)]

@@ -240,7 +240,7 @@ def fetch_s(cluster: LocalCluster, topic: str, partition: int) -> float:
 
 
 def test_slow_reads_delay_fetches_of_their_partition_only(cluster: LocalCluster, faults: Faults) -> None:
-    """The event loop goes on: a neighbour on the same leader is read and written as ever, also meanwhile."""
+    """The event loop goes on: the leader serves another partition as before, also meanwhile."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     admin.create_topics([NewTopic("reads", 2, replica_assignment=[[1, 2, 3], [1, 2, 3]])])["reads"].result(20)
     await_full_isr(cluster.bootstrap, ["reads"])
@@ -390,7 +390,7 @@ def test_killed_broker_is_started_again(cluster: LocalCluster, faults: Faults) -
 
 
 def test_controller_and_leader_are_names_of_nodes(cluster: LocalCluster, faults: Faults) -> None:
-    """They mean who has the role when the fault begins; whole sets are named, too."""
+    """A role means the broker that has it when the fault begins; there are names for sets, too."""
     create_topic(cluster.bootstrap, "named", 1)
     leader = isrs(cluster, "named")[0][0]
     holder, _ = processes.lease(cluster.directory)
@@ -419,7 +419,7 @@ def test_failed_begin_leaves_no_half_fault(cluster: LocalCluster, faults: Faults
 
 
 def test_dead_brokers_are_passed_over(tmp_path: Path) -> None:
-    """Everybody's fault is that of those who live; a dead broker is not struck, and says why when it is named."""
+    """A fault of all brokers goes to the living ones; to name a dead broker is an error that says so."""
     cluster = start_cluster(2, directory=tmp_path, restart=False)
     try:
         faults = Faults(tmp_path)
@@ -462,7 +462,7 @@ def processes_about(directory: Path) -> list[int]:
 
 
 def test_stop_leaves_no_pause_behind(tmp_path: Path) -> None:
-    """Neither the paused process, nor who was to wake it up, nor the file that says so."""
+    """Neither the paused process, nor the one that was to resume it, nor the file that records the pause."""
     cluster = start_cluster(1, directory=tmp_path)
     try:
         Faults(tmp_path).pause(1, for_s=600)
@@ -474,7 +474,7 @@ def test_stop_leaves_no_pause_behind(tmp_path: Path) -> None:
 
 
 def test_paused_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
-    """It is woken up by that, and stops by itself; the directory is free for the next cluster."""
+    """The broker resumes and stops by itself; the directory is free for the next cluster."""
     cluster = start_cluster(1, directory=tmp_path)
     try:
         Faults(tmp_path).pause(1)

@@ -50,7 +50,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(place: Path) -> Path:
-    """Take all the room there is, for data and for names, with a directory that can be removed."""
+    """Use up all space, for data and for names, with a directory that can be removed."""
     ballast = place / "ballast"
     ballast.mkdir()
     with contextlib.suppress(OSError), (ballast / "data").open("wb", buffering=0) as file:

@@ -64,7 +64,7 @@ class Page:
 
 
 def scrape(cluster: LocalCluster, *without: int) -> dict[int, Page]:
-    """Return a page per broker, fresh: one that was made within the last second would be given again."""
+    """Return a page per broker, fresh: within a second a broker serves the same page again."""
     time.sleep(1.05)
     return {broker: Page(port) for broker, port in cluster.running.metrics_ports.items() if broker not in without}
 
@@ -219,7 +219,7 @@ def _check_what_is_left(cluster: LocalCluster, pages: dict[int, Page]) -> None:
 
 
 def test_promtool_finds_nothing_to_say(three_brokers: LocalCluster) -> None:
-    """Prometheus's own linter accepts every line, after brokers have done something."""
+    """Prometheus's own linter accepts every line of brokers that have been used."""
     try:
         tool = promtool()
     except MissingError as error:

@@ -93,7 +93,7 @@ def test_consumer_of_another_rack_reads_from_the_leader(racks: LocalCluster) -> 
 
 
 def test_racks_need_names() -> None:
-    """An empty name is a slip of the hand; `up` says so before it starts anything."""
+    """`up` refuses an empty name before it starts anything."""
     ran = run("up", "--racks", "a,,b")
 
     assert ran.returncode == 2

@@ -36,7 +36,7 @@ def syncline(*arguments: str, within_s: float = 30.0) -> subprocess.CompletedPro
 
 
 def await_other_pid(cluster: LocalCluster, broker_id: int, old_pid: int, within_s: float = 10.0) -> int:
-    """Return the process id of a broker once it is another one than before."""
+    """Return the process id of a broker once it is a new one."""
     until(lambda: cluster.pids[broker_id] != old_pid, within_s, otherwise=f"broker {broker_id} was not started again")
     return cluster.pids[broker_id]
 
@@ -147,7 +147,7 @@ def test_detached_cluster_outlives_its_command_and_stops_with_down(tmp_path: Pat
 
 
 def test_no_restart_leaves_a_dead_broker_dead(tmp_path: Path) -> None:
-    """With `--no-restart` the supervisor reports a killed broker, without a word of a restart; `status` shows it."""
+    """With `--no-restart` the supervisor reports a killed broker and restarts none; `status` shows it as dead."""
     cluster = start_cluster(2, directory=tmp_path, restart=False)
     try:
         pid = cluster.pids[2]
