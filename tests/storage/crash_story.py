@@ -59,6 +59,7 @@ class Story:
         return log
 
     def _mark(self, **changes: object) -> None:
+        self.directory.check_invariants()
         self.account = replace(self.account, **changes)  # type: ignore[arg-type]
         self.disk.mark("account", self.account)
 
@@ -176,7 +177,7 @@ def check(image: Image, account: Account, *, deeply: bool = True, boot: str = "b
         assert account.may_be_absent or account.must_be_absent, "the partition is gone"
         return
     assert not account.must_be_absent, "a deleted partition is back"
-    log.check_invariants()
+    directory.check_invariants()
     found = contents(log)
     whole = _check_contents(log, found, account)
     _check_watermark(log, account)

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
-from syncline.virtual.cluster import ClusterSettings, Host, VirtualCluster
-from syncline.virtual.disk import Directory, Inode
+from syncline.virtual.cluster import ClusterSettings, VirtualCluster
+from syncline.virtual.host import Host
 from syncline.virtual.links import SECOND
+from syncline.virtual.medium import Directory, Inode
 from syncline.virtual.process import Process
 from syncline.virtual.sandbox import sealed
 from syncline.virtual.simulation import Simulation

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
-from syncline.virtual.disk import DiskSettings, Medium, SimDisk
+from syncline.virtual.disk import DiskSettings, SimDisk
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.medium import Medium
 from syncline.virtual.process import Process, ProcessIsDeadError
 from syncline.virtual.trace import Trace
 

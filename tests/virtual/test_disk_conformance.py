@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from syncline.virtual.disk import DiskSettings, Medium, SimDisk
+from syncline.virtual.disk import DiskSettings, SimDisk
 from syncline.virtual.loop import DeadlockError, VirtualLoop
+from syncline.virtual.medium import Medium
 from syncline.virtual.trace import Trace
 from tests.storage.disk_conformance import DiskConformance
 

@@ -43,6 +43,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
+# What a leader writes in front of the checksum: base offset, length, leader epoch.
+STAMP: Final = struct.Struct(">qii")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 

@@ -25,7 +25,7 @@ from uuid import UUID
 from syncline.core.producer_state import OFFSET_MAX, ProducerTable
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
-from syncline.records.batch import BatchHeader
+from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import cutting, incoming, producer_snapshot, read_plans, times
 from syncline.storage.availability import Availability
@@ -143,17 +143,18 @@ class PartitionLog:
         """The segments, oldest first; for tools and tests, which must not change them."""
         return tuple(self._segments)
 
-    # Appending
-
     def append_as_leader(self, batch: Buffer, header: BatchHeader) -> None:
         """Store one validated batch that was stamped with the log end and this leader's epoch.
 
         Raises DiskFullError when there is no room, LogOfflineError when this log is final.
         """
         self._availability.check()
-        assert header.base_offset == self.log_end, f"{self!r}: a batch stamped with {header.base_offset}"
-        assert header.leader_epoch >= self.epochs.latest_epoch, (
-            f"{self!r}: a leader of epoch {header.leader_epoch} cannot write behind epoch {self.epochs.latest_epoch}"
+        base_offset, _, leader_epoch = STAMP.unpack_from(batch)
+        assert base_offset == header.base_offset == self.log_end, (
+            f"{self!r}: a batch of offset {header.base_offset} is stamped with {base_offset}"
+        )
+        assert leader_epoch == header.leader_epoch >= self.epochs.latest_epoch, (
+            f"{self!r}: a batch of epoch {header.leader_epoch} is stamped with {leader_epoch}, behind {self.epochs!r}"
         )
         self.log_end = self._writer.append(batch, header, self.settings)
         self._after_write(len(batch))
@@ -190,7 +191,7 @@ class PartitionLog:
             file = self._segments.active.open_file
             if self.keep_cached_bytes is not None and file is not None:
                 file.recycle(self.keep_cached_bytes)
-        if self.log_end - self.recovery_point >= self.settings.flush_messages and not self._flusher.is_running:
+        if self.log_end - self._flusher.recovery_point >= self.settings.flush_messages and not self._flusher.is_running:
             self.flush_later(lambda _: None)
 
     def assign_leader_epoch(self, leader_epoch: LeaderEpoch) -> bool:
@@ -199,8 +200,6 @@ class PartitionLog:
         is_news = self.epochs.assign(leader_epoch, self.log_end)
         self._flusher.note_epochs(is_news)
         return is_news
-
-    # Reading
 
     def read_plan(
         self, offset: Offset, max_bytes: int, upper_bound: Offset, at_least_one: bool = True
@@ -257,8 +256,6 @@ class PartitionLog:
         places = self._segments.places(self._segments.max_timestamp_ms)
         self._disk.run_later(lambda: times.latest(places), done)
 
-    # Segments and durability
-
     def roll(self, *, is_snapshot_synced: bool = False) -> None:
         """Begin a new segment; an empty one is not rolled. The old one is synced in the background."""
         self._availability.check()
@@ -281,8 +278,6 @@ class PartitionLog:
         """Flush behind the loop's back; the recovery point moves, and `done` is called, when that is over."""
         self._availability.check()
         self._flusher.flush_later(self.log_end, done)
-
-    # Cutting
 
     def plan_cut(self, offset: Offset) -> CutPlan | CutSearch:
         """Return how to cut at `offset`; if that cannot be told from memory, what a worker needs to find out.
@@ -389,8 +384,6 @@ class PartitionLog:
         self._flusher.note_epochs(self.epochs.truncate_from_start(offset))
         return True
 
-    # Retention
-
     def retention(self, now_ms: int) -> tuple[SegmentDeleted, ...]:
         """Remove segments that are too old, too much, or below the log start, and sweep what is due.
 
@@ -445,8 +438,6 @@ class PartitionLog:
         """Forget producers that were silent too long; return how many."""
         return self.producers.expire(now_ms, expiration_ms)
 
-    # The end
-
     def close_cleanly(self) -> None:
         """Make everything durable and write what spares the next start a scan."""
         if self._availability.is_closed:
@@ -473,19 +464,28 @@ class PartitionLog:
         """Assert what must hold between any two calls of a log that is not offline; reads no file."""
         if self.is_offline:
             return
+        self.check_newest()
+        self._segments.check_invariants()
+        self._flusher.check_invariants()
+        self.epochs.check_invariants()
+        self.producers.check_invariants()
+        rests_on = self.producers.rests_on()
+        assert rests_on < self.log_end or rests_on == OFFSET_MAX, f"{self!r}: producers rest on offset {rests_on}"
+
+    def check_newest(self) -> None:
+        """Assert what a single step could break: bounds, and the end of the active segment."""
+        if self.is_offline:
+            return
         first, active = self._segments.first, self._segments.active
         assert first.base_offset <= self.log_start <= self.log_end, f"{self!r} begins before {first!r}"
         assert active.end_offset == self.log_end, f"{self!r} does not end with {active!r}"
         assert self.log_start <= self.high_watermark <= self.log_end, f"{self!r}: watermark {self.high_watermark}"
-        self._segments.check_invariants()
-        self._flusher.check_invariants()
-        self.epochs.check_invariants()
+        recovery_point = self.recovery_point
+        assert first.base_offset <= recovery_point <= self.log_end, f"{self!r}: recovery point {recovery_point}"
+        active.check_newest()
         if entries := self.epochs.entries:
-            assert self.log_start <= entries[0].start_offset, f"{self!r} remembers epochs before it: {self.epochs!r}"
-            assert entries[-1].start_offset <= self.log_end, f"{self!r} remembers epochs behind it: {self.epochs!r}"
-        self.producers.check_invariants()
-        rests_on = self.producers.rests_on()
-        assert rests_on < self.log_end or rests_on == OFFSET_MAX, f"{self!r}: producers rest on offset {rests_on}"
+            first_start, last_start = entries[0].start_offset, entries[-1].start_offset
+            assert self.log_start <= first_start <= last_start <= self.log_end, f"{self!r}: {self.epochs!r}"
 
     def take_offline(self, error: OSError) -> None:
         """Serve this log no more: its disk failed. The first error calls `on_offline`."""

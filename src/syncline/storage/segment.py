@@ -416,6 +416,21 @@ class Segment:
             self.index.check_invariants(self.end_offset, self.size_bytes)
             self.times.check_invariants(self.end_offset, self.max_timestamp_ms)
 
+    def check_newest(self) -> None:
+        """Assert that the last batch and the last index entry lie within the segment, behind those before them."""
+        ends, positions = self.tail_ends, self.tail_positions
+        if ends:
+            assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
+            assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
+            before = (ends[-2], positions[-2]) if len(ends) > 1 else (self.tail_floor, -1)
+            assert before[0] < ends[-1], f"{self!r}: the newest batch follows one that ends at {before[0]}"
+            assert before[1] < positions[-1], f"{self!r}: the newest batch follows one that lies at {before[1]}"
+        indexed = self.index.last if self.index is not None else None
+        if indexed is not None:
+            last_offset, position = indexed
+            assert last_offset < self.end_offset, f"{self!r}: the index knows offset {last_offset}"
+            assert position < self.size_bytes, f"{self!r}: the index points to position {position}"
+
     def _check_tail(self) -> None:
         ends, positions = self.tail_ends, self.tail_positions
         assert len(ends) == len(positions) <= TAIL_BATCHES_MAX, (

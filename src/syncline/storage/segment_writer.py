@@ -118,8 +118,8 @@ class SegmentWriter:
     def _note(self, segment: Segment, header: BatchHeader, position: int) -> None:
         """Take a batch that was written into account."""
         segment.note(header, position)
-        if self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset)):
-            self._flusher.note_epochs()
+        if header.leader_epoch != self._epochs.latest_epoch:
+            self._flusher.note_epochs(self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
         if header.producer_id >= 0:
             self._producers.record(header)
 

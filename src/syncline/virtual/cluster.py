@@ -10,25 +10,27 @@ started again a little later, as a supervisor would do it.
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from syncline.model.errors import RequestError
 from syncline.model.ids import TopicPartition
 from syncline.node.node import Listen, Node, NodeSpec
-from syncline.node.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.coordination import ClusterStore, SimCoordination
-from syncline.virtual.disk import DiskSettings, Medium, SimDisk
+from syncline.virtual.disk import DiskSettings, SimDisk
 from syncline.virtual.ghost import Ghost
+from syncline.virtual.host import Host
+from syncline.virtual.invariants import Invariants
 from syncline.virtual.links import NetworkSettings
 from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.medium import Medium
 from syncline.virtual.network import Network
-from syncline.virtual.process import Process
+from syncline.virtual.process import KERNEL, Process
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace
-from syncline.virtual.transport import KERNEL
 
 CLIENT_PORT: Final = 9092
 INTERNAL_PORT: Final = 9093
@@ -63,38 +65,6 @@ class ClusterSettings:
     is_shuffled: bool = True
 
 
-class Host:
-    """One machine with one broker."""
-
-    def __init__(self, broker_id: int, medium: Medium, clock: VirtualClock) -> None:
-        self.broker_id = broker_id
-        self.name = f"broker-{broker_id}"
-        self.medium = medium
-        self.clock = clock
-        self.lives = 0
-        self.process: Process | None = None
-        self.node: Node | None = None
-        self.disk: SimDisk | None = None
-        self.starting: asyncio.Task[None] | None = None
-        # Its disk lost unsynced data, and it is not yet back in all in-sync sets.
-        self.is_dirty = False
-
-    @property
-    def is_up(self) -> bool:
-        """Return whether a process lives here, running or paused."""
-        return self.process is not None
-
-    def partition(self, key: TopicPartition) -> Partition | None:
-        """Return what the living broker hosts of a partition."""
-        broker = getattr(self.node, "broker", None)
-        return None if broker is None else broker.partitions.get(key)
-
-    def has_offline_logs(self) -> bool:
-        """Return whether the broker has given logs up until its next start."""
-        broker = getattr(self.node, "broker", None)
-        return broker is not None and any(partition.is_offline for partition in broker.partitions.values())
-
-
 class VirtualCluster:
     """The loop, the network, the store and the hosts of one run."""
 
@@ -114,6 +84,7 @@ class VirtualCluster:
         self.ghost = Ghost(self.hosts, LOG_DIRECTORY, lambda: self.loop.now_ns, self.trace.record)
         self.store.on_commit = self.ghost.committed_metadata
         self.failures: list[str] = []
+        self.invariants = Invariants(self.hosts, lambda: self.loop.now_ns, self.failures)
         self._all_processes: list[Process] = []
         self._graveyard: list[Node] = []
         self.is_ending = False
@@ -121,6 +92,7 @@ class VirtualCluster:
     def _instant_is_over(self, _now_ns: int) -> None:
         if self.ghost.acknowledged:
             self.ghost.instant_is_over()
+        self.invariants.instant_is_over()
 
     @property
     def bootstrap(self) -> str:
@@ -167,12 +139,22 @@ class VirtualCluster:
             coordination=SimCoordination(self.store),
             clock=host.clock,
             rng=stream(self.seed, "node", host.broker_id, host.lives),
-            probe=self.ghost.probe_of(host, host.lives),
+            probe=self._probe_of(host),
         )
         self._graveyard.append(host.node)
         host.starting = self.loop.create_task(host.node.start(), name=f"start {host.name}")
         process = host.process
         host.starting.add_done_callback(lambda task: self._started(host, process, task))
+
+    def _probe_of(self, host: Host) -> Callable[[str, TopicPartition, int, int], None]:
+        """Return what a broker calls when something notable happens: the ghost and the invariants hear of it."""
+        ghost, touched, broker_id = self.ghost.probe_of(host, host.lives), self.invariants.touched, host.broker_id
+
+        def probe(kind: str, key: TopicPartition, leader_epoch: int, offset: int) -> None:
+            touched(broker_id, key)
+            ghost(kind, key, leader_epoch, offset)
+
+        return probe
 
     def _started(self, host: Host, process: Process | None, task: "asyncio.Task[None]") -> None:
         if task.cancelled() or host.process is not process:
@@ -199,6 +181,7 @@ class VirtualCluster:
         process = host.process
         if process is None:
             return
+        self.invariants.check(host)
         self.trace.record(self.loop.now_ns, "power_cut" if is_power_cut else "kill", host.broker_id)
         process.die()
         host.process = None

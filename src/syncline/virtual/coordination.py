@@ -19,9 +19,8 @@ from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_json import decode_changes
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.process import Process, current_process
+from syncline.virtual.process import KERNEL, Process, current_process
 from syncline.virtual.trace import Trace
-from syncline.virtual.transport import KERNEL
 
 COMMIT_NS_MAX = 3 * MS
 OnCommit = Callable[[MetadataImage, MetadataImage], None]

@@ -12,15 +12,12 @@ acknowledged is on every member of the in-sync set).
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, TopicPartition
 from syncline.model.metadata import MetadataImage, PartitionRecord
+from syncline.virtual.host import Host
 from syncline.virtual.raw_log import RawLog, StoredBatch
-
-if TYPE_CHECKING:
-    from syncline.virtual.cluster import Host
-
 
 # The injector lets one replica at a time lose unsynced data; so this many copies must count.
 PROMISED_MIN_ISR: Final = 2
@@ -37,7 +34,7 @@ class Ghost:
     """The checks' own memory of one run."""
 
     def __init__(
-        self, hosts: "dict[int, Host]", log_directory: str, now_ns: Callable[[], int], record: Callable[..., None]
+        self, hosts: dict[int, Host], log_directory: str, now_ns: Callable[[], int], record: Callable[..., None]
     ) -> None:
         self._hosts = hosts
         self._log_directory = log_directory
@@ -69,7 +66,7 @@ class Ghost:
 
     # What it is told
 
-    def probe_of(self, host: "Host", incarnation: int) -> Callable[[str, TopicPartition, int, int], None]:
+    def probe_of(self, host: Host, incarnation: int) -> Callable[[str, TopicPartition, int, int], None]:
         """Return the probe of one broker process."""
 
         def probe(kind: str, key: TopicPartition, leader_epoch: int, offset: int) -> None:
@@ -130,7 +127,7 @@ class Ghost:
         if set(record.isr) != set(was.isr):
             self.counts["isr changes"] = self.counts.get("isr changes", 0) + 1
 
-    def _leads(self, host: "Host", key: TopicPartition, epoch: int) -> None:
+    def _leads(self, host: Host, key: TopicPartition, epoch: int) -> None:
         leader = self._leaders.setdefault((key, epoch), host.broker_id)
         if leader != host.broker_id:
             self._violated(f"S7 {key}: brokers {leader} and {host.broker_id} both lead in epoch {epoch}")
@@ -142,7 +139,7 @@ class Ghost:
                 )
                 return
 
-    def _mark_moved(self, host: "Host", incarnation: int, key: TopicPartition, epoch: int, mark: int) -> None:
+    def _mark_moved(self, host: Host, incarnation: int, key: TopicPartition, epoch: int, mark: int) -> None:
         partition = host.partition(key)
         if partition is None or partition.leader is None:
             return
@@ -183,7 +180,7 @@ class Ghost:
         self.acknowledged.clear()
 
 
-def _is_promised(host: "Host", key: TopicPartition) -> bool:
+def _is_promised(host: Host, key: TopicPartition) -> bool:
     """Return whether one replica may lose its data without harm: not where a single copy counts as committed."""
     partition = host.partition(key)
     return partition is not None and partition.config.min_insync_replicas >= PROMISED_MIN_ISR

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from syncline.model.ids import TopicPartition
-from syncline.virtual.cluster import Host, VirtualCluster
-from syncline.virtual.disk import ROOM_BYTES
+from syncline.virtual.cluster import VirtualCluster
 from syncline.virtual.faults import Fault
+from syncline.virtual.host import Host
+from syncline.virtual.medium import ROOM_BYTES
 
 # Room that a "full" disk still has: enough to fail in the middle of something.
 ROOM_LEFT_BYTES_MAX: Final = 4096

@@ -21,10 +21,10 @@ from typing import Final, Self
 
 from syncline.virtual.links import SECOND, Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.process import Process, current_process
+from syncline.virtual.process import KERNEL, Process, current_process
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace, fingerprint
-from syncline.virtual.transport import KERNEL, VirtualSocket, VirtualTransport, connected_pair
+from syncline.virtual.transport import VirtualSocket, VirtualTransport, connected_pair
 
 WORLD_HOST: Final = "world"
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})

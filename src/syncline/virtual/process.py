@@ -20,6 +20,8 @@ from typing import Any, Final
 
 # Where code runs decides whose its handles, connections and files are. None is the world: links, faults, checks.
 current_process: Final[ContextVar["Process | None"]] = ContextVar("current_process", default=None)
+# The kernels of the hosts run in this context: in no process, so never paused and never dead.
+KERNEL: Final = contextvars.Context()
 
 
 class ProcessIsDeadError(BaseException):

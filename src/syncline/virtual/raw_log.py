@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
-from syncline.virtual.disk import Directory, Inode, Medium
+from syncline.virtual.medium import Directory, Inode, Medium
 
 # base offset, length, leader epoch, magic, checksum, attributes, last offset delta
 HEADER: Final = struct.Struct(">qiibIhi")

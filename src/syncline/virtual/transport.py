@@ -1,10 +1,8 @@
-"""One end of a simulated connection, and the two pipes between two ends.
+"""One end of a simulated connection, as asyncio's protocols know it.
 
-A pipe carries bytes one way, in order; bytes written in the same instant
-travel together, and some are split on the way, as TCP may at any byte. What
-has been sent and not yet been read by the other program is in flight; beyond
-the window (the kernels' buffers) it counts as the transport's own write
-buffer, and the protocol is told to pause.
+The bytes travel through two pipes (`pipe.py`), one per direction. What is in
+flight beyond the kernels' buffers counts as this transport's own write buffer,
+and the protocol is asked to pause.
 
 Invariants: `connection_made` comes first, `connection_lost` last and once;
 nothing is delivered while reading is paused or before the protocol started.
@@ -15,14 +13,12 @@ import contextvars
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from syncline.virtual.links import Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.pipe import Pipe
 from syncline.virtual.process import Process, current_process
-
-# The kernels of the hosts run in this context: in no process, so never paused and never dead.
-KERNEL: Final = contextvars.Context()
 
 HIGH_WATER_BYTES: Final = 64 << 10
 RECEIVE_BYTES_MAX: Final = 256 << 10
@@ -83,152 +79,10 @@ def connected_pair(
     there, back = links
     client = VirtualTransport(network, client_name, server_name)
     server = VirtualTransport(network, server_name, client_name)
-    client.outgoing = Pipe(network, there, number, client, server)
-    server.outgoing = Pipe(network, back, number, server, client)
+    client.outgoing = Pipe(network.loop, network.settings, there, number, client, server)
+    server.outgoing = Pipe(network.loop, network.settings, back, number, server, client)
     client.peer, server.peer = server, client
     return client, server
-
-
-class Pipe:
-    """One direction of a connection."""
-
-    __slots__ = (
-        "_arrivals",
-        "_batch",
-        "_batch_sent_ns",
-        "_is_closed",
-        "_last_arrival_ns",
-        "_link",
-        "_network",
-        "_number",
-        "_receiver",
-        "_sender",
-        "_stalled",
-        "_stalled_timer",
-        "in_flight_bytes",
-    )
-
-    def __init__(
-        self, network: Carrier, link: Link, number: int, sender: "VirtualTransport", receiver: "VirtualTransport"
-    ) -> None:
-        self._network = network
-        self._link = link
-        self._number = number
-        self._sender = sender
-        self._receiver = receiver
-        self._last_arrival_ns = 0
-        self._batch: list[bytes] = []
-        self._batch_sent_ns = -1
-        self._stalled: deque[list[bytes] | None] = deque()
-        self._stalled_timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
-        self.in_flight_bytes = 0
-
-    @property
-    def number(self) -> int:
-        """Return the number of the connection."""
-        return self._number
-
-    @property
-    def link(self) -> Link:
-        """Return the link it runs over."""
-        return self._link
-
-    def send(self, data: bytes) -> None:
-        """Send bytes."""
-        self.in_flight_bytes += len(data)
-        now_ns = self._network.loop.now_ns
-        if self._batch_sent_ns == now_ns:
-            self._batch.append(data)
-            return
-        settings = self._network.settings
-        rng = self._link.rng
-        if rng.random() < settings.split_probability and len(data) > 1:
-            place = rng.randrange(1, len(data))
-            self._transmit([data[:place]])
-            data = data[place:]
-        self._batch = [data]
-        self._batch_sent_ns = now_ns
-        self._transmit(self._batch)
-
-    def send_end(self) -> None:
-        """Send the end of the stream (FIN)."""
-        self._batch_sent_ns = -1
-        self._transmit(None)
-
-    def send_reset(self) -> None:
-        """Send a reset; it is lost if the link is cut."""
-        self._is_closed = True
-        if not self._link.cuts:
-            self._arrive_later(self._receiver.reset_arrived)
-
-    def send_again(self) -> None:
-        """Send what waited for the cut to heal."""
-        if self._stalled_timer is not None:
-            self._stalled_timer.cancel()
-            self._stalled_timer = None
-        now_ns = self._network.loop.now_ns
-        self._last_arrival_ns = max(
-            self._last_arrival_ns, now_ns + int(self._link.rng.random() * self._network.settings.retransmission_ns_max)
-        )
-        stalled, self._stalled = self._stalled, deque()
-        for item in stalled:
-            self._transmit(item)
-
-    def close(self) -> None:
-        """Drop what waits: the sender's end is gone without a trace."""
-        self._is_closed = True
-        self._stalled.clear()
-        self._link.stalled.pop(self, None)
-        if self._stalled_timer is not None:
-            self._stalled_timer.cancel()
-            self._stalled_timer = None
-
-    def taken(self, size_bytes: int) -> None:
-        """Count bytes that the receiving program has read."""
-        self.in_flight_bytes -= size_bytes
-        self._sender.drained()
-
-    def _transmit(self, item: list[bytes] | None) -> None:
-        if self._is_closed:
-            return
-        receiver = self._receiver
-        if receiver.is_gone and not receiver.is_silent:
-            # Nobody has this connection any more: the kernel over there answers with a reset.
-            self._bounce_later()
-        elif self._link.cuts or receiver.is_silent:
-            self._batch_sent_ns = -1
-            self._stalled.append(item)
-            self._link.stalled[self] = None
-            if self._stalled_timer is None:
-                loop = self._network.loop
-                when_ns = loop.now_ns + self._network.settings.unacknowledged_ns_max
-                self._stalled_timer = loop.call_at_ns(when_ns, self._timed_out, context=KERNEL)
-        else:
-            self._arrive_later(receiver.arrived, item)
-
-    def _arrive_later(self, callback: Any, *args: Any) -> None:
-        loop = self._network.loop
-        when_ns = max(self._last_arrival_ns, loop.now_ns + self._link.latency_ns())
-        self._last_arrival_ns = when_ns
-        # In the receiver's context: a paused program reads its bytes when it goes on, a dead one never.
-        loop.call_at_ns(when_ns, callback, *args, context=self._receiver.context)
-
-    def _bounce_later(self) -> None:
-        self._is_closed = True
-        if self._link.cuts == 0:
-            when_ns = self._network.loop.now_ns + 2 * self._link.latency_ns()
-            self._network.loop.call_at_ns(when_ns, self._sender.reset_arrived, context=self._sender.context)
-
-    def bounce_stalled(self) -> None:
-        """Answer what was never taken by a host that has come back without this connection."""
-        if self._stalled or self.in_flight_bytes:
-            self.close()
-            self._bounce_later()
-
-    def _timed_out(self) -> None:
-        self._stalled_timer = None
-        self._sender.broke_later(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
 
 
 class VirtualTransport(asyncio.Transport):

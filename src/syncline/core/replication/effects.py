@@ -3,7 +3,7 @@
 One hard idea: deciding and doing are apart. Effects are plain frozen data, so
 that the broker, the simulation and a test interpret the same decision, and the
 journal can write it down with its evidence. Each prints itself in one line that
-names the rule of its evidence.
+names the rule of its evidence; golden traces are made of these lines.
 
 Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
 """
