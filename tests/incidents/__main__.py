@@ -30,7 +30,7 @@ TELL_S = 2.5
 
 @dataclass
 class Outcome:
-    """One incident and what was said of it."""
+    """One incident and the explanation of it."""
 
     cause: str
     seed: int

@@ -134,7 +134,7 @@ def test_config_command_alters_and_describes(run: Tool, name: str, make_topic: C
 def test_offset_tools_show_and_raise_the_beginning(
     run: Tool, name: str, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """GetOffsetShell tells both ends; DeleteRecords moves the first."""
+    """GetOffsetShell prints both ends; DeleteRecords moves the first."""
     topic = make_topic(name)
     run(f"{TOOLS}.ConsoleProducer", "--topic", topic, text="1\n2\n3\n4\n5\n")
     wish = tmp_path / "offsets.json"
@@ -148,7 +148,7 @@ def test_offset_tools_show_and_raise_the_beginning(
 
 
 def test_log_dirs_command_reads_every_broker(run: Tool, name: str, make_topic: Callable[..., str]) -> None:
-    """All three brokers tell the topic's size, and no lag is left."""
+    """All three brokers report the topic's size and no lag."""
     topic = make_topic(name)
     run(f"{TOOLS}.ConsoleProducer", "--topic", topic, text="1\n2\n3\n")
 
@@ -211,7 +211,7 @@ def test_dump_log_segments_reads_the_files_of_a_broker(
 def test_leader_election_command_finds_that_all_leaders_are_the_preferred_ones(
     run: Tool, name: str, make_topic: Callable[..., str]
 ) -> None:
-    """Nothing is to be done for either kind of election, and the tool says so."""
+    """Neither kind of election has anything to do, and the tool says so."""
     topic = make_topic(name)
 
     for kind in ("PREFERRED", "UNCLEAN"):

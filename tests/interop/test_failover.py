@@ -1,4 +1,4 @@
-"""A broker dies without a word: clients find the new leader and the new coordinator by themselves."""
+"""A broker is killed: clients find the new leader and the new coordinator by themselves."""
 
 from collections.abc import Callable
 

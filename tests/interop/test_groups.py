@@ -53,7 +53,7 @@ def test_group_shares_its_partitions_as_members_join_and_leave(
 def test_group_gives_the_partitions_of_a_killed_member_to_the_others(
     agent: Agent, second_agent: Agent, name: str, make_topic: Callable[..., str]
 ) -> None:
-    """A member that dies without a word is missed after its session timeout, and all records find a reader."""
+    """The group misses a killed member after its session timeout, and the others read its records."""
     topic = make_topic(name, PARTITIONS)
     agent.join("stays", name, topic, session_timeout_ms=SESSION_TIMEOUT_MS)
     second_agent.join("dies", name, topic, session_timeout_ms=SESSION_TIMEOUT_MS)

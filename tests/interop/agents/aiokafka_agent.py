@@ -46,7 +46,7 @@ class Member:
                 self.read.extend([each.partition, each.offset] for records in read.values() for each in records)
 
     async def leave(self) -> None:
-        """Leave the group and say so."""
+        """Leave the group with a LeaveGroup request."""
         self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.task

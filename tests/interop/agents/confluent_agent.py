@@ -61,7 +61,7 @@ class Member:
                 self.read.append([message.partition(), message.offset()])
 
     def leave(self) -> None:
-        """Leave the group and say so."""
+        """Leave the group with a LeaveGroup request."""
         self.leaving.set()
         self.thread.join(10)
         self.consumer.close()

@@ -46,7 +46,7 @@ class Member:
         self.consumer.close()
 
     def leave(self) -> None:
-        """Leave the group and say so."""
+        """Leave the group with a LeaveGroup request."""
         self.leaving.set()
         self.thread.join(10)
 
