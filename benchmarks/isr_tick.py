@@ -19,7 +19,7 @@ from typing import Any
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import LeaderPartition, PartitionSettings
-from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.core.replication.tick_index import TickIndex
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.partition import Partition

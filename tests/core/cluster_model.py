@@ -393,7 +393,7 @@ class Cluster:
             if len(below) > len(self.committed):
                 self.committed = below
             if leader.leader_epoch == self.current.leader_epoch:
-                assert set(self.current.isr) <= leader.maximal_isr, "the mark ignores a member of the ISR (I5)"
+                assert set(self.current.isr) <= leader.in_sync.maximal, "the mark ignores a member of the ISR (I5)"
         self.check_acknowledged()
         self.check_logs_match()
 
@@ -409,7 +409,7 @@ class Cluster:
                 still.append((broker, epoch, required))
             elif outcome is ErrorCode.NONE:
                 self.acknowledged_count += 1
-                for member in replica.leader.maximal_isr:
+                for member in replica.leader.in_sync.maximal:
                     theirs = self.hosts[member].replica.log.records[:required]
                     assert theirs == replica.log.records[:required], f"{member} lacks what was acknowledged (I7)"
         self.waiting = still

@@ -21,7 +21,7 @@ from syncline.core.replication.follower_state import NEVER_MS
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.core.replication.lag_policy import LagPolicy, TimeLag
 from syncline.core.replication.leader import LeaderPartition, PartitionSettings
-from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.core.replication.tick_index import TickIndex
 from syncline.model.errors import ErrorCode
 
@@ -109,7 +109,7 @@ class S0:
         """Deliver a partition record."""
         return self.note(
             self.partition.metadata_changed(
-                replicas=self.partition.replicas if replicas is None else replicas,
+                replicas=self.partition.in_sync.replicas if replicas is None else replicas,
                 isr=isr,
                 leader_epoch=leader_epoch,
                 partition_epoch=partition_epoch,
@@ -150,7 +150,7 @@ class S0:
 
     def put(self, broker: int, log_end: int, previous: int, fetched: int | None, caught_up: int | None) -> None:
         """Set what the leader knows of a follower."""
-        follower = self.partition.follower(broker)
+        follower = self.partition.in_sync.by_id[broker]
         follower.log_end = log_end
         follower.previous_log_end = previous
         follower.last_fetch_ms = NEVER_MS if fetched is None else fetched
@@ -160,7 +160,7 @@ class S0:
 
     def state(self, broker: int) -> tuple[int, int, int | None, int | None]:
         """Return leo, prevLeo, lastFetch and lastCaughtUp of a follower; None stands for never."""
-        view = self.partition.follower(broker).view()
+        view = self.partition.in_sync.by_id[broker].view()
         return view.log_end, view.previous_log_end, view.last_fetch_ms, view.last_caught_up_ms
 
     @property
@@ -176,7 +176,7 @@ class S0:
     @property
     def maximal(self) -> list[int]:
         """The maximal ISR."""
-        return sorted(self.partition.maximal_isr)
+        return sorted(self.partition.in_sync.maximal)
 
     @property
     def requested(self) -> list[list[int]]:

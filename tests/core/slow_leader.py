@@ -7,7 +7,10 @@ and was last known to have everything at 500. The log ends at 1100 now, the wate
 
 from syncline.core.replication.effects import ProtectionChanged, RelinquishSkipped
 from syncline.core.replication.lag_policy import LagPolicy
-from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, PendingRequest, SlowReadRules
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules
+from syncline.core.replication.slow_leader.slow_leader import SlowLeader as Service
+from syncline.core.replication.slow_leader.waits import FollowerWaits, PendingEntry, PendingRequest
 
 from .s0 import S0
 
@@ -52,12 +55,24 @@ class SlowLeader(S0):
 
     def enter(self, request: PendingRequest, offset: int) -> PendingEntry | None:
         """Register this partition for a request."""
-        return self.partition.fetch_pends(request.replica_id, offset, request)
+        slow_leader = self.partition.slow_leader
+        return None if slow_leader is None else slow_leader.fetch_pends(request.replica_id, offset, request)
+
+    @property
+    def service(self) -> Service:
+        """What the leader does about its slowness."""
+        assert self.partition.slow_leader is not None
+        return self.partition.slow_leader
+
+    @property
+    def waits(self) -> FollowerWaits:
+        """What the slow follower waits for."""
+        return self.service.waits_of(self.partition.in_sync.by_id[SLOW])
 
     def read_ends(self, entry: PendingEntry, at: int, *, captured: int = 1100) -> None:
         """Let the read of an entry end; what was captured is from its arrival."""
         request = entry.request
-        served = at if request.lost_ms is None else request.lost_ms
+        entry.ended_ms = at if request.lost_ms is None else request.lost_ms
         effects = self.partition.follower_fetched(
             request.replica_id,
             entry.offset,
@@ -67,7 +82,6 @@ class SlowLeader(S0):
             entry.leader_epoch,
             request.arrival_ms,
             entry=entry,
-            served_ms=served,
         )
         self.note(effects, at)
         if request.lost_ms is not None:
@@ -90,7 +104,7 @@ class SlowLeader(S0):
     def watch(self, at: int) -> None:
         """Run the watchdog."""
         for entry in self.fetches.watch(at, WATCH_MS):
-            self.note(entry.leader.relinquish(entry, at), at)
+            self.note(entry.server.relinquish(entry, at), at)
 
     def is_in(self, broker: int = SLOW) -> bool:
         """Return whether a follower is in the committed ISR."""

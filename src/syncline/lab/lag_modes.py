@@ -12,7 +12,8 @@ from syncline.core.replication.effects import Effects, IsrAnswer, ProposeIsr
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import LeaderPartition, PartitionSettings
-from syncline.core.replication.pending_fetches import PendingFetches, SlowReadRules
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from syncline.pictures.labels import seconds
@@ -217,12 +218,14 @@ def _slow_leader_protected(mode: str) -> Outcome:
 
 def _ask(stage: _Stage, now_ms: int) -> None:
     request = stage.fetches.open(FOLLOWER, BrokerEpoch(FOLLOWER), now_ms)
-    stage.leader.fetch_pends(FOLLOWER, Offset(52), request)
+    assert stage.leader.slow_leader is not None, "slow reads protect in this situation"
+    stage.leader.slow_leader.fetch_pends(FOLLOWER, Offset(52), request)
 
 
 def _serve(stage: _Stage, now_ms: int) -> None:
     (request,) = stage.fetches.requests.values()
     (entry,) = request.entries
+    entry.ended_ms = now_ms
     stage.leader.follower_fetched(
         FOLLOWER,
         Offset(52),
@@ -232,7 +235,6 @@ def _serve(stage: _Stage, now_ms: int) -> None:
         stage.leader.leader_epoch,
         request.arrival_ms,
         entry=entry,
-        served_ms=now_ms,
     )
     stage.fetches.answered(request, now_ms)
 

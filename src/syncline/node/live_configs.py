@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from syncline.core.fetching.read_replicas import RACK_AWARE_SELECTOR
 from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import PartitionSettings
-from syncline.core.replication.pending_fetches import SlowReadRules
+from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import Topic

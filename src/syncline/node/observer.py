@@ -235,7 +235,7 @@ class Observer:
         for key, (proposal, since_ms) in list(self._proposed.items()):
             partition = self._partitions.get(key)
             leader = None if partition is None else partition.leader
-            if leader is None or not leader.is_change_pending:
+            if leader is None or leader.in_sync.pending is None:
                 self.proposal_answered(key)
             elif now_ms - since_ms > PATIENCE_MS:
                 self.episodes.hold(

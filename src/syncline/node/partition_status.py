@@ -63,9 +63,9 @@ def _row(broker: "Host", partition: "Partition", leader: "LeaderPartition") -> d
         "leader_epoch": leader.leader_epoch,
         "partition_epoch": leader.partition_epoch,
         "isr": list(leader.isr),
-        "maximal_isr": sorted(leader.maximal_isr),
-        "replicas": list(leader.replicas),
-        "is_change_pending": leader.is_change_pending,
+        "maximal_isr": sorted(leader.in_sync.maximal),
+        "replicas": list(leader.in_sync.replicas),
+        "is_change_pending": leader.in_sync.pending is not None,
         "is_under_min_isr": leader.is_under_min_isr,
         "log_start": partition.log.log_start,
         "log_end": partition.log.log_end,
@@ -94,7 +94,7 @@ def _follower(
         "left_ms": _left_ms(broker, leader, view.last_caught_up_ms, fetch_ms, now_ms, is_even=is_even)
         if in_sync
         else None,
-        "is_protected": view.broker_id in leader.spared,
+        "is_protected": leader.slow_leader is not None and view.broker_id in leader.slow_leader.spared,
         "last_fetch_ago_ms": None if asked_ms is None else now_ms - asked_ms,
         "is_answer_owed": is_owed,
     }

@@ -1,6 +1,6 @@
 """Slow reads: what this broker owes its followers, and what it does about it (KIP-501).
 
-The rules are `core.pending_fetches` and `core.relinquish`. Here requests are registered when a look could not be
+The rules are `core/replication/slow_leader`. Here requests are registered when a look could not be
 completed at once, and the watchdog runs as long as there are any: a broker that serves everything at once, or whose
 feature is off, does nothing of this.
 
@@ -23,14 +23,9 @@ from syncline.core.replication.effects import (
     RelinquishSkipped,
 )
 from syncline.core.replication.evidence import Evidence
-from syncline.core.replication.leader import LeaderPartition
-from syncline.core.replication.pending_fetches import (
-    RELINQUISHED_AT_ONCE_MAX,
-    PendingEntry,
-    PendingFetches,
-    PendingRequest,
-    watch_period_ms,
-)
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import RELINQUISHED_AT_ONCE_MAX, watch_period_ms
+from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json, Observation
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -92,7 +87,8 @@ class SlowReads:
     def protected_count(self) -> int:
         """The members of ISRs that are in it only because this broker owes them an answer."""
         leaders = (partition.leader for partition in self._partitions.values())
-        return sum(len(leader.spared) for leader in leaders if leader is not None)
+        slow_leaders = (leader.slow_leader for leader in leaders if leader is not None)
+        return sum(len(slow_leader.spared) for slow_leader in slow_leaders if slow_leader is not None)
 
     def configure(self) -> None:
         """Take over the configuration; switching off forgets everything, switching on begins with the next request."""
@@ -118,7 +114,7 @@ class SlowReads:
     ) -> PendingRequest:
         """Register a request whose look has to wait for a read."""
         request = self._fetches.open(
-            session.replica_id, BrokerEpoch(broker_epoch), arrival_ms, parked_ms, cover=session
+            session.replica_id, BrokerEpoch(broker_epoch), arrival_ms, parked_ms, cover=session.slow_fetches()
         )
         self._operations[operation] = None
         if self.rules is not None and self.rules.relinquishes:
@@ -144,8 +140,11 @@ class SlowReads:
         """Tell the idle partitions of the session that moved meanwhile; the others are told by the session's clock."""
         for entry in session.pending():
             partition = entry.target
-            if entry not in request.looked and isinstance(partition, Partition) and partition.leader is not None:
-                partition.leader.covered_fetch_ended(request.replica_id, request, entry, now_ms, is_lost=is_lost)
+            if entry in request.looked or not isinstance(partition, Partition) or partition.leader is None:
+                continue
+            slow_leader = partition.leader.slow_leader
+            if slow_leader is not None:
+                slow_leader.covered_fetch_ended(request.replica_id, request, entry, now_ms, is_lost=is_lost)
 
     def read_failed(self, entry: PendingEntry) -> None:
         """Let go of a partition whose read failed."""
@@ -208,10 +207,10 @@ class SlowReads:
 
     def _relinquish(self, entry: PendingEntry, now_ms: int) -> bool:
         """Give a partition away if its leader decides so; return whether it did."""
-        partition = entry.leader.owner
-        if not isinstance(partition, Partition) or partition.leader is not entry.leader:
+        partition = _partition_of(entry)
+        if partition is None:
             return False
-        effects = entry.leader.relinquish(entry, now_ms)
+        effects = entry.server.relinquish(entry, now_ms)
         if effects:
             partition.perform(effects)
         return any(type(effect) is ProposeIsr for effect in effects)
@@ -228,12 +227,12 @@ class SlowReads:
                 continue
             self._suspects.add(request.seq)
             for entry in list(request.entries):
-                if not entry.is_read and isinstance(entry.leader, LeaderPartition):
+                if not entry.is_read:
                     self._suspect(entry, request, now_ms)
 
     def _suspect(self, entry: PendingEntry, request: PendingRequest, now_ms: int) -> None:
-        partition = entry.leader.owner
-        if not isinstance(partition, Partition) or partition.leader is not entry.leader:
+        partition = _partition_of(entry)
+        if partition is None:
             return
         read_ms = request.processing_ms(now_ms)
         log.error("%s: a read has not ended for %s ms; the disk may be stuck", partition.key, read_ms)
@@ -294,3 +293,11 @@ class SlowReads:
         )
         self._note_event(seen)
         return seen
+
+
+def _partition_of(entry: PendingEntry) -> Partition | None:
+    """Return the partition of an entry while its leadership lasts."""
+    partition = entry.server.owner
+    if not isinstance(partition, Partition) or partition.leader is None:
+        return None
+    return partition if partition.leader.slow_leader is entry.server else None

@@ -87,7 +87,7 @@ def test_b05_an_expansion_counts_at_once() -> None:
     s.f(2, 3, 100)
     assert s.sent == []
     s.f(2, 10, 200)
-    assert (s.isr, s.maximal, s.partition.is_change_pending) == ([1], [1, 2], True)
+    assert (s.isr, s.maximal, (s.partition.in_sync.pending is not None)) == ([1], [1, 2], True)
     assert s.sent[0].isr == (IsrMember(1, 10), IsrMember(2, 20))
     s.answer(s.sent[0], 250)
 
@@ -118,7 +118,7 @@ def test_b07_a_controller_that_did_nothing_reverts_the_proposal(error: ErrorCode
     s.f(2, 10, 100)
 
     s.answer(s.sent[0], 150, error=error)
-    assert (s.isr, s.maximal, s.partition.is_change_pending) == ([1, 3], [1, 3], False)
+    assert (s.isr, s.maximal, (s.partition.in_sync.pending is not None)) == ([1, 3], [1, 3], False)
     assert s.failed_updates == 1
     s.f(2, 10, 600)
 
@@ -145,10 +145,10 @@ def test_b08_a_controller_that_knows_more_is_waited_for(error: ErrorCode) -> Non
     s.answer(s.sent[0], 10_050, error=error)
     s.tick(15_000)
     assert s.requested == [[1, 3]]
-    assert (s.partition.is_change_pending, s.maximal, s.failed_updates) == (True, [1, 2, 3], 1)
+    assert ((s.partition.in_sync.pending is not None), s.maximal, s.failed_updates) == (True, [1, 2, 3], 1)
     s.metadata([1, 2], at=15_100, partition_epoch=22)
 
-    assert (s.isr, s.maximal, s.partition.is_change_pending) == ([1, 2], [1, 2], False)
+    assert (s.isr, s.maximal, (s.partition.in_sync.pending is not None)) == ([1, 2], [1, 2], False)
 
 
 def test_b09_an_unknown_error_sends_the_same_item_again() -> None:
@@ -189,7 +189,7 @@ def test_b10_the_same_record_again_does_not_drop_a_pending_proposal() -> None:
 
     s.metadata([1, 3], at=120, partition_epoch=20)
 
-    assert (s.maximal, s.partition.is_change_pending) == ([1, 2, 3], True)
+    assert (s.maximal, (s.partition.in_sync.pending is not None)) == ([1, 2, 3], True)
 
 
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(5, 19), (4, 21)], ids=["old-partition", "old-leader"])
@@ -200,7 +200,7 @@ def test_b11_a_success_of_another_time_is_ignored(leader_epoch: int, partition_e
 
     s.answer(s.sent[0], 150, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
 
-    assert (s.isr, s.maximal, s.partition.is_change_pending) == ([1, 3], [1, 2, 3], True)
+    assert (s.isr, s.maximal, (s.partition.in_sync.pending is not None)) == ([1, 3], [1, 2, 3], True)
     assert s.failed_updates == 1
 
 
@@ -290,7 +290,7 @@ def test_b18_the_gate_opens_when_the_expansion_is_confirmed() -> None:
     assert s.hw == 0
 
     s.f(3, 10, 100)
-    assert (s.partition.is_change_pending, s.hw) == (True, 0)
+    assert ((s.partition.in_sync.pending is not None), s.hw) == (True, 0)
     s.answer(s.sent[0], 150)
 
     assert s.hw == 10
@@ -419,7 +419,7 @@ def test_b25_a_member_admitted_at_the_mark_may_leave_at_the_next_tick() -> None:
     """Reaching the watermark suffices to join; it proves no time."""
     s = S0(isr=(1, 2), log_end=90, high_watermark=50, epoch_start=50)
     s.put(2, 50, 90, 19_900, 19_900)
-    s.partition.follower(3).start_first_term(0, in_isr=False)
+    s.partition.in_sync.by_id[3].start_first_term(0, in_isr=False)
 
     s.f(3, 50, 19_900, captured=90)
     assert s.isr == [1, 2, 3]

@@ -107,7 +107,7 @@ def test_a06_previous_end_rule_ages_until_the_end_is_reached() -> None:
     s.tick(75)
     assert s.sent == []
     assert s.state(2) == (19, 20, 75, 0)
-    policy, follower = s.partition.settings.lag, s.partition.follower(2)
+    policy, follower = s.partition.settings.lag, s.partition.in_sync.by_id[2]
     assert not policy.is_caught_up(follower, 20, 150)
     s.f(2, 20, 150)
 
@@ -177,7 +177,7 @@ def test_a10_a_former_incarnation_is_refused() -> None:
     assert s.partition.check_fetch(2, 5, 13) is ErrorCode.NONE
     s.f(2, 10, 200, broker_epoch=13)
 
-    assert s.partition.follower(2).broker_epoch == 13
+    assert s.partition.in_sync.by_id[2].broker_epoch == 13
     assert s.sent == []
     s.brokers.replace({1: BrokerStanding(10), 2: BrokerStanding(13), 3: BrokerStanding(30)})
     s.f(2, 10, 300, broker_epoch=13)
@@ -241,7 +241,7 @@ def test_a14_newer_partition_epoch_keeps_followers_and_a_stale_one_is_ignored() 
     effects = s.metadata([1], at=1100, partition_epoch=20, replicas=(1, 2))
 
     assert effects is NOTHING
-    assert s.partition.replicas == (1, 2, 3, 4)
+    assert s.partition.in_sync.replicas == (1, 2, 3, 4)
 
 
 def test_a15_a_follower_that_lost_its_tail_does_not_pull_the_mark_back() -> None:
@@ -421,7 +421,7 @@ def test_a23_lag_begin_ends_when_the_end_is_reached() -> None:
     s.f(2, 0, 500)
     s.append(10, 1000)
     s.f(2, 0, 1100)
-    assert s.partition.follower(2).lag_begin_ms == 1100
+    assert s.partition.in_sync.by_id[2].lag_begin_ms == 1100
     for now in range(4000, 30_001, 500):
         s.f(2, 10, now)
         if now % 5000 == 0:

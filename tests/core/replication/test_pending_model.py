@@ -6,7 +6,9 @@ import pytest
 
 from syncline.core.fetching.session import FetchContext, FetchSpec, SessionCache, SessionPartition
 from syncline.core.replication.known_brokers import BrokerStanding
-from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, PendingRequest, SlowReadRules
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules
+from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from tests.core.pending_model import Ask, Entry, Side
 from tests.core.s0 import LAG_MS, S0, standings
 
@@ -90,11 +92,11 @@ class Worlds:
                 if index in looks:
                     self.offsets[index] = side.log_end
             return
-        request = self.fetches.open(FOLLOWER, self.incarnation, self.now, cover=context.session)
+        request = self.fetches.open(FOLLOWER, self.incarnation, self.now, cover=context.session.slow_fetches())
         operation = self.outstanding = Operation(context, request, ask)
         operation.looked = looks
         for index, entry in looks.items():
-            known = self.real[index].partition.fetch_pends(FOLLOWER, self.offsets[index], request)
+            known = self.real[index].partition.slow_leader.fetch_pends(FOLLOWER, self.offsets[index], request)
             assert known is not None
             request.looked[entry] = known
             operation.got[index] = self.model[index].log_end
@@ -116,9 +118,9 @@ class Worlds:
         s = self.real[index]
         offset, captured, at = fetched or (self.offsets[index], s.partition.log_end, self.now)
         epoch = self.incarnation if known is None else known.request.broker_epoch
-        effects = s.partition.follower_fetched(
-            FOLLOWER, offset, 0, captured, epoch, 5, at, stamp=asker, entry=known, served_ms=served
-        )
+        if known is not None:
+            known.ended_ms = served
+        effects = s.partition.follower_fetched(FOLLOWER, offset, 0, captured, epoch, 5, at, stamp=asker, entry=known)
         s.note(effects, self.now)
 
     def settle(self, context: FetchContext, index: int, entry: SessionPartition) -> None:
@@ -158,7 +160,7 @@ class Worlds:
         for entry in operation.context.session.pending():
             if entry not in operation.request.looked:
                 partition = self.real[int(str(entry.key))].partition
-                partition.covered_fetch_ended(FOLLOWER, operation.request, entry, self.now, is_lost=is_lost)
+                partition.slow_leader.covered_fetch_ended(FOLLOWER, operation.request, entry, self.now, is_lost=is_lost)
 
     def answer(self, operation: Operation) -> None:
         """Answer the request that is outstanding."""
@@ -217,7 +219,7 @@ class Worlds:
             s.tick(self.now)
             evicted = was_in and any(each == [1] for each in s.requested)
             s.sent.clear()
-            assert evicted is is_out, f"t-{index} at {self.now}: {s.partition.follower(FOLLOWER)!r} {side!r}"
+            assert evicted is is_out, f"t-{index} at {self.now}: {s.partition.in_sync.by_id[FOLLOWER]!r} {side!r}"
             self.evictions += evicted
 
     def compare(self) -> None:

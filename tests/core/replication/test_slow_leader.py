@@ -11,8 +11,9 @@ from syncline.core.fetching.session import FetchSpec, SessionCache
 from syncline.core.replication.effects import IsrChange, IsrRefused, RefusalOutcome
 from syncline.core.replication.known_brokers import BrokerStanding
 from syncline.core.replication.lag_policy import LagBegin, MessageLag
-from syncline.core.replication.pending_fetches import PendingFetches, SlowReadRules, watch_period_ms
-from syncline.core.replication.relinquish import Backoff
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules, watch_period_ms
+from syncline.core.replication.slow_leader.succession import Backoff
 from syncline.model.errors import ErrorCode
 from tests.core.controller_world import ELR, TOPIC_ID, World, image, partition
 from tests.core.replicas import MemoryLog, Replica
@@ -124,7 +125,7 @@ def test_d03_leader_waits_for_metadata_after_the_election() -> None:
     s.tick(15_000)
 
     assert len(s.sent) == 1
-    assert s.partition.is_change_pending
+    assert s.partition.in_sync.pending is not None
 
 
 def grown(count: int) -> MemoryLog:
@@ -216,7 +217,7 @@ def test_d08_reconnecting_does_not_start_the_cap_anew() -> None:
     assert s.caught_up() == 12_000
     s.arrive(at=12_500)
 
-    assert s.partition.follower(SLOW).waits.since_ms == 2000
+    assert s.waits.since_ms == 2000
     assert s.ticks_until_evicted(15_000, 70_000) == 65_000
     assert s.told == [("began", SLOW), ("cap-exceeded", SLOW)]
 
@@ -237,7 +238,7 @@ def test_d09_result_of_a_dead_request_counts_as_of_its_end() -> None:
     s.read_ends(entry, 20_000)
 
     assert s.state(SLOW) == (1002, 1100, 2000, 12_000)
-    assert s.partition.follower(SLOW).waits.since_ms == 2000, "it was no answer"
+    assert s.waits.since_ms == 2000, "it was no answer"
     assert len(s.fetches) == 0
 
 
@@ -264,7 +265,7 @@ def test_d10_the_next_processes_fetch_ends_the_wait_as_well() -> None:
     before = s.state(SLOW)
     s.read_ends(entry, 27_000)
 
-    assert (entry.is_void, s.partition.follower(SLOW).waits, s.state(SLOW)) == (True, None, before)
+    assert (entry.is_void, s.waits.is_over, s.state(SLOW)) == (True, True, before)
 
 
 def test_d11_the_cap_ends_protection() -> None:
@@ -299,7 +300,7 @@ def test_d13_an_overtaken_request_says_nothing() -> None:
     s.read_ends(first, 27_000)
 
     assert s.state(SLOW) == before
-    assert s.partition.follower(SLOW).waits is None
+    assert s.waits.is_over
 
 
 def test_d14_a_new_term_owes_nothing() -> None:
@@ -311,7 +312,7 @@ def test_d14_a_new_term_owes_nothing() -> None:
 
     s.serve(entry, 27_000)
 
-    assert (s.state(SLOW), s.partition.follower(SLOW).waits, len(s.fetches)) == (before, None, 0)
+    assert (s.state(SLOW), s.waits.is_over, len(s.fetches)) == (before, True, 0)
 
 
 def test_d15_waiting_is_no_reason_to_join() -> None:
@@ -403,7 +404,7 @@ def test_d19_at_most_three_times_in_ten_minutes() -> None:
         (620_000, "NEW_LEADER_ELECTED"),
     ]
     assert s.skipped == ["backoff"], "told once per request"
-    assert s.partition._backoff.until_ms == 315_000
+    assert "Backoff(until 315000, then 20000 ms)" in repr(s.service)
 
 
 def test_d19_backoff_doubles_up_to_five_minutes_and_is_forgotten_after_an_hour() -> None:
@@ -533,7 +534,7 @@ def test_d23_switching_it_off_ends_protection_at_once() -> None:
     s.fetches.clear()
     s.note(s.partition.configure(replace(s.partition.settings, slow_reads=None), 12_000), 12_000)
 
-    assert (s.partition.follower(SLOW).waits, len(s.fetches)) == (None, 0)
+    assert (s.waits.is_over, len(s.fetches)) == (True, 0)
     s.tick(15_000)
     assert not s.is_in()
 
@@ -590,19 +591,19 @@ def test_f22_relinquishing_waits_for_metadata_that_it_lacks() -> None:
     world.fence(3)
     assert (world.t0.isr, world.t0.partition_epoch) == ((1, 2), 21)
     request = fetches.open(2, 20, 1000)
-    entry = s.partition.fetch_pends(2, 5, request)
+    entry = s.partition.slow_leader.fetch_pends(2, 5, request)
 
-    s.note(s.partition.relinquish(entry, 2000), 2000)
+    s.note(s.partition.slow_leader.relinquish(entry, 2000), 2000)
     assert s.requested == [[3, 2, 1]]
     error = submit(world, demotions, s.sent[0], 2000, sender=1)
     assert error is ErrorCode.INVALID_UPDATE_VERSION
     s.answer(s.sent[0], 2010, error=error)
-    s.note(s.partition.relinquish(entry, 2250), 2250)
+    s.note(s.partition.slow_leader.relinquish(entry, 2250), 2250)
     assert len(s.sent) == 1
     assert [each.outcome for each in s.effects if isinstance(each, IsrRefused)] == [RefusalOutcome.AWAITING_METADATA]
     s.metadata([1, 2], at=2300)
     assert s.isr == [1, 2]
-    s.note(s.partition.relinquish(entry, 2500), 2500)
+    s.note(s.partition.slow_leader.relinquish(entry, 2500), 2500)
 
     assert s.requested[1:] == [[2, 1]]
     assert submit(world, demotions, s.sent[1], 2500, sender=1) is ErrorCode.NEW_LEADER_ELECTED
@@ -643,7 +644,7 @@ def test_protection_holds_under_the_historic_modes(policy: object) -> None:
     assert spared.ticks_until_evicted(5000, 25_000) is None
     spared.serve(entry, 27_000)
 
-    served = spared.partition.follower(SLOW).log_end_update_ms
+    served = spared.partition.in_sync.by_id[SLOW].log_end_update_ms
     assert served == (27_000 if isinstance(policy, MessageLag) else 2000)
 
 
@@ -689,13 +690,13 @@ def test_idle_partition_of_a_stuck_request_is_spared_without_an_entry() -> None:
     """The request looked at other partitions; this one moved meanwhile, and the follower cannot ask for it."""
     s, cache, asker = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.append(1200, 3000)
     s.f(PROMPT, 1200, 3010)
 
-    assert s.partition.follower(SLOW).waits is None
+    assert s.waits.is_over
     assert s.ticks_until_evicted(5000, 25_000) is None
-    s.partition.covered_fetch_ended(SLOW, request, asker, 27_000)
+    s.service.covered_fetch_ended(SLOW, request, asker, 27_000)
     s.fetches.answered(request, 27_000)
 
     assert s.caught_up() == 27_000
@@ -706,13 +707,13 @@ def test_idle_partition_that_did_not_move_is_dated_by_the_sessions_clock() -> No
     """Nobody walks over idle partitions: the answer's time is found when the log moves."""
     s, cache, _ = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.fetches.answered(request, 27_000)
     s.append(1200, 27_001)
     s.f(PROMPT, 1200, 27_002)
 
     assert s.caught_up() == 27_000
-    assert context.session.in_flight is None
+    assert context.session.slow_fetches().in_flight is None
     assert s.ticks_until_evicted(30_000, 45_000) == 40_000
 
 
@@ -720,7 +721,7 @@ def test_partition_that_was_looked_at_and_refused_is_not_covered() -> None:
     """A row that failed was not registered: its follower is not spared by the rest of the request."""
     s, cache, asker = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     request.looked[asker] = None
     s.append(1200, 3000)
     s.f(PROMPT, 1200, 3010)
@@ -797,7 +798,7 @@ def test_overtaken_read_leaves_an_idle_follower_as_it_was() -> None:
     cache, asker = session_of(s, 13_000)
     s.partition.follower_fetched(SLOW, 1100, 0, 1100, 10 * SLOW, 5, 13_000, stamp=asker)
     s.read_ends(late, 27_000)
-    assert s.partition.follower(SLOW).stamp is asker
+    assert s.partition.in_sync.by_id[SLOW].stamp is asker
     for number in range(1, 20):
         next_fetch(cache, 13_000 + 5000 * number, number)
     s.append(1101, 108_010)
@@ -815,7 +816,7 @@ def test_idle_partition_is_covered_from_the_next_request_on_when_the_feature_is_
     s.partition.follower_fetched(SLOW, 1100, 0, 1100, 10 * SLOW, 5, 1900, stamp=asker)
     s.note(s.partition.configure(replace(s.partition.settings, slow_reads=PROTECTS), 1950), 1950)
     context = next_fetch(cache, 2000, 1)
-    s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.append(1200, 3000)
     s.f(PROMPT, 1200, 3010)
 
@@ -826,11 +827,11 @@ def test_covered_partition_is_dated_by_the_answer_even_beyond_the_cap() -> None:
     """The cap ends protection, not the proof that an answer is."""
     s, cache, asker = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.append(1200, 3000)
     s.f(PROMPT, 1200, 3010)
     assert s.ticks_until_evicted(5000, 60_000) is None
-    s.partition.covered_fetch_ended(SLOW, request, asker, 63_000)
+    s.service.covered_fetch_ended(SLOW, request, asker, 63_000)
     s.fetches.answered(request, 63_000)
 
     assert s.ticks_until_evicted(65_000, 80_000) == 75_000
@@ -840,10 +841,10 @@ def test_d08_reconnecting_does_not_start_the_cap_anew_for_a_covered_partition() 
     """The request that was lost had not looked at it, and its session is gone; the wait counts from 2 000."""
     s, cache, asker = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.append(1200, 3000)
     s.f(PROMPT, 1200, 3010)
-    s.partition.covered_fetch_ended(SLOW, request, asker, 12_000, is_lost=True)
+    s.service.covered_fetch_ended(SLOW, request, asker, 12_000, is_lost=True)
     s.fetches.lost(request, 12_000, 60_000)
     assert s.caught_up() == 12_000
     cache.close(7)
@@ -858,7 +859,7 @@ def test_r4_a_failed_read_ends_the_wait() -> None:
     failed = s.arrive()
     s.fetches.read_ended(failed)
     s.answer_fetch(failed, 9000)
-    assert s.partition.follower(SLOW).waits is None
+    assert s.waits.is_over
     s.arrive(at=9010)
 
     assert s.ticks_until_evicted(10_000, 80_000) == 70_000
@@ -870,11 +871,11 @@ def test_r6_the_next_process_does_not_inherit_a_wait_without_entries() -> None:
     entry = s.arrive()
     s.disconnect(entry, 12_000)
     s.read_ends(entry, 12_100)
-    assert s.partition.follower(SLOW).waits.since_ms == 2000
+    assert s.waits.since_ms == 2000
     s.brokers.replace({**standings(LEADER, PROMPT), SLOW: BrokerStanding(10 * SLOW + 1)})
     s.enter(s.fetches.open(SLOW, 10 * SLOW + 1, 13_000), 1100)
 
-    assert s.partition.follower(SLOW).waits.since_ms == 13_000
+    assert s.waits.since_ms == 13_000
 
 
 @pytest.mark.parametrize("end", ["answered", "lost"])
@@ -882,7 +883,7 @@ def test_r6_the_end_of_a_former_processs_request_proves_nothing_of_idle_partitio
     """Its idle partitions are not dated by it, either."""
     s, cache, _ = idle_world()
     context = next_fetch(cache, 2000, 1)
-    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session)
+    request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
     s.enter(request, 1100)
     s.fetches.drop_older(SLOW, 10 * SLOW + 1)
     if end == "answered":
@@ -898,7 +899,7 @@ def test_proof_of_an_answer_outlives_the_session() -> None:
     """A session that is closed before the log moves leaves what its last answer said."""
     s, cache, _ = idle_world()
     context = next_fetch(cache, 2000, 1)
-    s.fetches.answered(s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session), 27_000)
+    s.fetches.answered(s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches()), 27_000)
     cache.close(7)
     s.append(1200, 27_005)
 
@@ -911,7 +912,7 @@ def test_d24_a_read_that_ends_right_after_a_pause_is_excused_as_well() -> None:
     s.fetches.start_watch(2000)
     entry = s.arrive()
     s.fetches.excuse_pause(9000, 250)
-    s.note(s.partition.relinquish(entry, 9000), 9000)
+    s.note(s.service.relinquish(entry, 9000), 9000)
     assert (entry.request.processing_ms(9000), s.sent) == (250, [])
 
     s.watch(9000)
@@ -934,8 +935,8 @@ def test_r8_a_new_term_spares_nobody() -> None:
     s = SlowLeader()
     s.arrive()
     s.tick(15_000)
-    assert s.partition.spared == (SLOW,)
+    assert s.service.spared == (SLOW,)
     s.metadata([LEADER, SLOW, PROMPT], at=16_000, leader_epoch=6)
     s.tick(20_000)
 
-    assert (s.partition.spared, s.told) == ((), [("began", SLOW)])
+    assert (s.service.spared, s.told) == ((), [("began", SLOW)])

@@ -8,7 +8,9 @@ import pytest
 from syncline.core.fetching.session import FetchSpec, SessionCache, SessionPartition
 from syncline.core.replication.effects import IsrChange, IsrCommitted
 from syncline.core.replication.lag_policy import LagBegin, LagPolicy, MessageLag, TimeLag
-from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, SlowReadRules
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules
+from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.core.replication.tick_index import TickIndex
 from syncline.model.errors import ErrorCode
 from tests.core.s0 import LAG_MS, S0, standings
@@ -130,12 +132,12 @@ def walk(seed: int) -> int:
                 s.f(rng.choice((2, 3)), max(0, partition.log_end - rng.choice((0, 0, 0, 1, 3))), now)
             case 4:
                 settle(index, s, now)
-            case 5 if s.sent and partition.is_change_pending:
+            case 5 if s.sent and partition.in_sync.pending is not None:
                 error = rng.choice((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA))
                 s.answer(s.sent[-1], now, error=error)
             case 6 if rules is not None:
                 request = fetches.open(2, 20, now)
-                entry = partition.fetch_pends(2, max(0, partition.log_end - 1), request)
+                entry = partition.slow_leader.fetch_pends(2, max(0, partition.log_end - 1), request)
                 entries.append(entry)
             case 7 if entries:
                 fetches.answered(entries.pop().request, now)
@@ -192,12 +194,12 @@ def twins(seed: int) -> int:
                     s.append(partition.log_end + grown, now)
                 case 2 | 3:
                     s.f(follower, offset, now)
-                case 4 if partition.is_change_pending:
+                case 4 if partition.in_sync.pending is not None:
                     error = ErrorCode.NONE if chance < 0.7 else ErrorCode.INELIGIBLE_REPLICA
                     s.answer(s.sent[-1], now, error=error)
                 case 5 if rules is not None:
                     request = fetches[at].open(2, 20, now)
-                    entry = partition.fetch_pends(2, offset, request)
+                    entry = partition.slow_leader.fetch_pends(2, offset, request)
                     assert entry is not None
                     began.append(entry)
                 case 6:

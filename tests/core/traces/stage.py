@@ -13,7 +13,9 @@ from syncline.core.replication.effects import Effects, IsrAnswer, IsrChange, Pro
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.core.replication.lag_policy import TimeLag
 from syncline.core.replication.leader import PartitionSettings
-from syncline.core.replication.pending_fetches import PendingEntry, PendingFetches, SlowReadRules
+from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
+from syncline.core.replication.slow_leader.rules import SlowReadRules
+from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.core.replication.truncation import TruncationMode
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
@@ -136,7 +138,7 @@ class Stage:
         if is_slow:
             assert leader.replica.leader is not None
             request = leader.fetches.open(int(broker), host.broker_epoch, self._now_ms)
-            host.slow_read = leader.replica.leader.fetch_pends(int(broker), ask.fetch_offset, request)
+            host.slow_read = leader.replica.leader.slow_leader.fetch_pends(int(broker), ask.fetch_offset, request)
             return self._tell(str(leader_id), f"cannot serve {broker} at once: its disk is slow")
         answer, effects = leader.replica.serve(
             int(broker), ask, self._now_ms, broker_epoch=host.broker_epoch, count=100
@@ -163,7 +165,7 @@ class Stage:
         """Let a leader look at the fetches that wait for its slow disk."""
         effects: Effects = ()
         for entry in self._host(broker).fetches.watch(self._now_ms, WATCH_INTERVAL_MS):
-            effects += entry.leader.relinquish(entry, self._now_ms)
+            effects += entry.server.relinquish(entry, self._now_ms)
         self._performed(int(broker), effects)
         if not effects:
             self._tell(broker, "changes nothing")
@@ -259,8 +261,8 @@ class Stage:
                 role = "is down"
             elif leader is not None:
                 role = f"leads in epoch {leader.leader_epoch}, ISR {words.ids(leader.isr)}"
-                if leader.is_change_pending:
-                    role += f", maximal ISR {words.ids(sorted(leader.maximal_isr))}"
+                if leader.in_sync.pending is not None:
+                    role += f", maximal ISR {words.ids(sorted(leader.in_sync.maximal))}"
             elif follower is not None and host.record.has_leader:
                 role = f"follows {host.record.leader} in epoch {follower.leader_epoch}"
             else:

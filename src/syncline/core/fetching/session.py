@@ -17,15 +17,13 @@ Source: KIP-227, KIP-516 (names or ids, never both in one session).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from syncline.core.replication.follower_state import NEVER_MS
 from syncline.core.replication.known_brokers import KnownBrokers
+from syncline.core.replication.slow_leader.waits import SlowFetches
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset
-
-if TYPE_CHECKING:
-    from syncline.core.replication.pending_fetches import PendingRequest
 
 NO_SESSION_ID: Final = 0
 OPENING_EPOCH: Final = 0
@@ -48,18 +46,14 @@ class FetchSpec(NamedTuple):
 
 
 class SessionClock:
-    """When a session fetched, and what became of its slow fetches: shared by its entries.
+    """When a session fetched: shared by its entries. `slow_fetches` is there from its first slow one on (KIP-501)."""
 
-    `served_ms`: when the latest was answered or lost. `lost`: the first that was lost since one was answered.
-    """
-
-    __slots__ = ("last_fetch_ms", "lost", "previous_fetch_ms", "served_ms")
+    __slots__ = ("last_fetch_ms", "previous_fetch_ms", "slow_fetches")
 
     def __init__(self, now_ms: int) -> None:
         self.last_fetch_ms = now_ms
         self.previous_fetch_ms = now_ms
-        self.served_ms = NEVER_MS
-        self.lost: PendingRequest | None = None
+        self.slow_fetches: SlowFetches | None = None
 
     def touch(self, now_ms: int) -> None:
         """Note one more fetch."""
@@ -126,18 +120,14 @@ class SessionPartition:
 
     @property
     def served_ms(self) -> int:
-        """When the latest slow fetch of the session was answered, or lost."""
-        return self._clock.served_ms
+        """When the latest slow fetch of the session was answered."""
+        slow_fetches = self._clock.slow_fetches
+        return NEVER_MS if slow_fetches is None else slow_fetches.served_ms
 
     @property
-    def lost(self) -> "PendingRequest | None":
-        """The first slow fetch of the session that was lost since one was answered."""
-        return self._clock.lost
-
-    @property
-    def in_flight(self) -> "PendingRequest | None":
-        """The fetch of the session that waits for a slow read."""
-        return None if self.session is None else self.session.in_flight
+    def slow_fetches(self) -> SlowFetches | None:
+        """The slow fetches of the session."""
+        return self._clock.slow_fetches
 
     def ask(self, spec: FetchSpec) -> None:
         """Take over what the reader asks now."""
@@ -162,14 +152,15 @@ class SessionPartition:
         """End the membership; the clock stops for this partition, since the session goes on without it."""
         clock = self._clock
         self._clock = SessionClock(clock.last_fetch_ms)
-        self._clock.served_ms, self._clock.lost = clock.served_ms, clock.lost
+        if clock.slow_fetches is not None:
+            self._clock.slow_fetches = clock.slow_fetches.outlived()
         self.session = None
 
 
 class FetchSession:
     """A reader's partitions in serving order, and the epoch that its next request must carry.
 
-    `on_change` is set while a fetch is parked, `in_flight` while a follower's fetch waits for a slow read.
+    `on_change` is set while a fetch is parked.
     """
 
     __slots__ = (
@@ -178,7 +169,6 @@ class FetchSession:
         "broker_epoch",
         "clock",
         "created_ms",
-        "in_flight",
         "is_follower",
         "last_used_ms",
         "next_epoch",
@@ -203,7 +193,6 @@ class FetchSession:
         self.clock = SessionClock(now_ms)
         self.partitions: dict[Hashable, SessionPartition] = {}
         self.on_change: Callable[[SessionPartition], None] | None = None
-        self.in_flight: PendingRequest | None = None
         # A dict stands for an ordered set: the order of a set is no order.
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
@@ -224,17 +213,11 @@ class FetchSession:
                 self.make_pending(entry)
         return tuple(added)
 
-    def served(self, now_ms: int) -> None:
-        """Note that a slow fetch was answered: until now the reader could not ask for anything again."""
-        self.clock.served_ms = now_ms
-        self.clock.lost = None
-
-    def gave_up(self, request: "PendingRequest", now_ms: int | None) -> None:
-        """Note that the reader waited for a slow fetch until now (None: too long to count), and then no more."""
-        if now_ms is not None:
-            self.clock.served_ms = now_ms
-        if self.clock.lost is None:
-            self.clock.lost = request
+    def slow_fetches(self) -> SlowFetches:
+        """Return the slow fetches of this session, for the first or one more of them."""
+        if self.clock.slow_fetches is None:
+            self.clock.slow_fetches = SlowFetches()
+        return self.clock.slow_fetches
 
     def forget(self, keys: Iterable[Hashable]) -> None:
         """Drop partitions that the reader no longer wants."""
@@ -266,7 +249,11 @@ class FetchSession:
     def new_incarnation(self, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Look at everything again: another process of the follower took the session over, or the old one is stale."""
         self.broker_epoch = broker_epoch
+        slow_fetches = self.clock.slow_fetches
         self.clock = SessionClock(now_ms)
+        if slow_fetches is not None:
+            slow_fetches.new_incarnation()
+            self.clock.slow_fetches = slow_fetches
         for entry in self.partitions.values():
             entry.follow(self.clock)
             if not entry.is_pending:

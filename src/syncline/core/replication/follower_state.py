@@ -13,16 +13,13 @@ moves, the time is written down here and the stamp is let go.
 
 Units: offsets are exclusive log ends, -1 when unknown; times in ms of one
 monotonic clock, `NEVER_MS` below every time, so that a test clock may start at 0.
-Source: KIP-16 and KAFKA-4485 (caught up as of the previous fetch), KIP-227 (sessions), KIP-501 (waits).
+Source: KIP-16 and KAFKA-4485 (caught up as of the previous fetch), KIP-227 (sessions).
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from syncline.core.replication.evidence import FollowerView
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, Offset
-
-if TYPE_CHECKING:
-    from syncline.core.replication.pending_fetches import FollowerWaits, PendingRequest
 
 NEVER_MS: Final = -(1 << 62)
 UNKNOWN_OFFSET: Final = Offset(NONE)
@@ -40,28 +37,18 @@ class FetchStamp(Protocol):
         """The time of the accepted fetch before the latest."""
 
     @property
-    def in_flight(self) -> "PendingRequest | None":
-        """The request of the session that waits for a slow read, if there is one."""
-
-    @property
     def served_ms(self) -> int:
-        """The time at which the latest of those was answered, `NEVER_MS` if there was none."""
-
-    @property
-    def lost(self) -> "PendingRequest | None":
-        """The first of those that its reader gave up since one was answered."""
+        """The time at which the latest slow fetch was answered, `NEVER_MS` if there was none."""
 
 
 class FollowerState:
     """One follower in the leader's eyes; born empty, as for a replica newly assigned.
 
     `counts` is true while the follower belongs to the maximal ISR: the watermark must respect it.
-    `previous_log_end` is the highest leader log end captured at any accepted fetch. `asker` (who fetched last) and
-    `waits` (what the leader owes an answer to) are kept only while slow reads protect: see `pending_fetches`.
+    `previous_log_end` is the highest leader log end captured at any accepted fetch.
     """
 
     __slots__ = (
-        "asker",
         "broker_epoch",
         "broker_id",
         "counts",
@@ -73,7 +60,6 @@ class FollowerState:
         "log_start",
         "previous_log_end",
         "stamp",
-        "waits",
     )
 
     def __init__(self, broker_id: BrokerId, now_ms: int) -> None:
@@ -86,8 +72,6 @@ class FollowerState:
         self.broker_epoch: BrokerEpoch | None = None
         self.counts = False
         self.stamp: FetchStamp | None = None
-        self.asker: FetchStamp | None = None
-        self.waits: FollowerWaits | None = None
         # Only the historic lag modes look at these two.
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS
@@ -158,6 +142,15 @@ class FollowerState:
         self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS
+
+    def check_invariants(self) -> None:
+        """Assert how the offsets and times relate."""
+        assert self.log_end >= UNKNOWN_OFFSET <= self.log_start, f"{self!r} starts at {self.log_start}"
+        assert self.log_start <= max(self.log_end, 0), f"{self!r} starts at {self.log_start}, above its end"
+        stamp = self.stamp
+        assert stamp is None or stamp.previous_fetch_ms <= stamp.last_fetch_ms, (
+            f"fetches of {self!r} at {stamp.previous_fetch_ms} and {stamp.last_fetch_ms}"
+        )
 
     def view(self) -> FollowerView:
         """Return this state as evidence for a decision about to be taken."""

@@ -18,12 +18,19 @@ from syncline.core.replication.effects import RefusalOutcome
 from syncline.core.replication.follower_state import FollowerState
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.core.replication.lag_policy import LagPolicy
-from syncline.core.replication.relinquish import REFUSALS
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import Offset
 
-# The controller says that it did nothing: back to the last committed state, try again later.
-_REVERTING: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA, *REFUSALS})
+# The controller says that it did nothing: back to the last committed state, try again later. The last two answer a
+# leader that offers its leadership (KIP-501).
+_REVERTING: Final = frozenset(
+    {
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    }
+)
 
 # The controller knows something that this leader does not: only metadata can tell what.
 _AWAITING_METADATA: Final = frozenset(

@@ -7,10 +7,11 @@ finds the mark where it was reports it, once per cause, and the end as well.
 Units: times in ms of the node's monotonic clock; a report is late by up to one tick.
 """
 
-from collections.abc import Callable
-
+from syncline.core.replication import watermark
 from syncline.core.replication.effects import NOTHING, Effects, WatermarkHeld, WatermarkResumed
-from syncline.core.replication.evidence import Evidence, Scalar
+from syncline.core.replication.evidence import Scalar
+from syncline.core.replication.in_sync_set import InSyncSet
+from syncline.core.replication.lag_policy import LagPolicy
 from syncline.model.ids import Offset
 
 # The rule that holds a watermark, and the numbers that it compares.
@@ -20,31 +21,56 @@ Cause = tuple[str, tuple[tuple[str, Scalar], ...]]
 class StallWatch:
     """What the ticks saw of one watermark."""
 
-    __slots__ = ("_mark", "_reported", "_since_ms", "_waits")
+    __slots__ = ("_mark", "_reported", "_since_ms", "_waits", "is_stalled")
 
     def __init__(self, high_watermark: Offset, now_ms: int) -> None:
         self._mark = high_watermark
         self._since_ms = now_ms
         self._waits = False
         self._reported: Cause | None = None
+        self.is_stalled = False
 
-    def tick(
-        self,
-        high_watermark: Offset,
-        log_end: Offset,
-        now_ms: int,
-        cause_of: Callable[[int], Cause],
-        evidence_of: Callable[[Cause], Evidence],
-    ) -> Effects:
-        """Return what there is to report; the evidence is gathered only then."""
+    def __repr__(self) -> str:
+        stalled = f", stalled by {self._reported}" if self.is_stalled else ""
+        return f"StallWatch({self._mark} since {self._since_ms}{stalled})"
+
+    def tick(self, high_watermark: Offset, log_end: Offset, now_ms: int) -> Effects:
+        """Look at the watermark; return the end of a stall that was reported."""
+        assert high_watermark >= self._mark, f"the watermark went back from {self._mark} to {high_watermark}"
         waits = high_watermark < log_end
-        if high_watermark != self._mark or not (waits and self._waits):
-            resumed = WatermarkResumed(high_watermark, now_ms - self._since_ms)
-            effects: Effects = NOTHING if self._reported is None else (resumed,)
-            self._mark, self._waits, self._since_ms, self._reported = high_watermark, waits, now_ms, None
-            return effects
-        cause = cause_of(now_ms)
+        self.is_stalled = waits and self._waits and high_watermark == self._mark
+        if self.is_stalled:
+            return NOTHING
+        resumed = WatermarkResumed(high_watermark, now_ms - self._since_ms)
+        effects: Effects = NOTHING if self._reported is None else (resumed,)
+        self._mark, self._waits, self._since_ms, self._reported = high_watermark, waits, now_ms, None
+        return effects
+
+    def report(self, cause: Cause, log_end: Offset, in_sync: InSyncSet) -> Effects:
+        """Return the report of a stall, if its cause is new; the evidence is gathered only then."""
+        assert self.is_stalled, f"nothing to report: {self!r}"
         if cause == self._reported:
             return NOTHING
         self._reported = cause
-        return (WatermarkHeld(high_watermark, log_end, self._since_ms, evidence_of(cause)),)
+        return (WatermarkHeld(self._mark, log_end, self._since_ms, in_sync.evidence(*cause)),)
+
+
+def cause_of_stall(
+    high_watermark: Offset,
+    log_end: Offset,
+    in_sync: InSyncSet,
+    lag: LagPolicy,
+    *,
+    min_isr_gate: int,
+    now_ms: int,
+) -> Cause:
+    """Return which rule or replica holds the watermark; below `min_isr_gate` members nothing is committed."""
+    isr_size = len(in_sync.committed)
+    if isr_size < min_isr_gate:
+        return "held:min-isr", (("isr_size", isr_size), ("effective_min_isr", min_isr_gate))
+    holders = [follower for follower in in_sync.followers if follower.log_end <= high_watermark]
+    members = [follower.broker_id for follower in holders if follower.counts]
+    if members:
+        return "held:isr-member", (("holders", ",".join(map(str, members))),)
+    near = [one.broker_id for one in holders if watermark.holds_back(one, log_end, lag, in_sync.brokers, now_ms)]
+    return "held:near-isr", (("holders", ",".join(map(str, near))),)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from syncline.core.fetching.delayed import fetch_ready, must_answer_now
 from syncline.core.fetching.limits import FetchBudget
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
-from syncline.core.replication.pending_fetches import PendingEntry, PendingRequest
+from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 from syncline.node.fetching.answer import settle_rows
@@ -178,8 +178,10 @@ class FetchOperation:
             known = request.looked.get(row.entry)
             if known is not None and known.is_void:
                 known = None
-            if known is None and row.is_progress and leader is not None:
-                known = leader.fetch_pends(BrokerId(self._fetch.replica_id), Offset(row.entry.fetch_offset), request)
+            slow_leader = None if leader is None else leader.slow_leader
+            if known is None and row.is_progress and slow_leader is not None:
+                offset = Offset(row.entry.fetch_offset)
+                known = slow_leader.fetch_pends(BrokerId(self._fetch.replica_id), offset, request)
             request.looked[row.entry] = row.pending = known
             if row.is_reading:
                 if known is not None:
@@ -197,7 +199,8 @@ class FetchOperation:
             return
         if self._is_first_look:
             lost_ms = pending.request.lost_ms
-            self._note_progress(row, self._serving.clock.mono_ms() if lost_ms is None else lost_ms)
+            pending.ended_ms = self._serving.clock.mono_ms() if lost_ms is None else lost_ms
+            self._note_progress(row)
         pending.is_read = True
         slow_reads.read_ended(pending)
 
@@ -272,8 +275,8 @@ class FetchOperation:
             if row.is_progress and not row.is_counted:
                 self._note_progress(row)
 
-    def _note_progress(self, row: Row, served_ms: int | None = None) -> None:
-        """Tell one partition's leader; `served_ms` is the end of a slow read."""
+    def _note_progress(self, row: Row) -> None:
+        """Report one partition's progress to its leader."""
         row.is_counted = True
         partition = row.partition
         if not row.is_progress or partition is None or partition.leader is None:
@@ -289,7 +292,6 @@ class FetchOperation:
             self._taken_up_ms,
             stamp=entry,
             entry=row.pending,
-            served_ms=served_ms,
         )
         if effects:
             partition.perform(effects)

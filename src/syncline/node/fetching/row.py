@@ -3,7 +3,7 @@
 from typing import cast
 
 from syncline.core.fetching.session import SessionPartition
-from syncline.core.replication.pending_fetches import PendingEntry
+from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition

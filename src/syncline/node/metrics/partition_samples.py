@@ -64,7 +64,7 @@ class PartitionSamples:
             record, minimum = partition.record, leader.effective_min_isr
             assert record is not None, "who leads was told so"
             # Replicas that are just being added are not missed.
-            isr, replicas = len(leader.isr), len(leader.replicas) - len(record.adding)
+            isr, replicas = len(leader.isr), len(leader.in_sync.replicas) - len(record.adding)
             self.reassigning += bool(record.adding or record.removing)
             is_under, is_under_min, is_at_min = int(isr < replicas), int(isr < minimum), int(isr == minimum)
             self.leaders += 1
@@ -89,7 +89,8 @@ class PartitionSamples:
 
     def _write_followers(self, partition: "Partition", leader: "LeaderPartition") -> None:
         topic, number = partition.key
-        self.protected += len(leader.spared)
+        if leader.slow_leader is not None:
+            self.protected += len(leader.slow_leader.spared)
         for follower in leader.followers:
             labels = f'{{topic="{topic}",partition="{number}",follower="{follower.broker_id}"}}'
             lag_records = leader.log_end - max(follower.log_end, 0)

@@ -1,4 +1,4 @@
-"""Relinquishing: a leader that serves its followers too slowly hands the partition to another member (KIP-501).
+"""Succession: a leader that serves its followers too slowly hands the partition to another member (KIP-501).
 
 One hard idea: the leader knows exactly who holds the most, the controller does not. So the leader submits the ISR
 in the order in which it wants to be succeeded, itself last, and the controller takes the first that may lead. The
@@ -23,7 +23,7 @@ BACKOFF_MAX_MS: Final = 300_000
 # A partition that gave no reason for so long is forgiven.
 BACKOFF_FORGOTTEN_MS: Final = 3_600_000
 
-# What the controller answers when it will not have it: too often, or nobody else could lead.
+# What the controller answers when it refuses: too often, or no other member could lead.
 REFUSALS: Final = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE})
 
 
@@ -34,6 +34,7 @@ def succession(
 
     `followers` come in assignment order.
     """
+    assert leader in members, f"leader {leader} is not one of the members {members}"
     ranked = sorted((each for each in followers if each.broker_id in members), key=_missing)
     return (*(each.broker_id for each in ranked), leader)
 
@@ -52,8 +53,11 @@ class Backoff:
         self._next_pause_ms = BACKOFF_FIRST_MS
         self._triggered_ms: int | None = None
 
+    def __repr__(self) -> str:
+        return f"Backoff(until {self.until_ms}, then {self._next_pause_ms} ms)"
+
     def triggered(self, now_ms: int) -> bool:
-        """Note that there was a reason; return whether the partition may be offered again."""
+        """Record that there was a reason to give up; return whether the partition may be offered again."""
         if self._triggered_ms is not None and now_ms - self._triggered_ms >= BACKOFF_FORGOTTEN_MS:
             self.until_ms = None
             self._next_pause_ms = BACKOFF_FIRST_MS
@@ -61,6 +65,6 @@ class Backoff:
         return self.until_ms is None or now_ms >= self.until_ms
 
     def refused(self, now_ms: int) -> None:
-        """Note that the controller refused."""
+        """Record that the controller refused: the next pause is twice as long."""
         self.until_ms = now_ms + self._next_pause_ms
         self._next_pause_ms = min(BACKOFF_MAX_MS, 2 * self._next_pause_ms)
