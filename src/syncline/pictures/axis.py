@@ -46,6 +46,8 @@ class StepAxis:
     """Places of moments, in seconds: even within each step, and each step at least `step_px_min` wide if that fits."""
 
     def __init__(self, edges_s: Sequence[float], left: float, right: float, *, step_px_min: float) -> None:
+        assert edges_s, "an axis without steps still has its beginning"
+        assert all(start <= end for start, end in itertools.pairwise(edges_s)), f"steps overlap: {list(edges_s)}"
         self.edges_s = tuple(edges_s)
         lengths = [max(end - start, _STEP_MIN_S) for start, end in itertools.pairwise(edges_s)] or [1.0]
         least = min(step_px_min, (right - left) / len(lengths))
@@ -55,6 +57,7 @@ class StepAxis:
         self.places = [left]
         for length in lengths:
             self.places.append(self.places[-1] + least + free * length**0.5 / total)
+        assert abs(self.places[-1] - right) < 1, f"the steps end at {self.places[-1]:.1f}, not at {right:.1f}"
 
     def x(self, at_s: float) -> float:
         """Return the place of a moment; moments outside land on the nearer end."""

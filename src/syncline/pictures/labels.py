@@ -50,6 +50,7 @@ class Rows:
 
     def row(self, x: float, width: float) -> int:
         """Return 0 or 1 for a label that begins at `x`; labels come from left to right."""
+        assert width >= 0, f"a label {width} px wide"
         if x <= self._first_taken_to:
             return 1
         self._first_taken_to = x + width
