@@ -39,6 +39,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
 FORMS: Final = {
     "at the top": "{}\n",
     "in a function": "def late() -> None:\n    {}\n",
+    "for annotations": "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    {}\n",
 }
 
 
