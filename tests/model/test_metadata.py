@@ -1,5 +1,6 @@
 """Images, changes between them, and their written form."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -105,10 +106,10 @@ def test_deleted_topic_takes_its_configurations_along() -> None:
 
 def test_snapshot_leads_to_the_same_image() -> None:
     """An image is what its own changes make of the empty one."""
-    image = start().apply([ControllerChanged(1, 4), ProducerIdsAllocated(3_000)], 9)
+    image = start().apply([ControllerChanged(1, 4), ProducerIdsAllocated(3_000)], 2)
     snapshot = decode_changes(encode_changes(image.as_changes()))
 
-    assert MetadataImage().apply(snapshot, 9) == image
+    assert MetadataImage().apply(snapshot, 2) == image
 
 
 def test_unknown_change_is_refused() -> None:
@@ -169,3 +170,57 @@ changes = st.one_of(
 def test_written_form_gives_the_same_changes_back(batch: tuple[Change, ...]) -> None:
     """Every change survives the way through JSON."""
     assert decode_changes(encode_changes(batch)) == batch
+
+
+GOOD = record(0, replicas=(1, 2, 3), isr=(1, 2), elr=(3,))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        pytest.param({"leader": 3}, "the leader is not in its ISR", id="leader-outside"),
+        pytest.param({"isr": (1, 2, 4)}, "in sync without being a replica", id="isr-outside"),
+        pytest.param({"elr": (4,)}, "eligible without being a replica", id="elr-outside"),
+        pytest.param({"elr": (2,)}, "both in sync and only eligible", id="isr-and-elr"),
+        pytest.param({"replicas": (1, 2, 3, 3)}, "a broker has two replicas", id="twice"),
+    ],
+)
+def test_partition_that_no_decision_may_make_trips_an_assertion(wrong: dict[str, object], sentence: str) -> None:
+    """A planted fault is found in the state, before any reply."""
+    GOOD.check_invariants()
+    with pytest.raises(AssertionError, match=sentence):
+        GOOD._replace(**wrong).check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "sentence"),
+    [
+        pytest.param([], 3, "version 3 after 1", id="version-left-out"),
+        pytest.param([PartitionsChanged(T_ID, (record(3),))], 2, "3 after 2 partitions", id="hole"),
+        pytest.param([PartitionsChanged(T_ID, (record(0, leader_epoch=-1),))], 2, "leader epoch falls", id="term"),
+        pytest.param(
+            [PartitionsChanged(T_ID, (record(0, partition_epoch=-1),))], 2, "partition epoch falls", id="epoch"
+        ),
+    ],
+)
+def test_batch_that_no_controller_may_commit_trips_an_assertion(
+    changes: list[Change], version: int, sentence: str
+) -> None:
+    """Versions are consecutive, numbers without holes, epochs never fall."""
+    with pytest.raises(AssertionError, match=sentence):
+        start().apply(changes, version)
+
+
+def test_image_that_no_batch_makes_trips_an_assertion() -> None:
+    """Numbers, names and owners fit together over the whole image."""
+    sound = start()
+    sound.check_invariants()
+    orphan = {ConfigResource(ResourceType.TOPIC, "gone"): {"a": "1"}}
+    shuffled = {"t": replace(sound.topics["t"], partitions=(record(1), record(0)))}
+
+    with pytest.raises(AssertionError, match="configurations of the topic gone, which does not exist"):
+        replace(sound, configs=orphan).check_invariants()
+    with pytest.raises(AssertionError, match="ids and names differ"):
+        replace(sound, topic_names={}).check_invariants()
+    with pytest.raises(AssertionError, match=r"partitions of t are numbered \[1, 0\]"):
+        replace(sound, topics=shuffled, topic_names={T_ID: "t"}).check_invariants()

@@ -24,10 +24,12 @@ def feed(parser: FrameParser, data: bytes, sizes: list[int]) -> list[bytes]:
         piece = data[position : position + min(sizes[min(turn, len(sizes) - 1)], len(room))]
         room[: len(piece)] = piece
         parser.buffer_updated(len(piece))
+        parser.check_invariants()
         position += len(piece)
         turn += 1
         while (frame := parser.next_frame()) is not None:
             frames.append(bytes(frame))
+            parser.check_invariants()
     return frames
 
 
@@ -66,10 +68,10 @@ def test_large_frames_in_a_row_reuse_the_buffer() -> None:
     """A buffer that fits is not made anew for each frame."""
     parser = FrameParser(LIMIT)
     feed(parser, framed(b"x" * 1_000_000), [1 << 20])
-    first = parser._buffer
+    first = parser.get_buffer(-1).obj
     feed(parser, framed(b"y" * 1_000_000, b"z" * 1_000_000), [1 << 20])
 
-    assert parser._buffer is first
+    assert parser.get_buffer(-1).obj is first
 
 
 def test_large_buffer_is_given_back_when_it_is_empty() -> None:
@@ -78,7 +80,7 @@ def test_large_buffer_is_given_back_when_it_is_empty() -> None:
     feed(parser, framed(b"x" * (KEEP_BYTES_MAX * 2)), [1 << 20])
     parser.get_buffer(-1)
 
-    assert len(parser._buffer) == READ_BYTES
+    assert parser.capacity_bytes == READ_BYTES
 
 
 def test_claim_alone_gets_no_more_than_its_share_of_memory() -> None:
@@ -87,7 +89,7 @@ def test_claim_alone_gets_no_more_than_its_share_of_memory() -> None:
     feed(parser, LIMIT.to_bytes(4, "big") + b"0123456789", [100])
     parser.get_buffer(-1)
 
-    assert len(parser._buffer) <= CLAIM_BYTES_MAX + READ_BYTES
+    assert parser.capacity_bytes <= CLAIM_BYTES_MAX + READ_BYTES
 
 
 def test_frame_of_the_largest_size_is_taken() -> None:
@@ -130,6 +132,7 @@ def test_frames_left_behind_by_a_paused_reader_come_later() -> None:
         piece = data[position : position + len(room)]
         room[: len(piece)] = piece
         parser.buffer_updated(len(piece))
+        parser.check_invariants()
         position += len(piece)
     frames = []
     while (frame := parser.next_frame()) is not None:

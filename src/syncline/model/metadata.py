@@ -109,6 +109,15 @@ class PartitionRecord(NamedTuple):
         """Whether some broker leads; an offline partition has none."""
         return self.leader != NONE
 
+    def check_invariants(self) -> None:
+        """Assert what holds for every partition after every decision."""
+        replicas = set(self.replicas)
+        assert len(replicas) == len(self.replicas), f"a broker has two replicas: {self}"
+        assert replicas.issuperset(self.isr), f"in sync without being a replica: {self}"
+        assert replicas.issuperset(self.elr), f"eligible without being a replica: {self}"
+        assert not set(self.isr).intersection(self.elr), f"both in sync and only eligible: {self}"
+        assert self.leader == NONE or self.leader in self.isr, f"the leader is not in its ISR: {self}"
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -261,11 +270,32 @@ class MetadataImage:
         return self.configs.get(CLUSTER_DEFAULTS, {})
 
     def apply(self, changes: Iterable[Change], version: int) -> "MetadataImage":
-        """Return the image after one batch of changes, which becomes `version`."""
+        """Return the image after one batch of changes, which becomes `version`.
+
+        Within a decision that is tried out, the version stays; the empty image takes a snapshot of any version.
+        """
+        assert self.version == 0 or version in (self.version, self.version + 1), (
+            f"version {version} after {self.version}"
+        )
         draft = _Draft(self)
         for change in changes:
             draft.apply(change)
         return draft.finish(version)
+
+    def check_invariants(self) -> None:
+        """Assert what holds for every image, in time that grows with the number of partitions."""
+        assert self.topic_names == {topic.topic_id: name for name, topic in self.topics.items()}, "ids and names differ"
+        for name, topic in self.topics.items():
+            numbers = [record.partition for record in topic.partitions]
+            assert numbers == list(range(len(numbers))), f"partitions of {name} are numbered {numbers}"
+            for record in topic.partitions:
+                record.check_invariants()
+        for broker_id, broker in self.brokers.items():
+            assert broker.broker_id == broker_id, f"broker {broker.broker_id} stands under {broker_id}"
+        for resource in self.configs:
+            assert resource.kind is not ResourceType.TOPIC or resource.name in self.topics, (
+                f"configurations of the topic {resource.name}, which does not exist"
+            )
 
     def as_changes(self) -> tuple[Change, ...]:
         """Return the changes that lead from the empty image to this one: a snapshot."""
@@ -337,10 +367,16 @@ class _Draft:
         topic = topics[name]
         partitions = list(topic.partitions)
         for record in changed:
+            assert record.partition <= len(partitions), f"{name}: {record.partition} after {len(partitions)} partitions"
             if record.partition == len(partitions):
                 partitions.append(record)
-            else:
-                partitions[record.partition] = record
+                continue
+            before = partitions[record.partition]
+            assert before.leader_epoch <= record.leader_epoch, f"{name}: a leader epoch falls, {before} to {record}"
+            assert before.partition_epoch <= record.partition_epoch, (
+                f"{name}: a partition epoch falls, {before} to {record}"
+            )
+            partitions[record.partition] = record
         topics[name] = Topic(name, topic_id, tuple(partitions))
 
     def _delete_topic(self, topic_id: UUID) -> None:

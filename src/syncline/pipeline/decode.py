@@ -130,6 +130,8 @@ def decode(
         records = records.only(np.flatnonzero(keep))
     constants = {"topic": topic, "partition": partition}
     arrays = {name: _column(name, records, constants) for name in columns}
+    assert next_offset >= first_offset, f"the next fetch would go back, from {first_offset} to {next_offset}"
+    assert all(len(array) == len(records.offsets) for array in arrays.values()), "columns of different lengths"
     return Decoded(arrays, len(records.offsets), next_offset)
 
 
@@ -236,6 +238,7 @@ class _Records:
         starts, ends = _record_bounds(buffer, batches)
         data = np.frombuffer(buffer, np.uint8)
         counts = np.array([batch.record_count for batch in batches], np.int64)
+        assert len(starts) == len(ends) == counts.sum(), f"{len(starts)} places of {counts.sum()} records"
 
         def per_record(values: list[int]) -> Ints:
             return np.repeat(np.array(values, np.int64), counts)

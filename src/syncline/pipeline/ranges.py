@@ -51,7 +51,11 @@ def divide(
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     count = min(count, whole.record_count)
+    assert count > 0, f"{whole} in {count} pieces"
     bounds = [whole.start + whole.record_count * part // count for part in range(count + 1)]
+    # Pieces that meet at each bound, none of them empty, cover each record once.
+    assert (bounds[0], bounds[-1]) == (whole.start, whole.end), f"{whole} cut at {bounds}"
+    assert all(low < high for low, high in itertools.pairwise(bounds)), f"{whole} cut at {bounds}"
     return [OffsetRange(whole.place, low, high) for low, high in itertools.pairwise(bounds)]
 
 
@@ -74,4 +78,5 @@ def limit(
         share = records_max * backlog[place] / total
         step = math.ceil(share) if share < 1 else math.floor(share)
         limited[place] = min(end, starts[place] + step)
+        assert starts[place] < limited[place] <= end, f"{place} goes from {starts[place]} to {limited[place]} of {end}"
     return limited

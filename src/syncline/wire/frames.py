@@ -48,6 +48,22 @@ class FrameParser:
         self._replace(READ_BYTES, 0)
 
     @property
+    def capacity_bytes(self) -> int:
+        """How large the buffer is."""
+        return len(self._buffer)
+
+    def check_invariants(self) -> None:
+        """Assert how the places in the buffer relate, and that it is no larger than the largest frame asks for."""
+        assert 0 <= self._start <= self._end <= len(self._buffer), (
+            f"pending from {self._start} to {self._end} in a buffer of {len(self._buffer)} bytes"
+        )
+        frame_bytes_max = SIZE_BYTES + self._frame_bytes_max
+        assert len(self._buffer) <= max(CLAIM_BYTES_MAX, frame_bytes_max) + READ_BYTES, (
+            f"a buffer of {len(self._buffer)} bytes for frames of at most {frame_bytes_max}"
+        )
+        assert self._view.obj is self._buffer, "frames are views of another buffer"
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes received and not yet handed out."""
         return self._end - self._start

@@ -176,6 +176,7 @@ class Commits:
         assert version == self.tentative.version, (
             f"decisions lead from {self.committed.version} to {version}, tentative is {self.tentative.version}"
         )
+        self.tentative.check_invariants()
         assert self._in_commit or not self._waiting, f"{len(self._waiting)} decisions wait for no commit"
 
 

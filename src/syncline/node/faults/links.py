@@ -66,6 +66,7 @@ class LinkFaults:
                     self._cuts[source] = self._barred[source] = rule
                 elif source == self._broker_id:
                     self._barred[target] = rule
+        assert self._cuts.keys() <= self._barred.keys(), "a new connection over a cut link needs both ways"
         is_faulty = bool(self._cuts or self._delays or self._barred)
         self._links.gate = self._gate if is_faulty else None
         self._links.on_connected = self._connected if is_faulty else None

@@ -153,6 +153,14 @@ class Faults:
             dispatcher.dispatch = self._meet  # type: ignore[method-assign]
         else:
             vars(dispatcher).pop("dispatch", None)
+        self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Assert that every rule with a time will end by it, and that nothing is in the way without a rule."""
+        timed = {rule.id for rule in self._rules.values() if rule.is_active and rule.until_ms is not None}
+        assert timed == self._timers.keys(), f"rules with a time {sorted(timed)}, with a timer {sorted(self._timers)}"
+        is_met = any(rule.is_active and rule.place in {Place.LINK, Place.REQUEST} for rule in self._rules.values())
+        assert is_met == ("dispatch" in vars(self._broker.dispatcher)), f"requests are met by rules: {is_met}, wrongly"
 
     def _meet(self, request: "Request") -> None:
         if not self._links.loses(request):

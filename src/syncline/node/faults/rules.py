@@ -73,6 +73,7 @@ class Trigger:
         else:
             fires = True
         self.hits += fires
+        assert self.hits <= self.seen, f"{self.text}: {self.hits} hits of {self.seen} operations"
         return fires
 
 
@@ -104,6 +105,10 @@ class Rule:
             raise ControlRefused(
                 "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
             )
+        # Effects go by what a rule has, and a rule has what its kind says.
+        assert bool(self.directions) == (self.place is Place.DISK), f"{self.kind} strikes {self.directions}"
+        assert bool(self.links) == (self.place is Place.LINK), f"{self.kind} strikes {self.links}"
+        assert (self.listener is not None) == (self.place is Place.REQUEST), f"{self.kind} strikes {self.listener}"
         self._described = reader.kind.fields - {"id", "kind", "trigger", "duration_ms"}
         # Monotonic, None: until it is cleared.
         self.until_ms: int | None = None
