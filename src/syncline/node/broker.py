@@ -86,6 +86,7 @@ class Broker:
         connect: "Connect",
         on_unfit: Callable[[str], object],
         probe: Probe | None = None,
+        check_invariants: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.clock = clock
@@ -168,6 +169,7 @@ class Broker:
             journal=partition_journal,
             slow_reads=slow_reads,
             low_watermarks=low_watermarks,
+            check_invariants=check_invariants,
         )
         fetchers = Fetchers(
             FetcherSurroundings(
@@ -241,6 +243,7 @@ class Broker:
             on_config=config_changed,
             on_unfit=on_unfit,
             settle=settle,
+            check_invariants=check_invariants,
         )
         # What is served.
         sessions = SessionCache(

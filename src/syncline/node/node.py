@@ -70,6 +70,9 @@ class NodeSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     cluster_size: int = 1
+    # Whether the state machines check all that must hold of them after each step, also what is costly to check. Tests
+    # and simulated runs switch it on.
+    check_invariants: bool = False
     # Where the metrics are, if anywhere, and what they say of the process.
     metrics: Listen | None = None
     process_figures: Callable[[], "ProcessFigures"] | None = None
@@ -156,6 +159,7 @@ class Node:
                 on_image=on_image,
                 on_event=on_event,
                 links=self.links,
+                check_invariants=spec.check_invariants,
             )
 
         broker = self.broker = Broker(
@@ -173,6 +177,7 @@ class Node:
             connect=connect,
             on_unfit=self._unfit,
             probe=self._probe,
+            check_invariants=spec.check_invariants,
         )
         broker.controller.failed_replicas = broker.replicas.offline.directory_ids
         await self._serve("internal", spec.internal)

@@ -117,6 +117,7 @@ class PartitionSurroundings:
     journal: JournalsDecisions
     slow_reads: ServesSlowReads
     low_watermarks: AwaitsLowWatermarks
+    check_invariants: bool
 
 
 class Partition:
@@ -316,7 +317,7 @@ class Partition:
         counters.messages_in += header.record_count
         effects = leader.appended(self.log.log_end, now_ms)
         self.watchers.log_end_moved()
-        if effects:
+        if effects or self._surroundings.check_invariants:
             self.perform(effects)
         return base_offset
 
@@ -406,6 +407,8 @@ class Partition:
                     surroundings.slow_reads.relinquish_skipped(self, effect)
                 case _:
                     assert_never(effect)
+        if surroundings.check_invariants:
+            self.check_invariants()
 
     def take_leader_mark(self, leader_high_watermark: Offset) -> None:
         """Move a follower's high watermark after an answer of its leader; it may go down."""
@@ -415,6 +418,8 @@ class Partition:
             self.high_watermark = mark
             self._surroundings.probe("high-watermark", self.key, self.leader_epoch, mark)
             self.watchers.high_watermark_moved()
+        if self._surroundings.check_invariants:
+            self.check_invariants()
 
     def truncated(self) -> None:
         """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
@@ -424,6 +429,9 @@ class Partition:
     def check_invariants(self) -> None:
         """Assert how log, role and waiters belong together."""
         log, leader = self.log, self.leader
+        log.check_invariants()
+        if leader is not None:
+            leader.check_invariants()
         assert leader is None or self.follower is None, f"{self} leads and follows"
         assert log.log_start <= log.log_end, f"{self.key}: the log starts at {log.log_start}, ends at {log.log_end}"
         assert self.high_watermark <= log.log_end, (

@@ -130,6 +130,7 @@ class VirtualCluster:
             internal=Listen(host=host.name, port=INTERNAL_PORT),
             config=config,
             cluster_size=self.settings.brokers,
+            check_invariants=True,
         )
         disk_rng = stream(self.seed, "disk", host.broker_id, host.lives)
         host.disk = SimDisk(self.loop, host.medium, disk_rng, self.trace, self.settings.disk)

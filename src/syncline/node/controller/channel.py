@@ -121,6 +121,7 @@ class Channel:
         on_image: OnImage,
         on_event: Callable[[Event], None],
         links: Links | None = None,
+        check_invariants: bool = False,
     ) -> None:
         self.image = MetadataImage()
         self.broker_epoch = BrokerEpoch(NONE)
@@ -137,6 +138,7 @@ class Channel:
         self._on_image = on_image
         self._on_event = on_event
         self._links = links or Links()
+        self._check_invariants = check_invariants
         self._control: PeerConnection | None = None
         self._stream: PeerConnection | None = None
         # Whether the controller knows that this broker speaks over `_control`: what it is asked before is void to it,
@@ -367,6 +369,7 @@ class Channel:
             on_event=self._on_event,
             on_deposed=self._deposed,
             links=self._links,
+            check_invariants=self._check_invariants,
         )
         self._wake.set()
 

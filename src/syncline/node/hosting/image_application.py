@@ -62,6 +62,7 @@ class ImageApplication:
         on_config: Callable[[BrokerConfig], None],
         on_unfit: Callable[[str], object],
         settle: Callable[[], None],
+        check_invariants: bool,
     ) -> None:
         self._clock = clock
         self._cluster = cluster
@@ -80,6 +81,7 @@ class ImageApplication:
         self._on_config = on_config
         self._on_unfit = on_unfit
         self._settle = settle
+        self._is_checked = check_invariants
         self._postponed = PostponedPartitions(loop, self._retry)
 
     def apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
@@ -113,6 +115,8 @@ class ImageApplication:
         if delta.partitions:
             self._replicas.share_page_cache()
         self._settle()
+        if self._is_checked:
+            self._replicas.check_invariants()
 
     # Brokers.
 

@@ -181,11 +181,18 @@ class HostedReplicas:
         )
 
     def check_invariants(self) -> None:
-        """Assert that each replica is what the image says, and that only the right fetcher has it."""
+        """Assert that each replica has the role that the image gives it, and that only its leader's fetcher has it."""
+        image = self._cluster.image
         for key, partition in self._partitions.items():
             assert partition.key == key, f"{partition.key} is filed under {key}"
+            record = image.partition(*key)
+            assert record is not None, f"{key} is hosted, and unknown to version {image.version}"
+            assert self._broker_id in record.replicas, f"{key} is hosted, and assigned to {record.replicas}"
+            assert partition.is_leader == (record.leader == self._broker_id), (
+                f"{partition}: version {image.version} says that {record.leader} leads"
+            )
             partition.check_invariants()
             fetching = [leader for leader, each in self.fetchers.by_leader.items() if each.follows(partition)]
             if partition.leader is not None:
                 assert not fetching, f"{key} is led here and fetched from {fetching}"
-            assert len(fetching) <= 1, f"{key} is fetched from {fetching}"
+            assert fetching in ([], [record.leader]), f"{key} is fetched from {fetching}, and led by {record.leader}"
