@@ -232,7 +232,9 @@ async def test_log_that_is_filled_is_spoken_of_no_more_when_its_leader_changes(w
     ears = Ears(world)
 
     def change() -> None:
-        fetcher._fresh[fetcher._key(partition)] = broker.clock.mono_ms()
+        fetcher.remove(partition)
+        partition.is_fresh = True
+        fetcher.add(partition)
         assert broker.observer.catching_up(partition, broker.clock.mono_ms(), leader, 100)
         fetcher.remove(partition)
 

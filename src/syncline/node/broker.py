@@ -48,7 +48,8 @@ from syncline.node.probe import Probe, no_probe
 from syncline.node.producing import Producing
 from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.fetchers import Fetchers
-from syncline.node.replication.leader_fetcher import FetcherSurroundings, LeaderFetcher
+from syncline.node.replication.leader_fetcher import LeaderFetcher
+from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.slow_reads import SlowReads
 from syncline.node.tasks import Tasks
 from syncline.node.topic_creation import TopicCreation

@@ -93,7 +93,7 @@ class Node:
         on_unfit: Callable[[str], object] | None = None,
         block: Callable[[float], object] | None = None,
     ) -> None:
-        self._spec = spec
+        self.spec = spec
         # Called when this broker cannot go on, its disk failed for instance: what it leads must find another leader.
         self.on_unfit = on_unfit or _carry_on
         # Stops the calling thread for so many seconds: how a disk is slow on purpose. None: it cannot be.
@@ -104,7 +104,8 @@ class Node:
         self._rng = rng
         self._probe = probe
         self._static_config = dict(spec.config)
-        self._servers: list[asyncio.AbstractServer] = []
+        # By name: client, internal, and metrics if they are served.
+        self.servers: dict[str, asyncio.AbstractServer] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
         # The connections that this broker makes to others.
@@ -115,7 +116,7 @@ class Node:
     async def start(self) -> None:
         """Open, join, serve. Raises `ConfigError`, `StorageError` or `RegistrationRefused`."""
         loop = asyncio.get_running_loop()
-        spec = self._spec
+        spec = self.spec
         config = BrokerConfig.resolve(self._static_config)
         self._config = config
         if config.log_truncation_mode == TruncationMode.HIGH_WATERMARK:
@@ -180,12 +181,12 @@ class Node:
             check_invariants=spec.check_invariants,
         )
         broker.controller.failed_replicas = broker.replicas.offline.directory_ids
-        await self._serve("internal", spec.internal)
+        await self.serve("internal", spec.internal)
         await broker.controller.start()
         logs.belong_to(broker.image.cluster_id)
         logs.note_broker_epoch(broker.broker_epoch)
         broker.delete_strays()
-        await self._serve("client", spec.client)
+        await self.serve("client", spec.client)
         if spec.metrics is not None:
             await self.serve_metrics(spec.metrics)
         self._start_clockwork()
@@ -210,7 +211,7 @@ class Node:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for server in self._servers:
+        for server in self.servers.values():
             server.close()
         broker.dispatcher.close_all()
         if self.metrics is not None:
@@ -232,7 +233,8 @@ class Node:
             await asyncio.sleep(EVEN_LOOK_S)
         return await broker.controller.leave_with_all(CONTROLLED_SHUTDOWN_S)
 
-    async def _serve(self, name: str, where: Listen) -> None:
+    async def serve(self, name: str, where: Listen) -> None:
+        """Serve requests there: those of clients, or those of other brokers ("internal")."""
         broker = self.broker
         request_bytes_max = broker.config.socket_request_max_bytes
         if name == "internal":
@@ -242,7 +244,7 @@ class Node:
         def connection() -> Connection:
             return Connection(broker.dispatcher, name, request_bytes_max)
 
-        await self._listen(connection, where)
+        await self._listen(name, connection, where)
 
     async def serve_metrics(self, where: Listen) -> None:
         """Answer Prometheus there; what makes the metrics is imported when somebody comes for them."""
@@ -251,18 +253,18 @@ class Node:
             from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint
 
             if self.metrics is None:
-                self.metrics = MetricsEndpoint(self.broker, self._spec.process_figures)
+                self.metrics = MetricsEndpoint(self.broker, self.spec.process_figures)
             return HttpConnection(self.metrics)
 
-        await self._listen(connection, where)
+        await self._listen("metrics", connection, where)
 
-    async def _listen(self, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> None:
+    async def _listen(self, name: str, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> None:
         loop = asyncio.get_running_loop()
         if where.listener is not None:
             server = await loop.create_server(connection, sock=where.listener)
         else:
             server = await loop.create_server(connection, where.host, where.port)
-        self._servers.append(server)
+        self.servers[name] = server
 
     # Clockwork: everything periodic, each on a timer of its own.
 

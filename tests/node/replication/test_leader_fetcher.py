@@ -1,7 +1,6 @@
 """Followers: they copy their leader's log exactly, whatever happens to the leader, the line or the disk between."""
 
 import errno
-import logging
 from dataclasses import replace
 
 import pytest
@@ -9,8 +8,11 @@ import pytest
 from syncline.core.replication.follower import FollowerPhase
 from syncline.model.errors import ErrorCode
 from syncline.node.counters import Counters
+from syncline.node.replication import leader_fetcher
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
+from syncline.wire.errors import DecodeError
+from syncline.wire.fetch import FetchResponse
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -103,24 +105,22 @@ async def test_fetcher_tries_less_and_less_often_when_nobody_listens(world: Worl
     """Pauses double up to half a second; the first answer makes the next failure cheap again."""
     await world.topic(replicas=(1, 2))
     fetcher = world.fetcher(2, 1)
-    await world.until(lambda: fetcher._peer is not None)
-    internal = world.node(1)._servers[0]
-    internal.close()
-    world.call(2, fetcher._peer.close)
+    await world.until(lambda: fetcher.connection.peer is not None)
+    world.node(1).servers["internal"].close()
+    world.call(2, fetcher.connection.peer.close)
     pauses = []
     for _ in range(20):
         await world.later(0.1)
-        pauses.append(fetcher._reconnect_ms)
-    connection_is_lost = fetcher._peer is None
-    where = world.node(1)._spec.internal
-    await world.as_broker(1, world.node(1)._serve("internal", where))
+        pauses.append(fetcher.connection.reconnect_ms)
+    connection_is_lost = fetcher.connection.peer is None
+    await world.as_broker(1, world.node(1).serve("internal", world.node(1).spec.internal))
     await (await world.client()).produce("t", batch())
     await replicated(world, 1, 2, 1)
 
     assert connection_is_lost
     assert pauses == sorted(pauses)
     assert pauses[-1] == 500
-    assert fetcher._reconnect_ms == 2
+    assert fetcher.connection.reconnect_ms == 2
 
 
 @pytest.mark.brokers(2, replica_socket_timeout_ms=700, broker_session_timeout_ms=30_000, replica_lag_time_max_ms=60_000)
@@ -130,9 +130,9 @@ async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(wo
     client = await world.client()
     await client.produce("t", batch())
     fetcher = world.fetcher(2, 1)
-    before = fetcher._peer
+    before = fetcher.connection.peer
     world.network.cut("broker-1", "broker-2")
-    await world.until(lambda: fetcher._peer is not before)
+    await world.until(lambda: fetcher.connection.peer is not before)
     given_up_s = world.loop.time()
     waiting = client.send_produce("t", batch())
     world.network.heal("broker-1", "broker-2")
@@ -268,17 +268,20 @@ async def test_fetcher_follows_the_new_process_when_its_leader_was_restarted(wor
 
 @pytest.mark.brokers(2)
 async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes that are no answer end the connection; the next one does better."""
     await world.topic(replicas=(1, 2))
-    fetcher = world.fetcher(2, 1)
-    await world.until(lambda: fetcher._is_in_flight)
-    logging.getLogger("syncline").addHandler(caplog.handler)
-    world.call(2, fetcher._answered, fetcher._request_number, memoryview(b"\x00\x00\x00\x07\x00nonsense"), 5)
-    logging.getLogger("syncline").removeHandler(caplog.handler)
+    parse, malformed = leader_fetcher.parse_fetch_response, ["an answer"]
+
+    def nonsense(frame: memoryview, version: int, position: int) -> FetchResponse:
+        if malformed:
+            raise DecodeError(malformed.pop())
+        return parse(frame, version, position)
+
+    monkeypatch.setattr(leader_fetcher, "parse_fetch_response", nonsense)
     row = await (await world.client()).produce("t", batch())
 
-    assert "malformed fetch answer of broker 1" in caplog.text
+    assert "malformed fetch answer of broker 1: an answer" in world.errors.warnings
     assert row.error_code == ErrorCode.NONE
     await replicated(world, 1, 2, 1)

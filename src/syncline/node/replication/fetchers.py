@@ -4,7 +4,8 @@ A fetcher stays when it has nothing to do any more: the next partition from that
 """
 
 from syncline.node.partition import Partition
-from syncline.node.replication.leader_fetcher import FetcherSurroundings, LeaderFetcher
+from syncline.node.replication.leader_fetcher import LeaderFetcher
+from syncline.node.replication.surroundings import FetcherSurroundings
 
 
 class Fetchers:

@@ -1,0 +1,172 @@
+"""The logs of partitions that are followed from one leader: records come in, and diverged ends are cut off.
+
+A cut may have to wait for the disk (`cuts.py`); the follower is TRUNCATING meanwhile, and a new role cancels the cut.
+A log that began empty although its partition has a history is reported while it catches up.
+"""
+
+import logging
+from collections.abc import Callable
+
+from syncline.core.replication.evidence import Evidence
+from syncline.core.replication.follower import (
+    FollowerEffects,
+    FollowerPartition,
+    FollowerPhase,
+    RestartLog,
+    TruncateLog,
+)
+from syncline.model.ids import Offset
+from syncline.node.disk_watch import NOTABLE_MS
+from syncline.node.partition import Partition
+from syncline.node.replication.cuts import Cut
+from syncline.node.replication.leader_questions import Key
+from syncline.node.replication.surroundings import FetcherSurroundings
+from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
+from syncline.storage.log import PartitionLog
+from syncline.wire.fetch import FetchedPartition
+
+log = logging.getLogger("syncline.node")
+
+
+class FollowedLogs:
+    """What one leader's answers do to logs."""
+
+    def __init__(
+        self, leader_id: int, surroundings: FetcherSurroundings, *, on_late_cut: Callable[[Key], None]
+    ) -> None:
+        self._leader_id = leader_id
+        self._surroundings = surroundings
+        # Called when a cut that had to wait for the disk is done.
+        self._on_late_cut = on_late_cut
+        # Partitions whose empty log is being filled, and since when.
+        self._catching_up_since_ms: dict[Key, int] = {}
+        # Logs that are to be cut as soon as their disks have told how.
+        self._cuts: dict[Key, Cut] = {}
+        # For the metrics.
+        self.fetched_bytes = 0
+
+    def begin(self, key: Key, partition: Partition) -> None:
+        """Begin with a partition that is followed from now on."""
+        if partition.is_fresh:
+            partition.is_fresh = False
+            self._catching_up_since_ms[key] = self._surroundings.clock.mono_ms()
+
+    def end(self, key: Key, partition: Partition) -> None:
+        """Be done with a partition. A cut that is not done yet never will be: the next role decides afresh."""
+        self.cancel_cut(key)
+        if self._catching_up_since_ms.pop(key, None) is not None:
+            # The next leader's fetcher finds it where this one left it.
+            partition.is_fresh = True
+            self._surroundings.observer.catching_up_ended(partition.key)
+
+    def close(self) -> None:
+        """Cut nothing more: the broker is stopping."""
+        for key in list(self._cuts):
+            self.cancel_cut(key)
+
+    # Records.
+
+    def append(self, key: Key, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
+        """Append what the leader sent, and take over its high watermark and log start."""
+        follower, partition_log = partition.follower, partition.log
+        assert follower is not None, f"{partition} does not follow"
+        try:
+            if row.records:
+                self._write(partition, row)
+            partition.take_leader_mark(Offset(row.high_watermark))
+            if row.log_start_offset > partition_log.log_start:
+                target = Offset(min(row.log_start_offset, partition.high_watermark))
+                if partition_log.raise_log_start(target):
+                    partition.watchers.log_start_moved()
+        except CorruptRecordsError as error:
+            log.warning(
+                "%s: broker %s sent records that fail their checksum: %s", partition.key, self._leader_id, error
+            )
+            follower.back_off(now_ms)
+            return ()
+        except (LogOfflineError, UnexpectedOffsetError) as error:
+            return follower.fail(str(error))
+        except StorageError as error:
+            # No room, no descriptors: that passes. An answer may take several writes, and the first ones are done.
+            log.warning("%s: %s", partition.key, error)
+            resume_at_log_end(follower, partition_log)
+            follower.back_off(now_ms)
+            return ()
+        follower.appended(
+            log_end=partition_log.log_end,
+            log_start=partition_log.log_start,
+            latest_epoch=partition_log.epochs.latest_epoch,
+            leader_high_watermark=Offset(row.high_watermark),
+        )
+        return ()
+
+    def _write(self, partition: Partition, row: FetchedPartition) -> None:
+        clock = self._surroundings.clock
+        began_ms = clock.mono_ms()
+        partition.log.append_as_follower(row.records)
+        took_ms = clock.mono_ms() - began_ms
+        if took_ms >= NOTABLE_MS:
+            self._surroundings.observer.disk.wrote(partition.key, took_ms)
+        self._surroundings.counters.replicated_in(len(row.records))
+        self.fetched_bytes += len(row.records)
+        partition.watchers.log_end_moved()
+
+    def report_catching_up(self, key: Key, partition: Partition, leader_end: int) -> None:
+        """Report how far a log that began empty has been filled."""
+        since_ms = self._catching_up_since_ms.get(key)
+        if since_ms is None:
+            return
+        if not self._surroundings.observer.catching_up(partition, since_ms, self._leader_id, leader_end):
+            del self._catching_up_since_ms[key]
+
+    # Cuts.
+
+    def truncate(self, key: Key, partition: Partition, effect: TruncateLog) -> None:
+        """Have the log cut, at once or when the disk has told where; the follower is TRUNCATING meanwhile."""
+        self.cancel_cut(key)
+        before = partition.log.log_end
+        is_late = False
+
+        def done(error: StorageError | None) -> None:
+            self._cuts.pop(key, None)
+            self._truncated(partition, before, effect.evidence, error)
+            if is_late:
+                self._on_late_cut(key)
+
+        cut = self._surroundings.cuts.order(partition, effect.offset, done)
+        follower = partition.follower
+        if follower is not None and follower.phase is FollowerPhase.TRUNCATING:
+            self._cuts[key] = cut
+            is_late = True
+
+    def cancel_cut(self, key: Key) -> None:
+        """Leave a log as it is."""
+        cut = self._cuts.pop(key, None)
+        if cut is not None:
+            cut.cancel()
+
+    def restart(self, partition: Partition, effect: RestartLog) -> None:
+        """Begin an empty log where the leader's log starts."""
+        before, error = partition.log.log_end, None
+        try:
+            with self._surroundings.cuts.holding_loop(partition.key):
+                partition.log.restart_at(effect.start_offset)
+        except StorageError as refusal:
+            error = refusal
+        self._truncated(partition, before, effect.evidence, error)
+
+    def _truncated(self, partition: Partition, before: Offset, evidence: Evidence, error: StorageError | None) -> None:
+        """Go on at the end of a log that was cut, or could not be."""
+        follower = partition.follower
+        assert follower is not None, f"the cut of {partition} was not cancelled"
+        if error is not None:
+            follower.fail(str(error))
+            return
+        partition.truncated()
+        self._surroundings.journal.truncated(partition, self._leader_id, before, evidence)
+        resume_at_log_end(follower, partition.log)
+
+
+def resume_at_log_end(follower: FollowerPartition, partition_log: PartitionLog) -> None:
+    """Let a follower fetch on from where its log ends now."""
+    follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)

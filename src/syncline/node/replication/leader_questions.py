@@ -1,0 +1,124 @@
+"""What a follower asks its leader, as messages: records, ends of epochs, and ends of logs.
+
+The rules that decide what to ask are `core/fetching/fetcher.py` and `core/replication/follower.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from syncline.core.fetching.fetcher import FetchRequestPlan
+from syncline.core.replication.follower import EpochQuestion, FetchAsk
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from syncline.node.partition import Partition
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import decode_response, request_type
+from syncline.wire.entities import build
+from syncline.wire.fetch import FetchPartition, FetchRequest
+
+FETCH_VERSION: Final = 17
+LIST_OFFSETS_VERSION: Final = 9
+EPOCH_END_VERSION: Final = 4
+LATEST: Final = -1
+EARLIEST: Final = -2
+# Larger answers do not replicate faster, they only leave the processor's cache (data path measurements).
+RESPONSE_BYTES_MAX: Final = 2 << 20
+
+# (topic id, partition): how fetches name partitions.
+Key = tuple[bytes, int]
+
+
+def fetch_request(
+    plan: FetchRequestPlan[Key], config: BrokerConfig, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> FetchRequest:
+    """Return the fetch that a plan describes."""
+    topics: dict[bytes, list[FetchPartition]] = {}
+    for (topic_id, index), ask in plan.listed:
+        topics.setdefault(topic_id, []).append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=ask.leader_epoch,
+                fetch_offset=ask.fetch_offset,
+                last_fetched_epoch=ask.last_fetched_epoch,
+                log_start_offset=ask.log_start,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+            )
+        )
+    forgotten: dict[bytes, list[int]] = {}
+    for topic_id, index in plan.forgotten:
+        forgotten.setdefault(topic_id, []).append(index)
+    return FetchRequest(
+        replica_id=broker_id,
+        replica_epoch=broker_epoch,
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=min(config.replica_fetch_response_max_bytes, RESPONSE_BYTES_MAX),
+        isolation_level=0,
+        session_id=plan.session_id,
+        session_epoch=plan.session_epoch,
+        topics=list(topics.items()),
+        forgotten=list(forgotten.items()),
+        rack_id="",
+    )
+
+
+def epochs_request(
+    questions: Iterable[tuple[Key, EpochQuestion]], partitions: Mapping[Key, Partition], broker_id: BrokerId
+) -> Any:
+    """Return the question where the last epochs of these logs end in the leader's."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for key, asked in questions:
+        partition = partitions[key]
+        row = {
+            "partition": partition.key.partition,
+            "current_leader_epoch": asked.leader_epoch,
+            "leader_epoch": asked.epoch,
+        }
+        topics.setdefault(partition.key.topic, []).append(row)
+    return build(
+        request_type(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION),
+        {
+            "replica_id": broker_id,
+            "topics": [{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
+        },
+    )
+
+
+def epochs_answer(body: bytes) -> dict[TopicPartition, Any]:
+    """Return the rows of the answer by partition; raises `DecodeError`."""
+    response = decode_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSION, body)
+    return {
+        TopicPartition(str(topic.topic), int(row.partition)): row
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def offset_request(key: TopicPartition, ask: FetchAsk, timestamp: int, broker_id: BrokerId) -> Any:
+    """Return the question where the leader's log ends (LATEST) or starts (EARLIEST)."""
+    return build(
+        request_type(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION),
+        {
+            "replica_id": broker_id,
+            "isolation_level": 0,
+            "topics": [
+                {
+                    "name": key.topic,
+                    "partitions": [
+                        {
+                            "partition_index": key.partition,
+                            "current_leader_epoch": ask.leader_epoch,
+                            "timestamp": timestamp,
+                        }
+                    ],
+                }
+            ],
+        },
+    )
+
+
+def offset_answer(response: Any) -> tuple[ErrorCode, int]:
+    """Return (error, offset) of the answer to `offset_request`."""
+    row = response.topics[0].partitions[0]
+    return ErrorCode(int(row.error_code)), int(row.offset)

@@ -1,0 +1,54 @@
+"""What a fetcher uses of its broker; all fetchers share one."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from syncline.core.replication.evidence import Evidence
+from syncline.model.ids import BrokerEpoch, BrokerId, Offset
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.counters import Counters
+from syncline.node.departures import Departures
+from syncline.node.links import Links
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.observer import Observer
+from syncline.node.partition import Partition
+from syncline.node.replication.cuts import Cuts
+from syncline.node.tasks import Tasks
+
+
+class KnowsRegistration(Protocol):
+    """The way to the controller, as far as fetches show it."""
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """Return the epoch of this process's registration."""
+
+
+class JournalsTruncations(Protocol):
+    """What reports truncations."""
+
+    def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence, /) -> None:
+        """Report a truncation that a leader's history asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetcherSurroundings:
+    """The parts of one broker that its fetchers use."""
+
+    broker_id: BrokerId
+    registration: KnowsRegistration
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    cluster: ClusterView
+    configs: LiveConfigs
+    tasks: Tasks
+    links: Links
+    departures: Departures
+    observer: Observer
+    counters: Counters
+    cuts: Cuts
+    journal: JournalsTruncations
+    settle: Callable[[], None]
