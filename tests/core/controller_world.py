@@ -11,6 +11,7 @@ from uuid import UUID
 from syncline.core.cluster.broker_lifecycle import Registration, fence, heartbeat, register
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
+from syncline.core.cluster.invariants import check_decision
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import (
     BrokerChanged,
@@ -60,7 +61,7 @@ def image(
     changes.append(TopicCreated("t", TOPIC_ID, partitions or (partition(),)))
     if configs:
         changes.append(ConfigsChanged(ConfigResource(ResourceType.TOPIC, "t"), configs))
-    return MetadataImage().apply(changes, 200)
+    return MetadataImage().apply(changes, max(200, *(each + 100 for each in (*active, *fenced))))
 
 
 class World:
@@ -83,7 +84,9 @@ class World:
     def take(self, decision: Decision[Any]) -> Any:
         """Apply a decision, and return its answer."""
         if decision.changes:
-            self.image = self.image.apply(decision.changes, self.image.version + 1)
+            before, self.image = self.image, self.image.apply(decision.changes, self.image.version + 1)
+            check_decision(before, decision.changes, self.image, decision.why)
+        self.sessions.check_invariants(self.now_ms)
         return decision.answer
 
     def fence(self, broker_id: int) -> None:

@@ -222,7 +222,7 @@ def test_new_controller_takes_over_again_when_the_store_could_not_write_it() -> 
     """Its next tick makes up for it: the cluster gets its id, also where the same broker held the lease before."""
 
     async def test() -> None:
-        before = MetadataImage().apply([ControllerChanged(1, 4)], 1)
+        before = MetadataImage().apply([ControllerChanged(1, 4)], 20)
         stage = Stage(before, broker_session_timeout_ms=180)
         stage.store.finish(StoreFailed("disk full"))
         stage.controller.rounds.tick()
@@ -244,7 +244,7 @@ def test_fencing_that_could_not_be_written_is_tried_again_on_the_next_tick() -> 
     """Nobody finds a dead process twice, and its session may last for long. Once fenced, it is left alone."""
 
     async def test() -> None:
-        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, await closed_port()))], 1))
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, await closed_port()))], 20))
         stage.store.finish()
         while not stage.store.commits:  # noqa: ASYNC110 - the watch finds out by itself
             await asyncio.sleep(0.001)
@@ -267,7 +267,7 @@ def test_news_go_out_when_they_are_committed_and_lead_to_the_same_image() -> Non
     """A parked poll is answered with the deltas; one that is far behind gets a snapshot."""
 
     async def test() -> None:
-        stage = Stage(MetadataImage().apply([ProducerIdsAllocated(5)], 1))
+        stage = Stage(MetadataImage().apply([ProducerIdsAllocated(5)], 20))
         stage.store.finish()
         (snapshot,) = stage.poll(0)
         image = apply_news(MetadataImage(), snapshot)
@@ -361,7 +361,7 @@ def test_broker_whose_listener_refuses_connections_is_fenced_at_once() -> None:
 
     async def test() -> None:
         server, port = await listener()
-        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 1))
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 20))
         await committed(stage, lambda: not stage.controller.registrations.are_held)
         await committed(stage, lambda: len(server.accepted) == 1)
         alive = not stage.controller.image.brokers[2].fenced
@@ -382,7 +382,7 @@ def test_broker_that_closes_connections_but_listens_is_not_fenced() -> None:
 
     async def test() -> None:
         server, port = await listener()
-        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 1))
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port))], 20))
         await committed(stage, lambda: not stage.controller.registrations.are_held)
         await committed(stage, lambda: len(server.accepted) == 1)
         server.abort_connections()
@@ -400,7 +400,7 @@ def test_new_controller_looks_who_is_gone_before_it_registers_anybody() -> None:
 
     async def test() -> None:
         port = await closed_port()
-        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port)), BrokerChanged(record(3, port))], 1))
+        stage = Stage(MetadataImage().apply([BrokerChanged(record(2, port)), BrokerChanged(record(3, port))], 20))
         registration = Registration(
             broker_id=3,
             incarnation_id="new",
@@ -427,7 +427,7 @@ def test_holder_that_was_deposed_for_silence_is_fenced_with_the_takeover() -> No
 
     async def test() -> None:
         server, port = await listener()
-        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 20)
         stage = Stage(image, silent=2)
         await committed(stage, lambda: stage.controller.image.brokers[2].fenced)
 
@@ -443,7 +443,7 @@ def test_silent_broker_is_fenced_when_its_session_is_over() -> None:
 
     async def test() -> None:
         server, port = await listener()
-        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 20)
         stage = Stage(image, broker_session_timeout_ms=9_000)
         for _ in range(9):
             stage.clock.now_ms += 1_000
@@ -466,7 +466,7 @@ def test_controller_that_did_not_run_blames_nobody() -> None:
 
     async def test() -> None:
         server, port = await listener()
-        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 20)
         stage = Stage(image)
         stage.clock.now_ms += 60_000
         stage.controller.rounds.tick()
@@ -499,7 +499,7 @@ def test_registration_at_the_same_port_proves_that_the_predecessor_is_gone(port_
 
     async def test() -> None:
         server, port = await listener()
-        image = MetadataImage().apply([BrokerChanged(record(2, port))], 1)
+        image = MetadataImage().apply([BrokerChanged(record(2, port))], 20)
         stage = Stage(image)
         await committed(stage, lambda: not stage.controller.registrations.are_held)
         registration = Registration(
@@ -527,7 +527,7 @@ def test_first_to_return_from_a_total_outage_leads_at_once() -> None:
         dead_port = await closed_port()
         brokers = [BrokerChanged(record(each, dead_port)) for each in (1, 2, 3)]
         topic = TopicCreated("t", UUID(int=9), (PartitionRecord(0, 2, 5, 20, (2, 1, 3), (2, 1, 3)),))
-        stage = Stage(MetadataImage().apply([*brokers, topic], 1))
+        stage = Stage(MetadataImage().apply([*brokers, topic], 20))
         registration = Registration(
             broker_id=1, incarnation_id=OWN.hex, host="h", port=1, internal_host="127.0.0.1", internal_port=7
         )

@@ -102,6 +102,7 @@ def alter_partition(
             if state.leader != sender:
                 error = ErrorCode.NEW_LEADER_ELECTED
         results.append(IsrResult(request.topic_id, request.partition, error, state))
+    assert len(results) == len(requests), f"{len(results)} results for {len(requests)} requests"
     changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
     why = Why(Reason.RELINQUISHED if has_relinquished else Reason.PROPOSED_BY_LEADER)
     return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), why)
@@ -176,7 +177,7 @@ def _relinquished(
     replicas = record.replicas
     if settings.leader_relinquish_reorder_replicas:
         replicas = (*(each for each in replicas if each != record.leader), record.leader)
-    return next_state(
+    state = next_state(
         record,
         acceptable=acceptable_in(image, request.topic_id, request.partition),
         min_isr=rules.min_isr,
@@ -186,3 +187,5 @@ def _relinquished(
         recovery=request.recovery,
         eligible_replicas=settings.eligible_leader_replicas_enable,
     )
+    assert state.leader not in {NONE, record.leader}, f"leader {record.leader} gave up, and {state.leader} leads"
+    return state

@@ -115,6 +115,7 @@ def register(
     if is_alive and not predecessor_gone and not is_bounce:
         return Decision((), RegistrationAnswer(ErrorCode.DUPLICATE_BROKER_REGISTRATION, _NO_EPOCH))
     broker_epoch = BrokerEpoch(version)
+    assert known is None or known.broker_epoch < version, f"epoch {version} follows {known}"
     sessions.begin(broker_id, broker_epoch, now_ms)
     changes = (BrokerChanged(_record(registration, broker_epoch)),)
     reason = Reason.REGISTERED
@@ -171,6 +172,13 @@ def heartbeat(
         metadata_version=metadata_version,
         want_fence=want_fence,
         want_shut_down=want_shut_down,
+    )
+    is_unfenced = before is BrokerState.FENCED and after is BrokerState.UNFENCED
+    assert not is_unfenced or metadata_version >= broker_epoch, (
+        f"broker {broker_id} is unfenced at version {metadata_version}, before its registration {broker_epoch}"
+    )
+    assert before is not BrokerState.CONTROLLED_SHUTDOWN or after is not BrokerState.UNFENCED, (
+        f"broker {broker_id} serves again without a new registration"
     )
     changes: tuple[Change, ...] = lost
     if after is not before:

@@ -78,6 +78,18 @@ class BrokerSessions:
         sessions = (self._sessions.get(broker) for broker in brokers)
         return min((-1 if session is None else session.metadata_version for session in sessions), default=None)
 
+    def check_invariants(self, now_ms: int) -> None:
+        """Raise `AssertionError` when a session contradicts itself or the clock."""
+        for broker, session in self._sessions.items():
+            assert session.last_contact_ms <= now_ms, (
+                f"broker {broker} made contact {session.last_contact_ms - now_ms} ms from now"
+            )
+            caught_up_ms = session.caught_up_ms
+            assert caught_up_ms is None or caught_up_ms <= session.last_contact_ms, (
+                f"broker {broker} caught up at {caught_up_ms}, after its last contact at {session.last_contact_ms}"
+            )
+            assert session.metadata_version >= NONE, f"broker {broker} is at version {session.metadata_version}"
+
     def _last_contact_ms(self, broker: BrokerId) -> tuple[int, BrokerId]:
         session = self._sessions.get(broker)
         return (-1 if session is None else session.last_contact_ms, broker)

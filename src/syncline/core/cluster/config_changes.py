@@ -199,7 +199,7 @@ def _wanted(
     wanted = {} if replace else dict(present)
     for key in resource.keys:
         if key.operation == Operation.SET:
-            assert key.value is not None, "checked before"
+            assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
             wanted[key.name] = key.value.strip()
         elif key.operation == Operation.DELETE:
             wanted.pop(key.name, None)
@@ -222,7 +222,7 @@ def _edited_list(
         given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
         present = given[0] if given else (show(definition.default_value()) or "")
     items = [item.strip() for item in present.split(",")] if present else []
-    assert key.value is not None, "checked before"
+    assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
     for item in (each.strip() for each in key.value.split(",")):
         if key.operation == Operation.APPEND:
             if item not in items:
@@ -235,6 +235,8 @@ def _edited_list(
 def _steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
     steps: dict[str, str | None] = {name: text for name, text in wanted.items() if present.get(name) != text}
     steps.update((name, None) for name in present if name not in wanted)
+    after = {name: text for name, text in {**present, **steps}.items() if text is not None}
+    assert after == wanted, f"{steps} lead from {present} to {after}, not to {wanted}"
     return steps
 
 

@@ -199,6 +199,8 @@ def _broker_synonyms(names: tuple[str, ...], layers: BrokerLayers) -> tuple[Syno
     found = list(_given_synonyms(names, layers))
     while found and found[0].name != names[0]:
         del found[0]
+    sources = [each.source for each in found]
+    assert sources == sorted(sources), f"synonyms of {names[0]} are not in the order of their strength: {sources}"
     return tuple(found)
 
 

@@ -61,6 +61,7 @@ def events_of(
                     yield _election(topic.name, None, record, created)
                     continue
                 old = topic.partitions[record.partition]
+                assert record.partition_epoch > old.partition_epoch, f"{topic.name}: {old} is followed by {record}"
                 if old.leader != record.leader:
                     yield _election(topic.name, old, record, pen)
                 if not proposed_by_leader and set(old.isr) != set(record.isr):

@@ -72,7 +72,12 @@ class Demotions:
     ) -> None:
         """Count a relinquishment, and mark the leader that gave up."""
         key = (topic_id, partition)
-        self._times.setdefault(key, []).append(now_ms)
+        times = self._times.setdefault(key, [])
+        assert not times or times[-1] <= now_ms, f"a relinquishment at {now_ms} follows one at {times[-1]}"
+        assert len(times) < limits.max_per_window or now_ms - times[0] >= limits.window_ms, (
+            f"{len(times)} relinquishments since {times[0]}, and another one at {now_ms}"
+        )
+        times.append(now_ms)
         self._marks[key, leader] = _Mark(now_ms + limits.demotion_ms, broker_epoch)
 
     def is_demoted(

@@ -69,6 +69,7 @@ def next_state(
     draft.succession = succession
     draft.isr = record.isr if isr is None else isr
     draft.recovery = record.recovery if recovery is None else recovery
+    assert not (lost_data and set(lost_data) & set(draft.isr)), f"{lost_data} lost data, and the ISR is {draft.isr}"
     draft.complete_reassignment()
     if eligible_replicas:
         draft.renew_eligible(min_isr, lost_data)
@@ -90,6 +91,7 @@ def at_rest(record: PartitionRecord) -> PartitionRecord:
     """
     if record.leader == NONE:
         return record
+    assert record.leader in record.isr, f"the leader is outside its ISR: {record}"
     return record._replace(
         leader=NO_BROKER,
         last_known_elr=(record.leader,),
@@ -141,6 +143,7 @@ class _Draft:
         if leader == NONE:
             return
         if not clean:
+            assert leader not in {*self.isr, *self.elr}, f"leader {leader} is no unclean choice: {self.isr}, {self.elr}"
             self.isr, self.elr = (leader,), ()
             self.recovery = Recovery.RECOVERING
         elif not self.isr:
@@ -197,6 +200,8 @@ class _Draft:
         if state == record:
             return record
         assert state.leader == NONE or state.leader in state.isr, f"the leader is outside its ISR: {state}"
+        assert state.leader == NONE or not state.last_known_elr, f"a leader, and the last one is remembered: {state}"
+        assert not state.elr or not set(state.isr) & set(state.elr), f"ISR and ELR overlap: {state}"
         return state._replace(
             leader_epoch=LeaderEpoch(record.leader_epoch + (1 if leader_changes else 0)),
             partition_epoch=PartitionEpoch(record.partition_epoch + 1),

@@ -56,6 +56,9 @@ def place(
         if missing > 0:
             replicas += tuple(spare[(start + index + each) % len(spare)] for each in range(missing))
         placed.append(shared.setdefault(replicas, replicas))
+    for replicas in shared:
+        assert len(set(replicas)) == replication_factor, f"{replicas} are not {replication_factor} brokers"
+        assert replicas[0] in active, f"a fenced broker is preferred: {replicas} of {active}"
     return tuple(placed)
 
 
@@ -82,4 +85,6 @@ def _alternating_racks(records: Iterable[BrokerRecord]) -> list[BrokerId]:
         racks.setdefault(record.rack or "", []).append(record.broker_id)
     columns = [racks[rack] for rack in sorted(racks)]
     longest = max((len(column) for column in columns), default=0)
-    return [column[row] for row in range(longest) for column in columns if row < len(column)]
+    alternating = [column[row] for row in range(longest) for column in columns if row < len(column)]
+    assert len(alternating) == sum(map(len, columns)), f"{alternating} leaves out some of {columns}"
+    return alternating

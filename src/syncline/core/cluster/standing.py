@@ -63,7 +63,7 @@ def partitions_without(
             return record
         if is_whole and not record.has_leader:
             return record
-        return next_state(
+        state = next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition, lost=lost),
             min_isr=rules.min_isr,
@@ -72,6 +72,9 @@ def partitions_without(
             lost_data=uncertain,
             eligible_replicas=eligible_replicas,
         )
+        assert state.leader != lost, f"broker {lost} is lost, and leads {topic.name}: {state}"
+        assert not (lost_data and lost in state.elr), f"broker {lost} lost data, and is eligible: {state}"
+        return state
 
     return tuple(_changed(image, settings, step))
 
@@ -93,7 +96,7 @@ def partitions_with(
         acceptable = acceptable_in(image, topic.topic_id, record.partition, gained=gained)
         present = _present(record, acceptable)
         resumes = is_at_rest(record) and record.last_known_elr[0] in (present or ())
-        return next_state(
+        state = next_state(
             record,
             acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
             min_isr=rules.min_isr,
@@ -101,6 +104,9 @@ def partitions_with(
             isr=present,
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
+        assert not resumes or state.leader == record.last_known_elr[0], f"another one resumes: {record} -> {state}"
+        assert not state.has_leader or acceptable(state.leader), f"{state.leader} may not lead: {state}"
+        return state
 
     return tuple(_changed(image, settings, step))
 
@@ -152,7 +158,7 @@ def partitions_failing(
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if broker not in record.replicas or directory_id(topic.topic_id, record.partition).hex not in failed:
             return record
-        return next_state(
+        state = next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
@@ -161,6 +167,8 @@ def partitions_failing(
             lost_data=frozenset((broker,)),
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
+        assert broker not in {state.leader, *state.elr}, f"broker {broker} cannot serve {topic.name}: {state}"
+        return state
 
     return tuple(_changed(image, settings, step))
 

@@ -125,6 +125,7 @@ def create_topics(
                 replication_factor=len(partitions[0].replicas),
             )
         )
+    assert len(results) == len(named), f"{len(results)} results for {len(named)} names"
     return Decision(tuple(changes), tuple(results), Why(Reason.CREATED))
 
 
@@ -163,6 +164,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
             )
         else:
             results.append(TopicResult(image.topic_names[topic_id], topic_id=topic_id))
+    assert len(results) >= len(found), f"{len(results)} results for {len(found)} topics that were found"
     deleted = tuple(TopicDeleted(topic_id) for topic_id in found if topic_id not in doubtful)
     return Decision(deleted, tuple(results), Why(Reason.DELETED))
 
@@ -186,6 +188,7 @@ def create_partitions(
             results.append(TopicResult(topic.name, refusal.code, refusal.message))
             continue
         results.append(TopicResult(topic.name))
+    assert len(results) == len(named), f"{len(results)} results for {len(named)} names"
     return Decision(tuple(changes), tuple(results), Why(Reason.CREATED))
 
 
@@ -294,6 +297,7 @@ def _new_partitions(image: MetadataImage, replicas: Sequence[Replicas], first: i
         isr = in_sync.get(assigned)
         if isr is None:
             isr = in_sync[assigned] = tuple(broker for broker in assigned if broker in active)
+            assert isr, f"none of {assigned} is active: {sorted(active)}"
         records.append(PartitionRecord(partition, isr[0], LeaderEpoch(0), PartitionEpoch(0), assigned, isr))
     return tuple(records)
 
@@ -342,6 +346,7 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, below: Below)
         )
     else:
         replicas = _chosen_additions(image, topic, additional, factor)
+    assert len(replicas) == additional, f"{len(replicas)} assignments for {additional} partitions of {topic.name}"
     return PartitionsChanged(known.topic_id, _new_partitions(image, replicas, present))
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from syncline.coordination.port import Batch, Coordination, LeaseLost
 from syncline.core.cluster.decision import Decision, Why
+from syncline.core.cluster.invariants import check_decision
 from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import encode_changes
 
@@ -98,6 +99,8 @@ class Commits:
             after = before
         else:
             after = self.tentative = before.apply(decision.changes, version)
+            if self._is_checked:
+                check_decision(before, decision.changes, after, decision.why)
         self._waiting.append(
             Decided(
                 version, before, after, decision.changes, decision.answer, answered, decision.why, proposed_by_leader
