@@ -4,6 +4,7 @@ This runs for each of thousands of partitions: lines are written at once, with
 their labels joined once, and nothing is looked up by name.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syncline.core.replication.follower import FollowerPhase
@@ -17,35 +18,68 @@ if TYPE_CHECKING:
 FETCHER_THREAD = "ReplicaFetcherThread-0-"
 
 
+@dataclass(slots=True)
+class Totals:
+    """Sums over the partitions of a broker; `max_lag` is the largest lag of those that it follows."""
+
+    partitions: int = 0
+    leaders: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
+    offline: int = 0
+    producers: int = 0
+    failed: int = 0
+    max_lag: int = 0
+    protected: int = 0
+
+    def check_invariants(self) -> None:
+        """Assert which partitions are among which."""
+        assert self.under_replicated <= self.leaders <= self.partitions, f"a partition is counted twice: {self}"
+        assert self.under_min_isr + self.at_min_isr <= self.leaders, f"both below and at the minimum: {self}"
+
+
+class _Lines:
+    """Where the lines of each partition gather, by metric."""
+
+    __slots__ = (
+        "at_min_isr",
+        "high_watermark",
+        "in_sync",
+        "leader_epoch",
+        "log_end",
+        "log_start",
+        "replicas",
+        "segments",
+        "size",
+        "stable_lag",
+        "under_min_isr",
+        "under_replicated",
+    )
+
+    def __init__(self, page: Page) -> None:
+        self.under_replicated = page.lines(table.UNDER_REPLICATED)
+        self.under_min_isr = page.lines(table.UNDER_MIN_ISR)
+        self.at_min_isr = page.lines(table.AT_MIN_ISR)
+        self.in_sync = page.lines(table.IN_SYNC_REPLICAS)
+        self.replicas = page.lines(table.REPLICAS)
+        self.stable_lag = page.lines(table.LAST_STABLE_OFFSET_LAG)
+        self.segments = page.lines(table.NUM_LOG_SEGMENTS)
+        self.log_start = page.lines(table.LOG_START_OFFSET)
+        self.log_end = page.lines(table.LOG_END_OFFSET)
+        self.size = page.lines(table.LOG_SIZE)
+        self.high_watermark = page.lines(table.HIGH_WATERMARK)
+        self.leader_epoch = page.lines(table.LEADER_EPOCH)
+
+
 class PartitionSamples:
     """Writes partitions onto a page, and adds up."""
 
     def __init__(self, page: Page, now_ms: int) -> None:
         self.now_ms = now_ms
-        self.partitions = 0
-        self.leaders = 0
-        self.under_replicated = 0
-        self.under_min_isr = 0
-        self.at_min_isr = 0
-        self.reassigning = 0
-        self.offline = 0
-        self.producers = 0
-        self.failed = 0
-        self.max_lag = 0
-        self.protected = 0
-        self._page = page
-        self._under_replicated = page.lines(table.UNDER_REPLICATED)
-        self._under_min_isr = page.lines(table.UNDER_MIN_ISR)
-        self._at_min_isr = page.lines(table.AT_MIN_ISR)
-        self._in_sync = page.lines(table.IN_SYNC_REPLICAS)
-        self._replicas = page.lines(table.REPLICAS)
-        self._stable_lag = page.lines(table.LAST_STABLE_OFFSET_LAG)
-        self._segments = page.lines(table.NUM_LOG_SEGMENTS)
-        self._log_start = page.lines(table.LOG_START_OFFSET)
-        self._log_end = page.lines(table.LOG_END_OFFSET)
-        self._size = page.lines(table.LOG_SIZE)
-        self._high_watermark = page.lines(table.HIGH_WATERMARK)
-        self._leader_epoch = page.lines(table.LEADER_EPOCH)
+        self.totals = Totals()
+        self._lines = _Lines(page)
         self._consumer_lag = page.lines(table.CONSUMER_LAG)
         self._consumer_lag_labels = page.label_names(table.CONSUMER_LAG)
         self._lag_records = page.lines(table.FOLLOWER_LAG_RECORDS)
@@ -54,43 +88,44 @@ class PartitionSamples:
     def write(self, partition: "Partition") -> None:
         """Write the samples of one hosted partition."""
         key, log, leader = partition.key, partition.log, partition.leader
+        totals, lines = self.totals, self._lines
         # Topics' names are of letters, digits, ".", "_" and "-": nothing to escape.
         labels = f'{{topic="{key.topic}",partition="{key.partition}"}}'
         isr = replicas = is_under = is_under_min = is_at_min = 0
-        self.partitions += 1
-        self.offline += log.is_offline
-        self.producers += len(log.producers.entries)
+        totals.partitions += 1
+        totals.offline += log.is_offline
+        totals.producers += len(log.producers.entries)
         if leader is not None:
             record, minimum = partition.record, leader.effective_min_isr
-            assert record is not None, "who leads was told so"
+            assert record is not None, "a leader has the record that made it one"
             # Replicas that are just being added are not missed.
             isr, replicas = len(leader.isr), len(leader.in_sync.replicas) - len(record.adding)
-            self.reassigning += bool(record.adding or record.removing)
+            totals.reassigning += bool(record.adding or record.removing)
             is_under, is_under_min, is_at_min = int(isr < replicas), int(isr < minimum), int(isr == minimum)
-            self.leaders += 1
-            self.under_replicated += is_under
-            self.under_min_isr += is_under_min
-            self.at_min_isr += is_at_min
+            totals.leaders += 1
+            totals.under_replicated += is_under
+            totals.under_min_isr += is_under_min
+            totals.at_min_isr += is_at_min
             self._write_followers(partition, leader)
         elif partition.follower is not None:
             self._write_following(partition)
-        self._under_replicated.append(f"{table.UNDER_REPLICATED.name}{labels} {is_under}\n")
-        self._under_min_isr.append(f"{table.UNDER_MIN_ISR.name}{labels} {is_under_min}\n")
-        self._at_min_isr.append(f"{table.AT_MIN_ISR.name}{labels} {is_at_min}\n")
-        self._in_sync.append(f"{table.IN_SYNC_REPLICAS.name}{labels} {isr}\n")
-        self._replicas.append(f"{table.REPLICAS.name}{labels} {replicas}\n")
-        self._stable_lag.append(f"{table.LAST_STABLE_OFFSET_LAG.name}{labels} 0\n")
-        self._segments.append(f"{table.NUM_LOG_SEGMENTS.name}{labels} {log.segment_count}\n")
-        self._log_start.append(f"{table.LOG_START_OFFSET.name}{labels} {log.log_start}\n")
-        self._log_end.append(f"{table.LOG_END_OFFSET.name}{labels} {log.log_end}\n")
-        self._size.append(f"{table.LOG_SIZE.name}{labels} {log.size_bytes}\n")
-        self._high_watermark.append(f"{table.HIGH_WATERMARK.name}{labels} {log.high_watermark}\n")
-        self._leader_epoch.append(f"{table.LEADER_EPOCH.name}{labels} {partition.leader_epoch}\n")
+        lines.under_replicated.append(f"{table.UNDER_REPLICATED.name}{labels} {is_under}\n")
+        lines.under_min_isr.append(f"{table.UNDER_MIN_ISR.name}{labels} {is_under_min}\n")
+        lines.at_min_isr.append(f"{table.AT_MIN_ISR.name}{labels} {is_at_min}\n")
+        lines.in_sync.append(f"{table.IN_SYNC_REPLICAS.name}{labels} {isr}\n")
+        lines.replicas.append(f"{table.REPLICAS.name}{labels} {replicas}\n")
+        lines.stable_lag.append(f"{table.LAST_STABLE_OFFSET_LAG.name}{labels} 0\n")
+        lines.segments.append(f"{table.NUM_LOG_SEGMENTS.name}{labels} {log.segment_count}\n")
+        lines.log_start.append(f"{table.LOG_START_OFFSET.name}{labels} {log.log_start}\n")
+        lines.log_end.append(f"{table.LOG_END_OFFSET.name}{labels} {log.log_end}\n")
+        lines.size.append(f"{table.LOG_SIZE.name}{labels} {log.size_bytes}\n")
+        lines.high_watermark.append(f"{table.HIGH_WATERMARK.name}{labels} {log.high_watermark}\n")
+        lines.leader_epoch.append(f"{table.LEADER_EPOCH.name}{labels} {partition.leader_epoch}\n")
 
     def _write_followers(self, partition: "Partition", leader: "LeaderPartition") -> None:
         topic, number = partition.key
         if leader.slow_leader is not None:
-            self.protected += len(leader.slow_leader.spared)
+            self.totals.protected += len(leader.slow_leader.spared)
         for follower in leader.followers:
             labels = f'{{topic="{topic}",partition="{number}",follower="{follower.broker_id}"}}'
             lag_records = leader.log_end - max(follower.log_end, 0)
@@ -107,10 +142,10 @@ class PartitionSamples:
     def _write_following(self, partition: "Partition") -> None:
         follower, record = partition.follower, partition.record
         assert follower is not None, "asked for a partition that is followed"
-        self.failed += follower.phase is FollowerPhase.FAILED
+        self.totals.failed += follower.phase is FollowerPhase.FAILED
         if record is None or not record.has_leader:
             return
-        self.max_lag = max(self.max_lag, follower.lag_records)
+        self.totals.max_lag = max(self.totals.max_lag, follower.lag_records)
         client_id = f"{FETCHER_THREAD}{record.leader}"
         labels = labels_text(self._consumer_lag_labels, (client_id, partition.key.topic, partition.key.partition))
         self._consumer_lag.append(f"{table.CONSUMER_LAG.name}{labels} {follower.lag_records}\n")
