@@ -1,20 +1,20 @@
 """A disk that can be made slow, stuck or failing: the Disk port in front of another one.
 
 One hard idea: as long as no rule selects a file, its calls are the inner file's own bound methods, so that a broker
-that may be faulted is as fast as one that may not. A rule exchanges the methods of the files that it selects.
+with fault injection enabled is as fast as one without. A rule replaces the methods of the files that it selects.
 
-What a fault does is what such a disk would do to this broker:
+A fault has the effect that such a disk would have on this broker:
 
-- a *read* that is slow is "not in memory": `read_resident` says no, and `read_later` answers late, while the event loop
-  goes on;
-- a *write*, and a *sync* that is waited for, blocks the thread that asks, which for appends is the event loop: a broker
-  whose disk does not take its writes stands still;
+- a slow *read* is "not in memory": `read_resident` returns None, and `read_later` answers late, while the event loop
+  continues;
+- a *write*, and a synchronous *sync*, blocks the calling thread, which for appends is the event loop: a broker whose
+  disk accepts no writes stops;
 - a failure is an OSError.
 
 Reads of several stretches through one handle (a worker that searches a segment) wait once, not once per stretch.
 
-Files are told by their directory: "orders-3" holds partition 3 of orders. What lies elsewhere (checkpoints, the
-broker's own files) is struck only by rules without a topic.
+A file's directory names its partition: "orders-3" holds partition 3 of orders. Only rules without a topic strike files
+elsewhere (checkpoints, the broker's own files).
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from syncline.storage.disk import Disk, File, Lock
 Result = TypeVar("Result")
 Block = Callable[[float], object]
 
-# How often a thread that waits looks whether it may go on.
+# How often a waiting thread checks whether it may continue.
 STEP_S: Final = 0.02
 
 
 class FaultyDisk:
-    """A disk, and what is wrong with it."""
+    """A disk and the rules that strike it."""
 
     def __init__(
         self, inner: Disk, log_directory: str, loop: asyncio.AbstractEventLoop, clock: Clock, block: Block
@@ -48,7 +48,7 @@ class FaultyDisk:
         self._log_directory = log_directory
         self._loop = loop
         self._clock = clock
-        # Stops the calling thread for so many seconds, as a disk does.
+        # Blocks the calling thread for this many seconds, as a disk does.
         self._block = block
         self._loop_thread = threading.get_ident()
         # Workers open files, too.
@@ -68,16 +68,16 @@ class FaultyDisk:
         self.boot_id = inner.boot_id
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Go by these rules from now on."""
+        """Apply these rules from now on."""
         with self._lock:
             self._rules = tuple(rules)
-            # order-free: each file is told the same
+            # order-free: each file gets the same rules
             files = list(self._files)
         for file in files:
             file.set_rules(self._rules)
 
     def close(self) -> None:
-        """Drop what is held, and let threads go on: the broker is stopping, and nobody waits for it any more."""
+        """Drop held operations and release blocked threads: the broker is stopping."""
         self._is_closed = True
         for _, _, timer in self._held.values():
             if timer is not None:
@@ -98,7 +98,7 @@ class FaultyDisk:
         return rule
 
     def wait(self, rule: Rule, path: str) -> None:
-        """Be late, be stuck or fail, in the thread that asks."""
+        """Delay, block or fail the operation, in the calling thread."""
         if rule.kind == DISK_FAIL:
             raise rule.os_error(path)
         until_ms = rule.until_ms
@@ -106,7 +106,7 @@ class FaultyDisk:
             late_ms = self._clock.mono_ms() + rule.delay_ms
             until_ms = late_ms if until_ms is None else min(late_ms, until_ms)
         elif until_ms is None and threading.get_ident() == self._loop_thread:
-            # Nobody could ever end this one: whoever clears it speaks to this thread.
+            # This rule could never end: the request that clears it is handled by this thread.
             return
         while not (rule.is_lifted or self._is_closed) and (
             until_ms is None or (left_ms := until_ms - self._clock.mono_ms()) > 0
@@ -114,7 +114,7 @@ class FaultyDisk:
             self._block(STEP_S if until_ms is None else min(STEP_S, left_ms / 1_000))
 
     def postpone(self, rule: Rule, go_on: Callable[[], None], fail: Callable[[OSError], None], path: str) -> None:
-        """Be late, be stuck or fail, while the loop goes on."""
+        """Delay, hold or fail the operation, while the loop continues."""
         if rule.kind == DISK_FAIL:
             self._loop.call_soon(fail, rule.os_error(path))
             return
@@ -131,7 +131,7 @@ class FaultyDisk:
         go_on()
 
     def lift(self, rule: Rule) -> None:
-        """Let go on what this rule holds."""
+        """Continue the operations that this rule holds."""
         for key in [key for key, (holder, _, _) in self._held.items() if holder is rule]:
             self._go_on(key)
 
@@ -146,7 +146,7 @@ class FaultyDisk:
     # The port.
 
     def open(self, path: str, *, create: bool = False) -> "FaultyFile":
-        """Open a file that knows what is wrong with it."""
+        """Open a file to which rules apply."""
         file = FaultyFile(self, self._inner.open(path, create=create), self.partition_of(path))
         with self._lock:
             self._files.add(file)
@@ -187,7 +187,7 @@ class FaultyDisk:
 
 
 class FaultyFile:
-    """An open file, and what is wrong with it."""
+    """An open file and the rules that strike it."""
 
     def __init__(self, disk: FaultyDisk, inner: File, partition: TopicPartition | None) -> None:
         self._disk = disk
@@ -210,7 +210,7 @@ class FaultyFile:
         self.sync_later = inner.sync_later
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Go by those of these rules that select this file."""
+        """Apply those of these rules that select this file."""
         self._restore()
         self._rules = tuple(rules)
         if self._is_selected(WRITE):
@@ -239,12 +239,12 @@ class FaultyFile:
 
     @property
     def hit_bytes(self) -> int:
-        """How much `read_resident` has returned."""
+        """How many bytes `read_resident` has returned."""
         return self._inner.hit_bytes
 
     @property
     def miss_bytes(self) -> int:
-        """How much `read_later` was asked for."""
+        """How many bytes `read_later` was asked for."""
         return self._inner.miss_bytes
 
     def _wait(self, direction: str) -> None:
@@ -265,7 +265,7 @@ class FaultyFile:
             rule = self._disk.strike(self._rules, self._partition, READ)
             if rule is not None:
                 self._disk.wait(rule, self.path)
-            # What failed has not waited: the next read may fail, too.
+            # A failed read has not waited: the next read may fail, too.
             self._has_waited = rule
         return self._inner.read(position, size)
 
@@ -295,4 +295,4 @@ def _nothing_resident(position: int, size: int) -> Buffer | None:  # noqa: ARG00
 
 
 def _ignore(_rule: Rule) -> None:
-    """Nobody counts."""
+    """Count nothing: no registry is attached."""

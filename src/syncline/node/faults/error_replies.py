@@ -1,8 +1,8 @@
-"""Answers that are nothing but an error, for any request.
+"""Error responses for any request.
 
-Kafka's answers mirror their requests: a row of errors for each topic, partition or group that was asked for. So the
-answer is built from the shapes of the two messages: rows that may carry an error repeat the request's rows and what
-names them, everything else is as empty as it may be.
+Kafka's responses mirror their requests: one row with an error code for each requested topic, partition or group. So a
+response is built from the schemas of the two messages: rows that may carry an error repeat the names in the request's
+rows, and all other fields are empty.
 """
 
 import dataclasses

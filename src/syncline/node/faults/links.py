@@ -1,16 +1,16 @@
 """Links between brokers that lose or delay what is sent.
 
-One hard idea: a connection that is struck gets another protocol under it, which takes the bytes instead of the one that
-they are meant for. So a connection that is not struck has nothing in its way, and what a cut swallows is swallowed at
-the end that would have received it, as if it had never come: bytes, the end of the stream, a reset.
+One hard idea: the transport of a struck connection gets another protocol, which receives the bytes in place of the
+connection. So a connection that is not struck costs nothing, and a cut drops everything at the receiving end, as if it
+had never arrived: bytes, the end of the stream, a reset.
 
-Each of the two brokers of a link has the rule and plays its own end:
+Both brokers of a link have the rule, and each applies it at its own end:
 
-- bytes that come over a cut link are dropped; those sent over a link that is cut only the other way arrive;
-- a new connection needs both ways: while either is cut it is tried for as long as a connection may take, and fails;
-- when the cut is over, connections from which something is missing break. The others go on.
+- bytes that arrive over a cut link are dropped; those sent over a link that is cut only the other way arrive;
+- a new connection needs both directions: while either is cut, connecting fails when its time-out is over;
+- when the cut ends, connections that lost something break. The others continue.
 
-A delay is kept at the receiving end, too; both ends together delay both ways.
+The receiving end applies delays, too; both ends together delay both directions.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ BUFFER_BYTES: Final = 1 << 18
 
 
 class LinkFaults:
-    """What is wrong with the links of one broker, as seen from its end."""
+    """The faulty links of one broker, at its end."""
 
     def __init__(
         self, broker_id: int, loop: asyncio.AbstractEventLoop, links: Links, dispatcher: "Dispatcher[Any]"
@@ -42,19 +42,19 @@ class LinkFaults:
         self._loop = loop
         self._links = links
         self._dispatcher = dispatcher
-        # By broker at the other end: who loses what comes from there, delays it, or keeps connections from being made.
+        # By the broker at the other end: the rule that drops or delays what arrives, or prevents connections.
         self._cuts: dict[int, Rule] = {}
         self._delays: dict[int, Rule] = {}
         self._barred: dict[int, Rule] = {}
-        self._lines: dict[PeerConnection | Connection, FaultyLine] = {}
-        # Connections that were there before a link was cut.
-        self._elder: dict[Connection, None] = {}
+        self._ends: dict[PeerConnection | Connection, FaultyEnd] = {}
+        # Connections that were open before a link was cut.
+        self._open_before: dict[Connection, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
-        # Bytes stay in it only while they are being received, by one line at a time.
+        # Bytes stay in it only while one connection at a time receives them.
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Go by these rules from now on."""
+        """Apply these rules from now on."""
         self._cuts, self._delays, self._barred = {}, {}, {}
         for rule in rules:
             for source, target in rule.links:
@@ -70,9 +70,9 @@ class LinkFaults:
         is_faulty = bool(self._cuts or self._delays or self._barred)
         self._links.gate = self._gate if is_faulty else None
         self._links.on_connected = self._connected if is_faulty else None
-        self._elder = {}
+        self._open_before = {}
         if is_faulty:
-            self._elder = {each: None for each in self._dispatcher.connections if not self._is_cut(each)}
+            self._open_before = {each: None for each in self._dispatcher.connections if not self._is_cut(each)}
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -81,14 +81,14 @@ class LinkFaults:
             self._strike(peer, broker_id)
         for connection, broker_id in self._accepted():
             self._strike(connection, broker_id)
-        self._lines = {victim: line for victim, line in self._lines.items() if not line.is_gone}
+        self._ends = {victim: end for victim, end in self._ends.items() if not end.is_gone}
 
     def close(self) -> None:
-        """Let nobody wait: the broker is stopping."""
+        """End all waits: the broker is stopping."""
         self.set_rules(())
 
     def loses(self, request: "Request") -> bool:
-        """Return whether a request of another broker never came; its connection may be new."""
+        """Return whether a cut drops this request of another broker; its connection may be new."""
         # Requests come from connections of our own kind: the protocol is there to keep the two modules apart.
         connection = cast("Connection", request.connection)
         if connection.listener != "internal":
@@ -96,19 +96,19 @@ class LinkFaults:
         broker_id = broker_of(request.client_id)
         if broker_id is None:
             return False
-        line = self._lines.get(connection)
-        if line is None:
-            line = self._strike(connection, broker_id)
-            if broker_id in self._barred and connection not in self._elder:
-                line = self._line_of(connection)
-                line.cut(self._barred[broker_id])
-            if line is not None and line.is_cut:
-                # Nothing was ever heard on it, and nobody here misses it when it ends.
-                line.is_unheard = True
-        if line is None or not line.is_cut:
+        end = self._ends.get(connection)
+        if end is None:
+            end = self._strike(connection, broker_id)
+            if broker_id in self._barred and connection not in self._open_before:
+                end = self._end_of(connection)
+                end.cut(self._barred[broker_id])
+            if end is not None and end.is_cut:
+                # It delivered no request, so its end is reported to no one here.
+                end.has_delivered_nothing = True
+        if end is None or not end.is_cut:
             return False
-        # What was received before is cut off, too: it came with what is lost.
-        line.lost_bytes += len(request.body)
+        # The bytes received before are dropped, too: they arrived with what is lost.
+        end.lost_bytes += len(request.body)
         return True
 
     def _connected(self, peer: PeerConnection, broker_id: int) -> None:
@@ -123,37 +123,37 @@ class LinkFaults:
         return found
 
     def _is_cut(self, connection: "Connection") -> bool:
-        line = self._lines.get(connection)
-        return line is not None and line.is_cut
+        end = self._ends.get(connection)
+        return end is not None and end.is_cut
 
-    def _strike(self, victim: "PeerConnection | Connection", broker_id: int) -> "FaultyLine | None":
-        """Have a connection feel what is wrong with its link now; return its line if anything is."""
+    def _strike(self, victim: "PeerConnection | Connection", broker_id: int) -> "FaultyEnd | None":
+        """Apply the present rules of its link to a connection; return its faulty end if there are any."""
         cut, delay = self._cuts.get(broker_id), self._delays.get(broker_id)
-        line = self._lines.get(victim)
+        end = self._ends.get(victim)
         if cut is None and delay is None:
-            if line is not None and not (line.is_cut and broker_id in self._barred):
-                line.heal()
+            if end is not None and not (end.is_cut and broker_id in self._barred):
+                end.heal()
             return None
-        line = self._line_of(victim)
+        end = self._end_of(victim)
         if cut is not None:
-            line.cut(cut)
+            end.cut(cut)
         else:
-            if line.is_cut:
-                line.heal()
-                line = self._line_of(victim)
+            if end.is_cut:
+                end.heal()
+                end = self._end_of(victim)
             if delay is not None:
-                line.delay(delay)
-        return line
+                end.delay(delay)
+        return end
 
-    def _line_of(self, victim: "PeerConnection | Connection") -> "FaultyLine":
-        line = self._lines.get(victim)
-        if line is None or line.is_gone:
-            self._lines = {each: known for each, known in self._lines.items() if not known.is_gone}
-            line = self._lines[victim] = FaultyLine(self._loop, victim, self._buffer)
-        return line
+    def _end_of(self, victim: "PeerConnection | Connection") -> "FaultyEnd":
+        end = self._ends.get(victim)
+        if end is None or end.is_gone:
+            self._ends = {each: known for each, known in self._ends.items() if not known.is_gone}
+            end = self._ends[victim] = FaultyEnd(self._loop, victim, self._buffer)
+        return end
 
     async def _gate(self, broker_id: int) -> None:
-        """Wait as for packets that are sent again and again: until the link is whole, or it has been too long."""
+        """Wait as if packets were retransmitted: until the link is whole, or the time-out is over."""
         rule = self._barred.get(broker_id)
         if rule is None:
             return
@@ -169,7 +169,7 @@ class LinkFaults:
                         self._waiting.remove(future)
 
 
-class FaultyLine(asyncio.BufferedProtocol):
+class FaultyEnd(asyncio.BufferedProtocol):
     """The receiving end of one connection while its link is faulty."""
 
     def __init__(
@@ -185,25 +185,25 @@ class FaultyLine(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.rule: Rule | None = None
         self.is_cut = False
-        self.is_unheard = False
+        self.has_delivered_nothing = False
         self.lost_bytes = 0
-        # The end of the stream or of the connection, which a cut keeps from the victim.
+        # The end of the stream or of the connection, which a cut hides from the victim.
         self._has_ended = False
         self._lost: tuple[Exception | None] | None = None
         self.is_gone = False
         transport.set_protocol(self)
 
     def cut(self, rule: Rule) -> None:
-        """Lose what comes from now on."""
+        """Drop what arrives from now on."""
         self.rule = rule
         self.is_cut = True
 
     def delay(self, rule: Rule) -> None:
-        """Hand over later what comes from now on."""
+        """Deliver late what arrives from now on."""
         self.rule = rule
 
     def heal(self) -> None:
-        """Be an ordinary connection again; broken, if something is missing."""
+        """End the fault; break the connection if it lost something."""
         was_cut, self.is_cut, self.rule = self.is_cut, False, None
         if self._lost is not None:
             self._end(self._lost[0])
@@ -213,7 +213,7 @@ class FaultyLine(asyncio.BufferedProtocol):
             self._restore()
 
     def _restore(self) -> None:
-        """Give the connection back once everything that is late has been handed over."""
+        """Restore the connection's own protocol once all delayed bytes are delivered."""
         if self.rule is None and not self._late and not self.is_gone:
             self.is_gone = True
             self._transport.set_protocol(self._victim)
@@ -228,7 +228,7 @@ class FaultyLine(asyncio.BufferedProtocol):
         self._victim.connection_lost(error)
 
     def _keep(self, data: bytes | None) -> None:
-        assert self.rule is not None, "only a delayed line keeps anything"
+        assert self.rule is not None, "only a delayed end keeps anything"
         self.rule.strikes()
         self._late.append((self._loop.time() + self.rule.delay_ms / 1_000, data))
         if self._timer is None:
@@ -264,9 +264,9 @@ class FaultyLine(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Lose or keep what came."""
+        """Drop or hold what arrived."""
         if self.is_cut:
-            assert self.rule is not None, "a rule cut this line"
+            assert self.rule is not None, "a rule cut this end"
             self.rule.strikes()
             self.lost_bytes += nbytes
         elif self.rule is not None or self._late:
@@ -276,7 +276,7 @@ class FaultyLine(asyncio.BufferedProtocol):
 
     def _keep_or_queue(self, data: bytes) -> None:
         if self.rule is None:
-            # The delay is over, and what was sent before is still on its way.
+            # The delay has ended, and earlier bytes are still held.
             self._late.append((self._late[-1][0], data))
         else:
             self._keep(data)
@@ -285,7 +285,7 @@ class FaultyLine(asyncio.BufferedProtocol):
         """Keep the connection open when its end is lost or late."""
         if self.is_cut:
             self._has_ended = True
-            return not self.is_unheard
+            return not self.has_delivered_nothing
         if self.rule is not None or self._late:
             self._late.append((self._late[-1][0] if self._late else self._loop.time(), None))
             if self._timer is None:
@@ -294,10 +294,10 @@ class FaultyLine(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the victim, unless it could not know."""
-        if self.is_cut and not self.is_unheard and self._victim.transport is not None:
+        """Report the end to the victim, unless the cut hides it."""
+        if self.is_cut and not self.has_delivered_nothing and self._victim.transport is not None:
             self._lost = (exc,)
-            # The victim goes on writing, and the transport would refuse.
+            # The victim continues to write, and the closed transport would refuse.
             self._victim.connection_made(_Nowhere(self._loop, self._end))
         else:
             self._end(exc)
@@ -312,7 +312,7 @@ class FaultyLine(asyncio.BufferedProtocol):
 
 
 class _Nowhere(asyncio.Transport):
-    """What is left of a connection whose end its owner cannot know: it takes everything, and nothing comes."""
+    """The transport of a connection whose end a cut hides from its owner: it accepts writes and receives nothing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Exception | None], None]) -> None:
         super().__init__()
@@ -321,10 +321,10 @@ class _Nowhere(asyncio.Transport):
         self._is_closing = False
 
     def write(self, data: Buffer) -> None:
-        """Lose it."""
+        """Drop it."""
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Lose them."""
+        """Drop them."""
 
     def is_closing(self) -> bool:
         """Return whether the owner has closed it."""
@@ -337,7 +337,7 @@ class _Nowhere(asyncio.Transport):
         """There is nothing to read."""
 
     def close(self) -> None:
-        """Tell the owner that it is closed, in a turn of its own as other transports do."""
+        """Report the end to the owner, in a turn of its own as other transports do."""
         if not self._is_closing:
             self._is_closing = True
             self._loop.call_soon(self._ended, None)

@@ -1,4 +1,4 @@
-"""The faults of a broker, made with the first one: a broker without faults does not even import how to have them."""
+"""The faults of a broker, created with the first one: a broker without faults does not import their modules."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 class FaultsOnDemand:
-    """The faults of one broker, if it ever had any."""
+    """The faults of one broker, if it has had any."""
 
     def __init__(self, make: "Callable[[], Faults]") -> None:
         self._make = make
-        # None until somebody has asked for a fault.
+        # None until the first fault begins.
         self.registry: Faults | None = None
 
     def made(self) -> "Faults":

@@ -1,10 +1,10 @@
-"""The faults of one broker: which there are, from when to when, and who makes them felt.
+"""The faults of one broker: which there are, and from when to when they take effect.
 
-A fault begins with `add`: it goes into the journal first, and only then is it felt, since it may be the very thing that
-keeps the journal from being written. It is over when its time is, when its trigger can never fire again, or when it is
-cleared; that goes into the journal, too. What is over stays listed, with its counters, until it is cleared.
+A fault begins with `add`: the broker journals it first and applies it then, since the fault itself may keep the broker
+from writing the journal. It is over when its time is, when its trigger can never fire again, or when it is cleared; the
+broker journals that, too. A fault that is over stays listed, with its counters, until it is cleared.
 
-Faults live in the process: one that is killed comes back without.
+Faults live in the process: a restarted broker has none.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from syncline.node.journal import Journal
     from syncline.node.request import Request
 
-# More are not kept when they are over.
+# The number of faults that a broker keeps, those that are over included.
 LISTED_MAX: Final = 1_000
 
 
 class Faults:
-    """What is wrong with one broker."""
+    """The faults of one broker."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Faults:
             raise ControlRefused("this broker's disk cannot be made faulty: it is not one of this machine's.")
         if len(self._rules) >= LISTED_MAX:
             raise ControlRefused(f"there are {LISTED_MAX} faults already. Clear some first.")
-        # Listed from here on: what waits for the journal below must not be added twice.
+        # Listed from here on, so that it cannot be added twice while it waits for the journal below.
         self._rules[rule.id] = rule
         self._note(rule, "begin", rule.note())
         if rule.is_journalled:
             try:
                 await self._journal.flush()
             except BaseException:
-                # Whoever asked is told that it did not begin.
+                # The caller gets an error: the fault did not begin.
                 self._rules.pop(rule.id, None)
                 raise
         if not rule.is_active:
@@ -110,7 +110,7 @@ class Faults:
         return rows
 
     def close(self) -> None:
-        """Be done with it all: the broker is stopping."""
+        """End all faults: the broker is stopping."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -140,7 +140,7 @@ class Faults:
                 self._disk.lift(rule)
 
     def _apply(self) -> None:
-        """Have every place go by the rules that are active now."""
+        """Apply the active rules to disk, links and requests."""
         active = [rule for rule in self._rules.values() if rule.is_active]
         if self._disk is not None:
             self._disk.set_rules([rule for rule in active if rule.place is Place.DISK])

@@ -1,8 +1,8 @@
 """Requests that meet a fault: not done, done but not answered, or answered late.
 
-One hard idea: a request whose *reply* is to meet the fault becomes one of another class, which has the same slots and
-another way to answer. Handlers do not know, and requests without a fault pay nothing. While there is no rule, nothing
-of this is on the way (`registry` exchanges the dispatcher's method).
+One hard idea: a request whose *reply* meets the fault gets another class, with the same slots and another way to
+answer. Handlers do not notice, and requests without a fault cost nothing. Without a rule no request passes through this
+module (`registry` replaces the dispatcher's method).
 
     api-error        the request is not done; its answer is a Kafka error
     api-disconnect   the request is not done; its connection closes
@@ -40,7 +40,7 @@ _TOPIC_LISTS = ("topics", "topic_names", "topic_data")
 
 
 class RequestFaults:
-    """What is wrong with the requests of one broker."""
+    """The faults that strike requests of one broker."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class RequestFaults:
         self._dispatch = dispatch
         self._rules: tuple[Rule, ...] = ()
         self._classes: dict[Rule, type[Request]] = {}
-        # Answers that are held back, by rule: each with its timer.
+        # Held answers, by rule: each with its timer.
         self._held: dict[Rule, _Held] = {}
         self.on_struck: Callable[[Rule], None] | None = None
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Go by these rules from now on."""
+        """Apply these rules from now on."""
         self._rules = tuple(rules)
         self._classes = {rule: self._classes.get(rule) or self._class_of(rule) for rule in rules}
 
     def lift(self, rule: Rule) -> None:
-        """Send what this rule holds back."""
+        """Send the answers that this rule holds."""
         held = self._held.pop(rule, {})
         for answer, timer in list(held.items()):
             timer.cancel()
@@ -73,14 +73,14 @@ class RequestFaults:
         held.clear()
 
     def close(self) -> None:
-        """Drop what is held: the broker is stopping, and its connections are closed."""
+        """Drop held answers: the broker is stopping, and its connections are closed."""
         for held in self._held.values():
             for timer in held.values():
                 timer.cancel()
         self._held.clear()
 
     def dispatch(self, request: Request) -> None:
-        """Handle a request, unless a rule has other plans."""
+        """Handle a request, or strike it."""
         rule = self._rule_for(request)
         if rule is None:
             self._dispatch(request)
@@ -116,7 +116,7 @@ class RequestFaults:
         try:
             entity = request.decode()
         except DecodeError:
-            # The handler says what is wrong with it.
+            # The handler reports what is wrong with it.
             return []
         named: _Named = []
         self._collect(entity, named)
@@ -218,7 +218,7 @@ def _with_topic_errors(rule: Rule) -> type[Request]:
         __slots__ = ()
 
         def reply_parts(self, parts: Sequence[Buffer]) -> None:
-            """Put the error into what would have been answered."""
+            """Put the error into the rows of the answer."""
             from kio.schema.errors import ErrorCode
 
             assert rule.error is not None, "an api-error rule has an error"

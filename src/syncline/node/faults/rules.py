@@ -1,12 +1,12 @@
-"""Fault rules: what is struck, when, and how often it was. Nothing here has an effect.
+"""Fault rules: what is struck, when, and how often. Nothing here has an effect.
 
-A rule selects (which disk operations, links or requests), its trigger picks among what was selected. `seen` counts
-what was selected while the rule could strike, `hits` what was struck; tests assert on `hits`.
+A rule selects disk operations, links or requests; its trigger picks among those. `seen` counts the operations selected
+while the rule could strike, `hits` those that it struck; tests assert on `hits`.
 
-A rule is *active* until its time is over, its trigger can never fire again, or somebody clears it. An operation that
-is stuck stays so until then, therefore a `disk-stuck` rule is not over when its trigger is spent.
+A rule is *active* until its time is over, its trigger can never fire again, or a client clears it. A stuck
+operation stays stuck until then; therefore a `disk-stuck` rule is not over when its trigger is spent.
 
-Units: milliseconds. Rules come from outside as JSON; whatever is wrong with one is a `ControlRefused` with a sentence.
+Units: milliseconds. Rules arrive as JSON; an unusable one raises `ControlRefused` with a sentence.
 """
 
 import errno
@@ -41,7 +41,7 @@ DELAY_MS_MAX: Final = 600_000
 DURATION_MS_MAX: Final = 2**31 - 1
 TEXT_MAX: Final = 1_000
 TRIGGER_LENGTH_MAX: Final = 100
-# Requests that no rule meets: who injects faults must be able to end them.
+# Requests that no rule strikes: a client that injects faults must be able to end them.
 SPARED: Final = frozenset({ApiKey.CONTROL})
 
 
@@ -144,16 +144,17 @@ class Rule:
         client_id: str | None,
         partitions: Callable[[], Sequence[tuple[str, int | None]]],
     ) -> bool:
-        """Return whether a request is selected; `partitions` is asked only when that matters.
+        """Return whether a request is selected; `partitions` is called only when the answer depends on it.
 
-        What only brokers ask is selected by its name; of what clients ask, too, brokers ask on the internal listener.
+        Requests that only brokers send are selected by name; requests that both send count as brokers' on the internal
+        listener.
         """
         if key in SPARED or (self.apis and key not in self.apis):
             return False
         if listener != self.listener and key in CLIENT_VERSIONS:
             return False
         if not self.apis and key not in CLIENT_VERSIONS:
-            # "Any" request is any of a client's: without the others a broker is no part of the cluster.
+            # "Any" request is any of a client's: without the others a broker cannot take part in the cluster.
             return False
         if self.client_id is not None and not fnmatchcase(client_id or "", self.client_id):
             return False

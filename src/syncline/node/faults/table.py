@@ -26,7 +26,7 @@ Texts = str | Sequence[str] | None
 
 
 class Form(Enum):
-    """How people write an option, and what brokers get of it."""
+    """How people write an option, and what brokers receive."""
 
     TEXT = "a text"
     TEXTS = "a text, repeatable; a list for brokers"
@@ -41,7 +41,7 @@ class Option(NamedTuple):
     flag: str
     metavar: str
     help: str
-    # "" for what only says which broker gets the rule.
+    # "" for an option that only selects the brokers that get the rule.
     field: str = ""
     form: Form = Form.TEXT
     short_flag: str = ""

@@ -1,10 +1,10 @@
 """The control API's verbs about faults (`node.control`).
 
-- `faults.add` begins one: {"id", "kind", ...}, see `rules`; it answers {"fault": {...}} once the fault is felt.
+- `faults.add` begins one: {"id", "kind", ...}, see `rules`; it answers {"fault": {...}} once the fault takes effect.
 - `faults.list` answers {"faults": [...]}, those that are over, too.
 - `faults.clear` ends the one with {"id"}, or all; it answers {"cleared": [...]} with their last counters.
-- `faults.record` writes down what somebody else does to the cluster (a paused or killed process): {"kind", "target",
-  "phase", "note"} goes into the journal, at once if that can be reached.
+- `faults.record` journals what a tool does to the cluster (a paused or killed process): {"kind", "target", "phase",
+  "note"}, at once if the journal can be reached.
 """
 
 from typing import TYPE_CHECKING, Final, Protocol
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
             """Return where faults are reported."""
 
 
-# The year 10000, which no calendar of ours can write.
+# The year 10000, which Python's calendar cannot represent.
 TIMESTAMP_END_MS: Final = 253_402_300_800_000
 
 
@@ -60,7 +60,7 @@ def clear(broker: "Host", fields: Fields) -> Answer:
 
 
 async def record(broker: "Host", fields: Fields) -> Answer:
-    """Write down a fault that is no broker's."""
+    """Journal a fault that a tool injects from outside."""
     texts = {name: fields.get(name) for name in ("kind", "target", "phase", "note")}
     if any(not isinstance(text, str) for text in texts.values()) or texts["phase"] not in {"begin", "end"}:
         raise ControlRefused('a recorded fault has "kind", "target", "note" and a "phase" that is "begin" or "end".')

@@ -1,1 +1,1 @@
-"""What a broker tells Prometheus: names as Kafka's exporter gives them, values looked up when they are asked for."""
+"""What a broker reports to Prometheus: names as Kafka's exporter gives them, values read at each scrape."""

@@ -1,13 +1,13 @@
-"""The endpoint: GET /metrics over HTTP/1.1, and a sentence for whoever asks anything else.
+"""The endpoint: GET /metrics over HTTP/1.1, and a sentence in answer to any other request.
 
-A page is made at most once per second, however many ask, and given to all who
-came while it was made. Nothing is kept or timed while nobody is connected.
+The endpoint makes a page at most once per second and gives it to all clients that
+asked meanwhile. It keeps and times nothing while no client is connected.
 
-Whoever connects has to be quick: a request must be complete within seconds and
-is small; an answer must be taken within half a minute; there is room for a few
-connections, and the next one is sent away. After an error the connection ends,
-but its last words are waited for: closing at once, with bytes unread, would
-make the operating system throw the answer away.
+Clients have to be quick: a request is small and must be complete within seconds;
+a client must read its answer within half a minute; there is room for a few
+connections, and the next one is refused. After an error the connection ends, but
+the endpoint first reads what the client still sends: closing with bytes unread
+would make the operating system discard the answer.
 
 h11 reads requests and writes the heads of answers; patience, limits and the page
 are decided here. This module is imported with the first connection, as h11 takes
@@ -37,7 +37,7 @@ CONNECTIONS_MAX: Final = 32
 REQUEST_BYTES_MAX: Final = 8_192
 TARGET_BYTES_MAX: Final = 2_048
 TOO_LONG: Final = f"The request is longer than {REQUEST_BYTES_MAX} bytes."
-# For a request to be complete, for the next one, for an answer to be taken, and for the last words after an error.
+# For a request to be complete, for the next one to begin, for the client to read an answer, and to end after an error.
 REQUEST_S: Final = 5.0
 IDLE_S: Final = 120.0
 TAKEN_S: Final = 30.0
@@ -165,7 +165,7 @@ class HttpConnection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport of a new connection, or send it away."""
+        """Take the transport of a new connection, or refuse it."""
         # uvloop's transports have the interface, not the base class.
         self._transport = cast("asyncio.Transport", transport)
         connections = self._endpoint.connections
@@ -177,14 +177,14 @@ class HttpConnection(asyncio.Protocol):
             self._wait(REQUEST_S, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """Answer what is complete."""
+        """Answer complete requests."""
         if self._is_ending:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > LINGER_BYTES_MAX:
                 self.abort()
             return
         if not self._received_bytes():
-            # Some send an empty line after a request. It is none, and buys no time.
+            # Some clients send an empty line after a request. It is no request, and extends no deadline.
             data = data.lstrip(b"\r\n")
             if not data:
                 return
@@ -199,12 +199,12 @@ class HttpConnection(asyncio.Protocol):
         self._next_request()
 
     def eof_received(self) -> bool:
-        """Answer what was asked before the peer closed its side."""
+        """Answer requests that arrived before the peer closed its side."""
         self._has_all = True
         return self._is_answering
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything."""
+        """Forget the connection."""
         self._transport = None
         self._endpoint.connections.pop(self, None)
         self._stop_waiting()
@@ -215,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
         self._wait(TAKEN_S, self.abort)
 
     def resume_writing(self) -> None:
-        """Go on: most of the answer was taken."""
+        """Go on: the client has read most of the answer."""
         self._is_writable = True
         if self._is_ending:
             self._wait(LINGER_S, self.abort)
@@ -290,7 +290,7 @@ class HttpConnection(asyncio.Protocol):
             self._next_request()
 
     def _refuse(self, refusal: RefusedRequest) -> None:
-        """Say what is wrong, and end after the peer has."""
+        """Answer with the refusal, and end the connection after the peer has."""
         transport = self._transport
         assert transport is not None, "a connection that is gone is refused nothing"
         assert self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE), (

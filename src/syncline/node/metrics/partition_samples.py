@@ -1,7 +1,7 @@
 """The samples of one partition, and what they add up to.
 
-This runs for each of thousands of partitions: lines are written at once, with
-their labels joined once, and nothing is looked up by name.
+This runs for each of thousands of partitions: labels are joined once for all
+lines of a partition, and nothing is looked up by name.
 """
 
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class PartitionSamples:
         if leader is not None:
             record, minimum = partition.record, leader.effective_min_isr
             assert record is not None, "a leader has the record that made it one"
-            # Replicas that are just being added are not missed.
+            # Replicas that a reassignment is adding do not count as missing (F21).
             isr, replicas = len(leader.isr), len(leader.in_sync.replicas) - len(record.adding)
             totals.reassigning += bool(record.adding or record.removing)
             is_under, is_under_min, is_at_min = int(isr < replicas), int(isr < minimum), int(isr == minimum)

@@ -1,9 +1,9 @@
-"""One scrape: what is known already, looked up and written down.
+"""One scrape: read the state of a broker and write it as samples.
 
-Nothing is measured for it: gauges are read from the state that decides, and
-counters were counted where things happened. It is done in slices, with the
-loop free between them, so that thousands of partitions hold nobody up; so
-partitions are seen at slightly different moments, each of them whole.
+A scrape measures nothing: it reads gauges from the state that decides, and
+counters that were incremented where things happened. It works in slices and frees
+the loop between them, so that thousands of partitions delay no request; so it sees
+partitions at slightly different moments, each of them consistent.
 
 Times in ms of the node's clock, seconds only where a metric's name says so.
 """
@@ -32,7 +32,7 @@ from syncline.records.validate import Fault
 from syncline.storage.log_directory import LogDirectory
 from syncline.wire.api import ApiKey
 
-# Looked at before the loop has its turn: each of these takes a millisecond or less.
+# How many of each are read in one turn of the loop: a millisecond or less.
 PARTITIONS_PER_SLICE: Final = 50
 RECORDS_PER_SLICE: Final = 4_000
 BYTES_PER_SLICE: Final = 200_000
@@ -44,7 +44,7 @@ _LEAVING: Final = 6
 
 
 class HasServer(Protocol):
-    """Who is connected, and what was asked."""
+    """The connections and the number of requests."""
 
     @property
     def connections(self) -> Mapping[Connection, None]:
@@ -192,7 +192,7 @@ class Scraper:
         page.add(table.METADATA_ERRORS, 0)
 
     async def _count(self, image: MetadataImage) -> ControllerFigures:
-        """Return what there is in the metadata; an image never changes, so each is counted once."""
+        """Return the counts in the metadata; an image never changes, so each image is counted once."""
         if self._counted is not None and self._counted[0] is image:
             return self._counted[1]
         partitions = offline = imbalanced = looked_at = 0

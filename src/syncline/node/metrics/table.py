@@ -268,7 +268,7 @@ FETCH_LAG_BYTES: Final = _kafka(
     "From where consumers fetched to the end of the log (KIP-489, which Kafka never took).")
 REQUESTS: Final = _kafka(
     "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
-    "Taken up, by API and version; Fetch is told apart as FetchConsumer and FetchFollower.", ("request", "version"))
+    "Taken up, by API and version; Fetch is split into FetchConsumer and FetchFollower.", ("request", "version"))
 
 # Logs
 
@@ -327,7 +327,7 @@ LEADER_EPOCH: Final = _own(
     PARTITION_LABELS)
 FOLLOWER_LAG_RECORDS: Final = _own(
     "syncline_follower_lag_records", GAUGE, "records",
-    "What a follower is not known to have, as its leader sees it; all records for one that was never heard of.",
+    "Records that the leader does not know the follower to have; all records before its first fetch.",
     ("topic", "partition", "follower"))
 FOLLOWER_LAG_SECONDS: Final = _own(
     "syncline_follower_lag_seconds", GAUGE, "s",

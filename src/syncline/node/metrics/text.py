@@ -1,7 +1,7 @@
 """The page that Prometheus reads, in its text format 0.0.4.
 
-The samples of one name stand together, behind a line for its meaning and one
-for its kind; so they are collected by name, and written at the end. Making one
+The samples of one name follow a line for its meaning and one for its type; so they
+are collected by name, and written at the end. Making one
 sample costs a fraction of a microsecond, which is why no library does it: there
 are ten for each partition.
 """
@@ -39,7 +39,7 @@ class Page:
         self._lowercase = lowercase
 
     def lines(self, family: Family) -> list[str]:
-        """Return where the lines of a metric gather; whoever adds thousands writes them itself."""
+        """Return the list of a metric's lines; a caller with thousands of samples appends to it directly."""
         return self._lines[family.name]
 
     def label_names(self, family: Family) -> tuple[str, ...]:
