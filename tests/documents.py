@@ -5,14 +5,16 @@ a week. Prose is in the templates here or on other pages.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.config_types import NOT_ACTED_ON, NOT_YET, ConfigDefinition
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
+from syncline.node.channel.states import DEPARTURE, LINK, DepartureState, LinkState
 from syncline.node.faults.table import KINDS, OPTIONS, FaultKind
 from syncline.node.metrics.table import FAMILIES, Family
 from tests.dashboards import DASHBOARDS
@@ -342,11 +344,78 @@ def _needs_of(kind: FaultKind) -> str:
     return ", ".join(" or ".join(f"`{OPTIONS[name].flag}`" for name in names.split()) for names in kind.needs)
 
 
+# States of a broker's membership
+
+CHANNEL_HEAD: Final = """\
+# A broker and its controller
+
+<!-- Generated from syncline/node/channel/states.py: python -m tests.documents -->
+
+Each broker keeps two connections to the controller of the moment. On the stream a poll for metadata waits until there
+is news; on the control connection the broker registers, sends heartbeats, proposes ISRs and forwards what clients ask.
+There are two because the answers on one connection come in the order of the requests.
+
+What has no answer yet survives a change of the controller: ISR proposals until they are answered (KIP-497), requests
+until their time is over. Both wait until the broker is registered again.
+
+Two state machines describe a broker's membership, as it may lose the controller in any phase of its departure. They are
+tables (`syncline/node/channel/states.py`). Every transition goes through them, and one that a table does not have fails
+an assertion, in production as in every simulated run.
+"""
+
+CHANNEL_LINK: Final = """\
+## With the controller of the moment
+
+A search asks the store who holds the lease, every 2 ms at first and every 250 ms in the end. A registration is granted
+when the controller has committed it; it may hold registrations back for a moment after it took over. Only a broker
+that is registered sends anything but its registration: the controller refuses what comes over other connections.
+"""
+
+CHANNEL_DEPARTURE: Final = """\
+## On its way out
+
+A broker that stops alone asks with each heartbeat, one per 20 ms, whether it may stop: its partitions are handed over
+first. Brokers that stop together have no broker to hand over to: each waits until all are ready. A broker that stops
+with all others, or that may stop, sends no heartbeats, as a late one would put it back into service.
+"""
+
+
+def controller_channel() -> str:
+    """Return docs/controller-channel.md."""
+    return "\n".join(
+        [
+            CHANNEL_HEAD,
+            CHANNEL_LINK,
+            *_diagram(LINK, LinkState.NEW),
+            CHANNEL_DEPARTURE,
+            *_diagram(DEPARTURE, DepartureState.STAYING),
+        ]
+    )
+
+
+def _diagram(table: Mapping[Any, Mapping[Any, Any]], first: Enum) -> list[str]:
+    """Return a table of transitions as a Mermaid diagram; a state that stays as it is is left out."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {_node(first)}"]
+    lines += [f'    state "{state.value}" as {_node(state)}' for state in table]
+    lines += [
+        f"    {_node(state)} --> {_node(following)}: {event.value}"
+        for state, row in table.items()
+        for event, following in row.items()
+        if following is not state
+    ]
+    return [*lines, "```", ""]
+
+
+def _node(state: Enum) -> str:
+    return state.name.lower()
+
+
 GENERATED: Final = (
     Page("faults.md", faults),
     Page("configs.md", configs),
     Page("scenarios.md", scenarios),
     Page("metrics.md", metrics),
+    Page("controller-channel.md", controller_channel),
 )
 
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.model.config_types import ConfigError
+from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
-from syncline.node.controller.channel import RegistrationRefused
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError
 from syncline.storage.real_disk import RealDisk

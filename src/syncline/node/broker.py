@@ -57,7 +57,8 @@ from syncline.storage.disk import Disk
 from syncline.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
-    from syncline.node.controller.channel import Channel, OnImage
+    from syncline.node.channel.channel import Channel
+    from syncline.node.channel.metadata_stream import OnImage
     from syncline.node.faults.registry import Faults
     from syncline.node.groups.coordinator import GroupCoordinator
 
@@ -360,3 +361,4 @@ class Broker:
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
         self.replicas.check_invariants()
+        self.controller.check_invariants()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -24,9 +24,11 @@ from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.topic_config import TopicConfig
 from syncline.node.broker import Broker
+from syncline.node.channel.channel import Channel
+from syncline.node.channel.identity import BrokerIdentity
+from syncline.node.channel.metadata_stream import OnImage
 from syncline.node.clock import Clock
 from syncline.node.connection import Connection
-from syncline.node.controller.channel import BrokerIdentity, Channel, OnImage
 from syncline.node.handlers import Handlers
 from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
@@ -161,6 +163,7 @@ class Node:
                 on_event=on_event,
                 links=self.links,
                 check_invariants=spec.check_invariants,
+                failed_replicas=self._failed_replicas,
             )
 
         broker = self.broker = Broker(
@@ -180,7 +183,6 @@ class Node:
             probe=self._probe,
             check_invariants=spec.check_invariants,
         )
-        broker.controller.failed_replicas = broker.replicas.offline.directory_ids
         await self.serve("internal", spec.internal)
         await broker.controller.start()
         logs.belong_to(broker.image.cluster_id)
@@ -190,6 +192,9 @@ class Node:
         if spec.metrics is not None:
             await self.serve_metrics(spec.metrics)
         self._start_clockwork()
+
+    def _failed_replicas(self) -> Sequence[UUID]:
+        return self.broker.replicas.offline.directory_ids()
 
     def _unfit(self, reason: str) -> None:
         self.on_unfit(reason)

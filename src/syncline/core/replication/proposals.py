@@ -34,6 +34,11 @@ class ProposalQueue(Generic[Key, Item]):
     def __len__(self) -> int:
         return len(self._unsent) + len(self._in_flight)
 
+    @property
+    def is_in_flight(self) -> bool:
+        """Return whether a request waits for its answer."""
+        return bool(self._in_flight)
+
     def submit(self, key: Key, proposal: Item) -> bool:
         """Queue `proposal`; return False if an unsent one is there already (answer OPERATION_NOT_ATTEMPTED)."""
         if key in self._unsent:
@@ -49,13 +54,15 @@ class ProposalQueue(Generic[Key, Item]):
         return list(self._in_flight.items())
 
     def answered(self, keys: Iterable[Key]) -> None:
-        """Take note that the request in flight was answered for `keys`; what it left out is sent again."""
+        """Take out the proposals of the request in flight that were answered; what it left out is sent again."""
         for key in keys:
-            self._in_flight.pop(key, None)
+            answered = self._in_flight.pop(key, None)
+            assert answered is not None, f"{key} was answered, but is not in the request in flight"
         self._requeue()
 
     def failed(self, now_ms: int) -> None:
-        """Take note that the request in flight failed as a whole; all of it is sent again after a pause."""
+        """Send all of the request in flight again after a pause: it failed as a whole."""
+        assert self._in_flight, "no request is in flight that could fail"
         self._requeue()
         self.pause(now_ms)
 

@@ -227,6 +227,12 @@ class ActiveController:
         """Record that a broker is ready to stop with all others; answer when all are."""
         self._stops.ready(broker_id, broker_epoch, answer)
 
+    def check_invariants(self) -> None:
+        """Assert what must hold between two callbacks of the loop."""
+        if self.is_active:
+            self._commits.check_invariants()
+            self._feed.check_invariants(self.image)
+
     # The end
 
     def depose(self) -> None:

@@ -23,9 +23,11 @@ from syncline.node.api import (
     api_20000_metadata_delta,
     api_20001_forward,
 )
+from syncline.node.channel.channel import Channel
+from syncline.node.channel.identity import BrokerIdentity
+from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
-from syncline.node.controller.channel import BrokerIdentity, Channel, RegistrationRefused
 from syncline.node.dispatch import Dispatcher
 
 MODULES = (
@@ -78,6 +80,7 @@ class Member:
             ),
             on_image=self.note,
             on_event=lambda _event: None,
+            check_invariants=True,
         )
         await self.channel.start()
         return self

@@ -13,7 +13,8 @@ from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, P
 from syncline.core.replication.evidence import Evidence
 from syncline.model.errors import ErrorCode
 from syncline.model.reasons import Reason
-from syncline.node.controller.channel import Channel
+from syncline.node.channel.channel import Channel
+from syncline.node.channel.states import LinkState
 from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
 from syncline.virtual.cluster import INTERNAL_PORT
 from syncline.virtual.process import Process
@@ -31,26 +32,25 @@ def channel(world: World, broker_id: int) -> Channel:
     return world.broker(broker_id).controller
 
 
-def is_joined(world: World, broker_id: int) -> bool:
-    """Return whether a broker is connected to the controller and registered."""
-    there = channel(world, broker_id)
-    return there._is_registered and there._control.is_open and there._stream.is_open
+def is_registered(world: World, broker_id: int) -> bool:
+    """Return whether a broker is registered with the controller over two open connections."""
+    link = channel(world, broker_id).link
+    return link.state is LinkState.REGISTERED and link.is_open
 
 
 @three
-@pytest.mark.parametrize("which", ["_stream", "_control"])
-async def test_channel_connects_anew_when_one_of_its_lines_breaks(world: World, which: str) -> None:
-    """A broker that is heard of and hears nothing, or the other way round, would be neither dead nor alive."""
+@pytest.mark.parametrize("which", [pytest.param(0, id="control"), pytest.param(1, id="stream")])
+async def test_channel_connects_anew_when_one_of_its_connections_breaks(world: World, which: int) -> None:
+    """A broker that sends heartbeats and gets no metadata, or the other way round, would be neither dead nor alive."""
     there = channel(world, 2)
-    before = (there._control, there._stream)
+    before = there.link.connections
     broker_epoch = there.broker_epoch
-    world.call(2, getattr(there, which)._transport.abort)
-    await world.until(lambda: there._control is not before[0] and is_joined(world, 2))
+    world.call(2, before[which].transport.abort)
+    await world.until(lambda: there.link.connections[0] is not before[0] and is_registered(world, 2))
     await world.topic()
 
-    assert there._stream is not before[1]
-    assert not before[0].is_open
-    assert not before[1].is_open
+    assert there.link.connections[1] is not before[1]
+    assert [each.is_open for each in before] == [False, False]
     assert there.broker_epoch == broker_epoch
     assert not world.broker(1).image.brokers[2].fenced
 
@@ -107,19 +107,21 @@ async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: 
     """A controller that holds the registration back would refuse them, and that would cost the new connection, too."""
     await world.topic(replicas=(2, 3))
     active = channel(world, 1).active
-    there = channel(world, 2)
+    link = channel(world, 2).link
     active.registrations.hold_for([99])
-    before = there._control
-    world.call(2, before.close)
-    await world.until(lambda: there._control is not before and there._stream is not None)
-    made = world.network._connections
+    before = link.connections
+    world.call(2, before[0].close)
+    await world.until(lambda: link.connections[0] is not before[0] and link.state is LinkState.REGISTERING)
+    made = link.connections
     answers: list[IsrAnswer] = []
     propose(world, 2, drop_member(world, 2, 3), answers.append)
-    await world.later(1)
+    await world.later(0.05)
+    early = (link.state, link.connections == made, list(answers))
     active.registrations.looked_at(99)
     await world.until(lambda: answers)
 
-    assert world.network._connections == made
+    assert early == (LinkState.REGISTERING, True, [])
+    assert link.connections == made
     assert [answer.error for answer in answers] == [ErrorCode.NONE]
 
 

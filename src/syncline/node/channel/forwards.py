@@ -1,0 +1,125 @@
+"""Requests that the controller answers: those of clients, forwarded, and those of this broker itself.
+
+A request waits here until the broker is registered, and is sent again, to whichever broker is the controller then,
+until it is answered or its time is over. It may thus be carried out twice; the second time it finds its work done, as
+with any client that retries.
+
+Invariant: each request is answered exactly once; None says that its time is over or the broker stops.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.node.channel.link import ControllerLink
+from syncline.node.clock import Clock
+from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
+from syncline.node.peer import PeerConnection
+from syncline.node.request import Request
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import decode_response, encode_request
+
+
+class _Forward(NamedTuple):
+    """A request; `answered` gets the body of the reply, or None when the time is over."""
+
+    key: int
+    version: int
+    body: bytes
+    deadline_ms: int
+    answered: Callable[[bytes | None], None]
+
+
+class Forwards:
+    """The requests of one broker that wait to be sent to the controller."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        link: ControllerLink,
+        *,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._link = link
+        self._config = config
+        self._unsent: deque[_Forward] = deque()
+        self._is_stopped = False
+
+    def forward(self, request: Request) -> None:
+        """Have the controller answer a client's request; the client waits."""
+
+        def answered(body: bytes | None) -> None:
+            if body is None:
+                request.close()
+            else:
+                request.reply_parts((body,))
+
+        self._submit(request.key, request.version, bytes(request.body[request.position :]), answered)
+
+    async def ask(self, key: ApiKey, version: int, entity: Any) -> Any:
+        """Return the controller's reply to a request of this broker itself, None when there was none in time."""
+        replied: asyncio.Future[bytes | None] = self._loop.create_future()
+
+        def answered(body: bytes | None) -> None:
+            if not replied.done():
+                replied.set_result(body)
+
+        self._submit(key, version, encode_request(entity), answered)
+        body = await replied
+        return None if body is None else decode_response(key, version, body)
+
+    def _submit(self, key: int, version: int, body: bytes, answered: Callable[[bytes | None], None]) -> None:
+        deadline_ms = self._clock.mono_ms() + self._config().request_timeout_ms
+        self._unsent.append(_Forward(key, version, body, deadline_ms, answered))
+        self.send()
+
+    def send(self) -> None:
+        """Send what waits, if the broker is registered."""
+        control = self._link.control
+        if control is None:
+            return
+        unsent, self._unsent = self._unsent, deque()
+        for forward in unsent:
+            self._send(control, forward)
+
+    def _send(self, control: PeerConnection, forward: _Forward) -> None:
+        def on_answer(frame: memoryview | None, position: int) -> None:
+            error, body = (ErrorCode.NETWORK_EXCEPTION, b"")
+            if frame is not None:
+                error, body = decode_forward_answer(frame, position)
+            if error is ErrorCode.NONE:
+                forward.answered(body)
+            elif error is ErrorCode.INVALID_REQUEST or self._is_stopped:
+                forward.answered(None)
+            else:
+                self._unsent.append(forward)
+                if frame is not None:
+                    self._link.close()
+
+        head = encode_forward(forward.key, forward.version, self._link.broker_id)
+        control.send(ApiKey.FORWARD, 0, (head, forward.body), on_answer)
+
+    def drop_overdue(self) -> None:
+        """Answer the requests whose time is over before they could be sent."""
+        now_ms = self._clock.mono_ms()
+        overdue = [forward for forward in self._unsent if forward.deadline_ms < now_ms]
+        if overdue:
+            self._unsent = deque(forward for forward in self._unsent if forward.deadline_ms >= now_ms)
+            for forward in overdue:
+                forward.answered(None)
+
+    def stop(self) -> None:
+        """Send nothing again from now on; `answer_unsent` ends what waits."""
+        self._is_stopped = True
+
+    def answer_unsent(self) -> None:
+        """End the requests that wait: there is no controller for them any more."""
+        unsent, self._unsent = self._unsent, deque()
+        for forward in unsent:
+            forward.answered(None)

@@ -1,0 +1,21 @@
+"""Who a broker process is, as it tells the controller when it registers."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from syncline.model.ids import NONE, BrokerId
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerIdentity:
+    """Who this broker process is, and where it listens."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    internal_host: str
+    internal_port: int
+    rack: str | None
+    incarnation_id: UUID
+    previous_broker_epoch: int = NONE
+    cluster_id: str = ""

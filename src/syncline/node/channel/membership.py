@@ -1,0 +1,350 @@
+"""A broker's membership: find the controller, register, send heartbeats, and leave in good order.
+
+One task does it all, round by round:
+
+    search ──> connect ──> register ──> heartbeats, one per interval, until the connection breaks ──> search
+
+The search asks the store every few milliseconds at first, then less often. `states.py` has the states and what moves
+them. What is to be done with an answer is decided in functions that do not await.
+
+Invariants: the broker is ready when an image shows its own registration in service; heartbeats go over a registered
+link only; a broker that stops with all others sends none.
+Source: KIP-631 (registration and heartbeats), KIP-841 (fenced and leaving brokers).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from syncline.coordination.port import Coordination
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerEpoch
+from syncline.model.metadata import BrokerRecord, MetadataImage
+from syncline.node.channel.identity import BrokerIdentity
+from syncline.node.channel.link import ControllerLink
+from syncline.node.channel.states import DEPARTURE, DepartureEvent, DepartureState, LinkState, Machine
+from syncline.node.controller.private_messages import decode_error, encode_stop
+from syncline.node.peer import PeerConnection, PeerLost
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import request_type
+from syncline.wire.entities import build
+
+log = logging.getLogger("syncline.controller")
+
+SEARCH_FIRST_S: Final = 0.002
+SEARCH_LAST_S: Final = 0.25
+LEAVE_HEARTBEAT_S: Final = 0.02
+
+_REGISTRATION_VERSION: Final = 4
+_HEARTBEAT_VERSION: Final = 1
+
+
+class RegistrationRefused(Exception):
+    """A broker cannot join the cluster, and trying again would not help."""
+
+
+class _Verdict(Enum):
+    """What the controller said to a registration."""
+
+    GRANTED = "granted"
+    # Another process with this id is alive, as far as the controller knows.
+    DUPLICATE = "duplicate"
+    OTHER_CLUSTER = "other cluster"
+    NOT_NOW = "not now"
+
+
+class Membership:
+    """One broker's place in the cluster."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coordination: Coordination,
+        identity: BrokerIdentity,
+        link: ControllerLink,
+        wake: asyncio.Event,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+        failed_replicas: Callable[[], Sequence[UUID]],
+        on_registered: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._coordination = coordination
+        self._identity = identity
+        self._link = link
+        # Set when there is something to do before the present pause is over.
+        self._wake = wake
+        self._config = config
+        self._image = image
+        self._failed_replicas = failed_replicas
+        self._on_registered = on_registered
+        self._departure = Machine(DEPARTURE, DepartureState.STAYING)
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._may_stop: asyncio.Future[None] = loop.create_future()
+        self._task: asyncio.Task[None] | None = None
+        self._last_verdict = _Verdict.NOT_NOW
+
+    def __repr__(self) -> str:
+        return f"<membership of broker {self._identity.broker_id}: {self._link.state.value}, {self.departure.value}>"
+
+    @property
+    def departure(self) -> DepartureState:
+        """Whether the broker wants to leave, and how."""
+        return self._departure.state
+
+    # Joining
+
+    async def join(self) -> None:
+        """Return when this broker is part of the cluster, its image applied; raises `RegistrationRefused`."""
+        self._link.start()
+        self._task = self._loop.create_task(self._follow())
+        timeout_s = self._config().initial_broker_registration_timeout_ms / 1_000
+        timer = self._loop.call_later(timeout_s, self._not_in_time, timeout_s)
+        try:
+            await self._ready
+        finally:
+            timer.cancel()
+
+    def applied(self, image: MetadataImage) -> None:
+        """Look at this broker's own record in an image that the whole broker has applied."""
+        record = self._own(image)
+        if record is None:
+            return
+        if record.active and not self._ready.done():
+            assert self._link.broker_epoch == record.broker_epoch, f"ready with the record of {record.broker_epoch}"
+            self._ready.set_result(None)
+        if record.fenced and self.departure not in {DepartureState.LEAVING, DepartureState.RELEASED}:
+            # Fenced until the controller hears that this broker knows its own registration.
+            self._wake.set()
+
+    def _own(self, image: MetadataImage) -> BrokerRecord | None:
+        """Return the record of this process's registration."""
+        record = image.brokers.get(self._identity.broker_id)
+        return record if record is not None and record.broker_epoch == self._link.broker_epoch else None
+
+    def _not_in_time(self, timeout_s: float) -> None:
+        if self._last_verdict is _Verdict.DUPLICATE:
+            self._refuse(
+                f"another process has registered with this id, and lived on for {timeout_s:g} s."
+                " Stop that one, or give this one another id"
+            )
+        else:
+            self._refuse(
+                f"no controller took it within {timeout_s:g} s."
+                " The brokers' logs tell who should be the controller, and what it lacks"
+            )
+
+    def _refuse(self, why: str) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(RegistrationRefused(f"broker {self._identity.broker_id} cannot join: {why}."))
+
+    # Leaving
+
+    async def leave(self, timeout_s: float) -> bool:
+        """Hand everything over (controlled shutdown); return whether the controller let this broker go."""
+        if self._task is None or self._link.state is LinkState.STOPPED:
+            return False
+        self._departure.happened(DepartureEvent.LEAVE)
+        self._wake.set()
+        timer = self._loop.call_later(timeout_s, self._stop_waiting)
+        try:
+            await self._may_stop
+        except asyncio.CancelledError:
+            if not self._may_stop.cancelled():
+                raise
+            return False
+        finally:
+            timer.cancel()
+        return True
+
+    def _stop_waiting(self) -> None:
+        if not self._may_stop.done():
+            self._may_stop.cancel()
+
+    async def leave_with_all(self, timeout_s: float) -> bool:
+        """Stop together with all other brokers; return whether all are ready, so that this one need not hand over."""
+        if self._task is None or self._link.state is LinkState.STOPPED:
+            return False
+        self._departure.happened(DepartureEvent.STOP_WITH_ALL)
+        deadline_s = self._loop.time() + timeout_s
+        while self._loop.time() < deadline_s:
+            error = await self._ask_to_stop(deadline_s - self._loop.time())
+            record = self._own(self._image())
+            if error is ErrorCode.NONE or (record is not None and record.fenced):
+                self._departure.happened(DepartureEvent.PERMITTED)
+                return True
+            if error is ErrorCode.REQUEST_TIMED_OUT:
+                break
+            # Another broker may be the controller next, or this one.
+            await asyncio.sleep(LEAVE_HEARTBEAT_S)
+        self._departure.happened(DepartureEvent.NOT_ALL_READY)
+        self._wake.set()
+        return False
+
+    async def _ask_to_stop(self, timeout_s: float) -> ErrorCode:
+        link = self._link
+        control = link.control
+        if control is None:
+            return ErrorCode.NOT_CONTROLLER
+        body = encode_stop(link.broker_id, link.broker_epoch)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return decode_error(await control.request_raw(ApiKey.STOP_TOGETHER, 0, (body,)), 0)
+        except PeerLost:
+            return ErrorCode.NOT_CONTROLLER
+        except TimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+
+    async def stop(self) -> None:
+        """End the search and the heartbeats."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                if not task.cancelled():
+                    raise
+
+    def stopped(self) -> None:
+        """Let `join` go if it still waits."""
+        if not self._ready.done():
+            self._ready.cancel()
+
+    # The task
+
+    async def _follow(self) -> None:
+        link = self._link
+        pause_s = SEARCH_FIRST_S
+        while link.state is not LinkState.STOPPED:
+            holder = self._coordination.holder()
+            control = None if holder is None else await link.open(holder)
+            if control is not None:
+                try:
+                    if await self._stay(control):
+                        pause_s = SEARCH_FIRST_S
+                except (PeerLost, TimeoutError) as error:
+                    log.debug("broker %s lost the controller: %r", self._identity.broker_id, error)
+                finally:
+                    link.close()
+            self._wake.clear()
+            await self._sleep(pause_s)
+            pause_s = min(SEARCH_LAST_S, pause_s * 1.5)
+
+    async def _stay(self, control: PeerConnection) -> bool:
+        """Register, and send heartbeats until the connection breaks; return False if registering failed."""
+        link = self._link
+        reply = await self._in_time(
+            control.request(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSION, self._registration())
+        )
+        if self._registration_answered(reply) is not _Verdict.GRANTED:
+            return False
+        if not link.granted(BrokerEpoch(int(reply.broker_epoch))):
+            return True
+        self._on_registered()
+        # A broker with the control connection alone would send heartbeats, and get no metadata.
+        while link.state is LinkState.REGISTERED and link.is_open:
+            self._wake.clear()
+            if self.departure in {DepartureState.STAYING, DepartureState.LEAVING}:
+                link.wait_for_answer()
+                heartbeat = control.request(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSION, self._heartbeat())
+                if not self._heartbeat_answered(await self._in_time(heartbeat)):
+                    return True
+            interval_s = self._config().broker_heartbeat_interval_ms / 1_000
+            await self._sleep(interval_s if self.departure is not DepartureState.LEAVING else LEAVE_HEARTBEAT_S)
+        return True
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait so long, or until there is something to do."""
+        timer = self._loop.call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    async def _in_time(self, asking: Awaitable[Any]) -> Any:
+        """Return an answer of the controller; raises TimeoutError after a session's time.
+
+        A connection may be open and carry nothing any more. Without an end to the wait a broker whose registration
+        was lost on such a one would stay out of the cluster.
+        """
+        async with asyncio.timeout(self._config().broker_session_timeout_ms / 1_000):
+            return await asking
+
+    # What is said, and what follows from the answers
+
+    def _registration(self) -> Any:
+        identity = self._identity
+        return build(
+            request_type(ApiKey.BROKER_REGISTRATION, _REGISTRATION_VERSION),
+            {
+                "broker_id": identity.broker_id,
+                "cluster_id": identity.cluster_id or self._image().cluster_id,
+                "incarnation_id": identity.incarnation_id,
+                "listeners": [
+                    {"name": "CLIENT", "host": identity.host, "port": identity.port, "security_protocol": 0},
+                    {
+                        "name": "INTERNAL",
+                        "host": identity.internal_host,
+                        "port": identity.internal_port,
+                        "security_protocol": 0,
+                    },
+                ],
+                "features": (),
+                "rack": identity.rack,
+                "log_dirs": (),
+                "previous_broker_epoch": identity.previous_broker_epoch,
+            },
+        )
+
+    def _registration_answered(self, reply: Any) -> _Verdict:
+        error = ErrorCode(int(reply.error_code))
+        if error is ErrorCode.NONE:
+            # What was refused before is remembered: it says why a broker that waits is not ready in time.
+            return _Verdict.GRANTED
+        self._last_verdict = _Verdict.NOT_NOW
+        if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._last_verdict = _Verdict.DUPLICATE
+        elif error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._last_verdict = _Verdict.OTHER_CLUSTER
+            self._refuse(
+                f"its data belongs to cluster {self._identity.cluster_id}, not to this one."
+                " Use another data directory, or remove this one if its data may go"
+            )
+        return self._last_verdict
+
+    def _heartbeat(self) -> Any:
+        link = self._link
+        return build(
+            request_type(ApiKey.BROKER_HEARTBEAT, _HEARTBEAT_VERSION),
+            {
+                "broker_id": link.broker_id,
+                "broker_epoch": link.broker_epoch,
+                "current_metadata_offset": self._image().version,
+                "want_fence": False,
+                "want_shut_down": self.departure is DepartureState.LEAVING,
+                "offline_log_dirs": tuple(self._failed_replicas()),
+            },
+        )
+
+    def _heartbeat_answered(self, reply: Any) -> bool:
+        """Take over what the controller answered; return False if the broker has to register again."""
+        if ErrorCode(int(reply.error_code)) is not ErrorCode.NONE:
+            return False
+        self._link.answered()
+        if reply.should_shut_down and self.departure is DepartureState.LEAVING:
+            self._departure.happened(DepartureEvent.PERMITTED)
+            if not self._may_stop.done():
+                self._may_stop.set_result(None)
+        return True
+
+    def check_invariants(self) -> None:
+        """Assert how link and departure fit together."""
+        self._link.check_invariants()
+        if self.departure is DepartureState.RELEASED:
+            assert self._link.broker_epoch > 0, "released without ever being registered"

@@ -1,0 +1,57 @@
+"""The cluster's metadata at a broker: asked for, applied, asked for again.
+
+The broker polls with the version that it has; the controller answers as soon as there is more. Asking again says that
+everything before has been applied, which is why the next poll leaves only after `on_image` has returned.
+
+Invariant: `image` goes forward by whole versions, and `on_image` is called for each image before anything else is done
+with it.
+"""
+
+from collections.abc import Callable
+
+from syncline.model.errors import ErrorCode
+from syncline.model.metadata import MetadataDelta, MetadataImage, difference
+from syncline.node.channel.link import ControllerLink
+from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news, encode_poll
+from syncline.wire.api import ApiKey
+
+OnImage = Callable[[MetadataImage, MetadataImage, MetadataDelta], None]
+
+
+class MetadataStream:
+    """The metadata of one broker."""
+
+    def __init__(self, link: ControllerLink, *, on_image: OnImage, on_applied: Callable[[MetadataImage], None]) -> None:
+        self.image = MetadataImage()
+        self._link = link
+        self._on_image = on_image
+        # Called with each new image when the whole broker has applied it.
+        self._on_applied = on_applied
+
+    def poll(self) -> None:
+        """Ask for what comes after the image."""
+        link = self._link
+        stream = link.stream
+        if stream is None:
+            return
+        poll = Poll(link.broker_id, link.broker_epoch, self.image.version)
+
+        def on_answer(frame: memoryview | None, position: int) -> None:
+            if frame is not None and stream is link.connections[1]:
+                self._take(decode_news(frame, position))
+
+        stream.send(ApiKey.METADATA_DELTAS, 0, (encode_poll(poll),), on_answer)
+
+    def _take(self, news: News) -> None:
+        old = self.image
+        if news.error is not ErrorCode.NONE or news.version < old.version:
+            # Not a controller any more; or one that does not know yet that it is not.
+            self._link.close()
+            return
+        new = apply_news(old, news)
+        assert new.version == news.version, f"news of version {news.version} lead to version {new.version}"
+        if new.version != old.version:
+            self.image = new
+            self._on_image(old, new, difference(old, new))
+            self._on_applied(new)
+        self.poll()

@@ -1,0 +1,69 @@
+"""What a broker asks of the controller for itself: topics that it needs, and producer ids.
+
+Producer ids come in blocks, so that a new producer costs no round trip. Invariant: no id is given out twice.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.errors import ErrorCode
+from syncline.node.channel.forwards import Forwards
+from syncline.node.channel.link import ControllerLink
+from syncline.wire.api import ApiKey
+from syncline.wire.codec import request_type
+from syncline.wire.entities import build
+
+_CREATE_TOPICS_VERSION: Final = 7
+
+
+class OwnRequests:
+    """The requests of one broker for itself."""
+
+    def __init__(self, forwards: Forwards, link: ControllerLink, *, config: Callable[[], BrokerConfig]) -> None:
+        self._forwards = forwards
+        self._link = link
+        self._config = config
+        self._producer_ids = range(0)
+
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> tuple[ErrorCode, str | None]:
+        """Create a topic that this broker needs; return what became of it."""
+        entity = build(
+            request_type(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION),
+            {
+                "topics": [
+                    {
+                        "name": name,
+                        "num_partitions": partitions,
+                        "replication_factor": replication_factor,
+                        "assignments": (),
+                        "configs": [{"name": each, "value": value} for each, value in configs.items()],
+                    }
+                ],
+                "timeout": self._config().request_timeout_ms,
+                "validate_only": False,
+            },
+        )
+        reply = await self._forwards.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, entity)
+        if reply is None:
+            return ErrorCode.REQUEST_TIMED_OUT, None
+        result = reply.topics[0]
+        return ErrorCode(int(result.error_code)), result.error_message
+
+    async def producer_id(self) -> int | None:
+        """Return a producer id that is new to the cluster, None when no controller gave any in time."""
+        while not self._producer_ids:
+            entity = build(
+                request_type(ApiKey.ALLOCATE_PRODUCER_IDS, 0),
+                {"broker_id": self._link.broker_id, "broker_epoch": self._link.broker_epoch},
+            )
+            reply = await self._forwards.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, entity)
+            if reply is None or int(reply.error_code):
+                return None
+            first = int(reply.producer_id_start)
+            self._producer_ids = range(first, first + int(reply.producer_id_len))
+        taken = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return taken
