@@ -178,14 +178,12 @@ async def test_metadata_is_told_to_be_late_by_the_controller(world: World) -> No
     broker, other = two_others(world)
     controller = controller_of(world)
     ears = Ears(world)
-    channel = world.broker(broker).controller
-    take, kept = channel._take, []
-    channel._take = kept.append  # type: ignore[method-assign]
+    stream = world.broker(broker).controller.link.connections[1].transport
+    stream.pause_reading()
     await _create(world, other, "late")
     await world.later(3)
     begin = ears.of("metadata-late", controller)[0]
-    channel._take = take  # type: ignore[method-assign]
-    world.call(broker, take, kept[0])
+    stream.resume_reading()
     await world.later(3)
 
     assert (begin.subject, begin.phase) == (broker, "begin")
@@ -245,24 +243,25 @@ async def test_log_that_is_filled_is_spoken_of_no_more_when_its_leader_changes(w
     assert not broker.observer.episodes.is_open(("catching-up", partition.key))
 
 
-@observed
+@pytest.mark.brokers(3, journal_enable="true", replica_lag_time_max_ms=1_500, broker_session_timeout_ms=60_000)
 async def test_proposal_without_an_answer_is_told_with_its_age(world: World) -> None:
-    """A leader that wants to shrink the ISR and cannot reach the controller."""
+    """A leader that wants to shrink the ISR, over connections that bring nothing back."""
     follower, leader = two_others(world)
     controller = controller_of(world)
     await world.topic(replicas=(leader, follower))
     client = await world.client(leader)
     await client.produce("t", batch())
     ears = Ears(world)
-    channel = world.broker(leader).controller
-    send, channel._send_proposals = channel._send_proposals, lambda: None  # type: ignore[method-assign]
+    ways = [each.transport for each in world.broker(leader).controller.link.connections]
+    for way in ways:
+        way.pause_reading()
     world.network.cut(f"broker-{follower}", f"broker-{leader}")
     await client.produce("t", batch(), acks=1)
     await world.later(6)
     told = ears.of("proposal-pending", leader)
-    channel._send_proposals = send  # type: ignore[method-assign]
+    for way in ways:
+        way.resume_reading()
     world.network.heal(f"broker-{follower}", f"broker-{leader}")
-    world.call(leader, send)
     await world.later(2)
 
     assert {"change": "shrink", "isr": [leader, follower], "proposed": [leader]}.items() <= told[0].evidence.items()
