@@ -1,9 +1,8 @@
-"""Panels of common Grafana dashboards for Kafka, and the metrics that they ask for.
+"""Panels of common Grafana dashboards for Kafka, and the metrics that they query.
 
-Only panels whose every metric a broker of ours has: a test sees that it stays
-so. What the others ask for is of the Java machine, of a host's or a
-container's own exporter, of the threads of Kafka's network layer, or of
-features that are not offered.
+Only panels whose every metric our brokers have; `tests/test_documents.py` keeps
+it so. The others query the JVM, the exporter of a host or container, the
+threads of Kafka's network layer, or features that Syncline does not have.
 """
 
 from typing import Final, NamedTuple
