@@ -96,9 +96,9 @@ async def test_connection_stops_reading_when_answers_are_not_read(world: World) 
     for _ in range(100):
         client.send_fetch({"t": [at(0)]})
     (connection,) = world.connections()
-    await world.until(lambda: not connection._is_reading)
+    await world.until(lambda: not connection.is_reading)
     await world.until(lambda: world.loop.time() > 3)
-    owed_bytes = connection._transport.outgoing.in_flight_bytes
+    owed_bytes = connection.transport.outgoing.in_flight_bytes
     client.transport.resume_reading()
     await client.body(100)
 
@@ -116,14 +116,14 @@ async def test_connection_stops_reading_when_many_answers_wait_for_their_turn(wo
     for _ in range(100):
         client.send_fetch({"t": [at(0)]})
     (connection,) = world.connections()
-    await world.until(lambda: not connection._is_reading)
+    await world.until(lambda: not connection.is_reading)
     await world.later(1)
-    waiting_bytes = sum(request.answer_bytes for request in connection._pending)
+    waiting_bytes = connection.held_bytes
     await client.body(101)
 
     assert 16_000_000 < waiting_bytes < 18_000_000
-    assert connection._is_reading
-    assert connection._unacknowledged_bytes == 0
+    assert connection.is_reading
+    assert connection.held_bytes == 0
 
 
 @pytest.mark.brokers(3)

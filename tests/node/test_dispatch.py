@@ -97,7 +97,7 @@ async def test_dispatch_survives_when_a_handler_fails(world: World) -> None:
     def fail(*_arguments: Any) -> None:
         raise ZeroDivisionError("planted")
 
-    world.broker().dispatcher._handlers._known[ApiKey.LIST_GROUPS] = fail
+    world.broker().dispatcher.handlers.replace(ApiKey.LIST_GROUPS, fail)
     bad.send(ApiKey.LIST_GROUPS, 0)
     await bad.lost()
     answer = await good.body(good.send(ApiKey.API_VERSIONS, 0))

@@ -1,12 +1,13 @@
 """The journal: what waits is bounded, what failed is written again, and nothing waits for the journal."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
 from syncline.model.events import BrokerState, Event, Fault, FollowerProgress, from_json
 from syncline.model.ids import JOURNAL_TOPIC
-from syncline.node.journal import BATCH_BYTES_MAX, ROOM_EVENTS, WAITING_EVENTS_MAX, show
+from syncline.node.journal import BATCH_BYTES_MAX, ROOM_EVENTS, WAITING_EVENTS_MAX, Journal, show
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
@@ -62,10 +63,26 @@ def noted(world: World, broker_id: int = 1) -> list[int]:
     return [int(event.target) for event in events if isinstance(event, Fault)]
 
 
+def unheard(world: World) -> Journal:
+    """Return a journal of the first broker that nobody has told anything."""
+    broker = world.broker()
+    return Journal(
+        broker_id=broker.broker_id,
+        loop=world.loop,
+        cluster=broker.cluster,
+        configs=broker.configs,
+        partitions=broker.partitions,
+        tasks=broker.tasks,
+        topics=broker.describing.topics,
+        links=world.node().links,
+        settle=broker.fetching.woken.settle,
+    )
+
+
 async def ready(world: World) -> None:
     """Wait until the journal's topic is there and what the start had to say is written."""
     await world.until(lambda: all(JOURNAL_TOPIC in world.broker(each).image.topics for each in world.living()))
-    await world.until(lambda: not any(world.broker(each).journal._waiting for each in world.living()))
+    await world.until(lambda: not any(world.broker(each).journal.unwritten for each in world.living()))
 
 
 @journalled
@@ -94,45 +111,50 @@ async def test_journal_tells_the_story_of_the_start_when_it_can_be_written(world
 @lonely
 async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_written(world: World) -> None:
     """Samples go first, oldest first and many at once; then the oldest decisions."""
-    journal = world.broker().journal
-    journal._waiting.clear()
+    journal = unheard(world)
     for number in range(WAITING_EVENTS_MAX // 2):
         world.call(1, journal.note, sample(number))
         world.call(1, journal.note, fault(number))
     for number in range(3):
         world.call(1, journal.note, fault(1_000_000 + number))
-    first = journal._waiting[0]
+    waiting = journal.unwritten
+    journal.close()
 
-    samples = [event for event in journal._waiting if isinstance(event, FollowerProgress)]
-    assert len(journal._waiting) == WAITING_EVENTS_MAX - ROOM_EVENTS + 3
-    assert first == fault(0)
+    samples = [event for event in waiting if isinstance(event, FollowerProgress)]
+    assert len(waiting) == WAITING_EVENTS_MAX - ROOM_EVENTS + 3
+    assert waiting[0] == fault(0)
     assert samples == [sample(number) for number in range(ROOM_EVENTS, WAITING_EVENTS_MAX // 2)]
 
-    journal._waiting.clear()
-    for number in range(WAITING_EVENTS_MAX + 5):
-        journal._waiting.append(fault(number)) if number < WAITING_EVENTS_MAX else journal.note(fault(number))
 
-    assert len(journal._waiting) == WAITING_EVENTS_MAX
-    assert journal._waiting[0] == fault(5)
-    journal._waiting.clear()
+@lonely
+async def test_journal_drops_its_oldest_decisions_when_there_are_too_many(world: World) -> None:
+    """Without samples to give up, the newest events are the ones to keep."""
+    journal = unheard(world)
+    for number in range(WAITING_EVENTS_MAX + 5):
+        world.call(1, journal.note, fault(number))
+    waiting = journal.unwritten
+    journal.close()
+
+    assert len(waiting) == WAITING_EVENTS_MAX
+    assert waiting[0] == fault(5)
 
 
 @lonely
 async def test_journal_tells_what_waits_to_whoever_asks_on_this_machine(world: World) -> None:
     """Decisions of all partitions, samples of the one that is asked about; in order, as they will be written."""
-    journal = world.broker().journal
-    journal._waiting.clear()
+    journal = unheard(world)
+    broker = SimpleNamespace(broker_id=1, journal=journal)
     for event in (fault(1), sample(2), fault(3)):
         world.call(1, journal.note, event)
     place = (sample(2).topic, sample(2).partition)
 
     def told(topic: str, partition: int) -> list[str]:
-        texts: list[str] = show(world.broker(), {"topic": topic, "partition": partition})["events"]
+        texts: list[str] = show(broker, {"topic": topic, "partition": partition})["events"]
         return texts
 
     assert [from_json(text.encode()) for text in told(*place)] == [fault(1), sample(2), fault(3)]
     assert [from_json(text.encode()) for text in told("other", 0)] == [fault(1), fault(3)]
-    journal._waiting.clear()
+    journal.close()
 
 
 @lonely
@@ -198,7 +220,7 @@ async def test_journal_goes_to_the_next_leader_when_the_first_dies(world: World)
         )
     )
 
-    assert not world.broker(writer).journal._waiting
+    assert not world.broker(writer).journal.unwritten
 
 
 @journalled_by_three
@@ -212,7 +234,7 @@ async def test_journal_gives_up_on_a_leader_when_it_does_not_answer(world: World
     await world.later(7)
     world.network.heal(f"broker-{leader}", f"broker-{writer}")
     await world.until(lambda: 7 in [each for living in world.living() for each in noted(world, living)])
-    await world.until(lambda: not world.broker(writer).journal._waiting)
+    await world.until(lambda: not world.broker(writer).journal.unwritten)
 
 
 @journalled
@@ -233,5 +255,5 @@ async def test_journal_takes_nothing_when_it_is_switched_off(world: World) -> No
     world.broker().journal.note(fault(1))
     await world.later(5)
 
-    assert not world.broker().journal._waiting
+    assert not world.broker().journal.unwritten
     assert JOURNAL_TOPIC not in world.broker().image.topics

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from syncline.core.replication.leader import LeaderPartition
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node import isr_ticks
@@ -134,8 +135,8 @@ async def test_node_judges_a_slice_of_its_partitions_in_one_turn_of_the_loop(
     for partition in broker.partitions.values():
         partition.leader.configure(partition.leader.settings, 0)
     seen = []
-    judge = broker.isr_ticks._judge
-    broker.isr_ticks._judge = lambda ticked, now_ms: seen.append(ticked) or judge(ticked, now_ms)
+    tick = LeaderPartition.tick
+    monkeypatch.setattr(LeaderPartition, "tick", lambda leader, now_ms: seen.append(leader) or tick(leader, now_ms))
     world.call(1, broker.isr_ticks.tick)
     turns = [len(seen)]
     while len(seen) < 10:

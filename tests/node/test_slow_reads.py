@@ -141,7 +141,7 @@ async def test_d03_slow_leader_gives_the_partition_away(world: World) -> None:
     assert record.replicas == (1, 2, 3)
     await world.later(1)
     slow_reads = world.broker(1).fetching.slow_reads
-    assert (slow_reads.pending_count, len(slow_reads._operations)) == (0, 0), "it owes nothing as a follower"
+    assert (slow_reads.pending_count, len(slow_reads.waiting_fetches)) == (0, 0), "it owes nothing as a follower"
     assert world.broker(1).counters.relinquished == 1
     assert [(each.change, each.outcome, each.rule) for each in told if isinstance(each, journal.IsrChange)] == [
         ("relinquish", "committed", "relinquish:slow-read")
@@ -170,7 +170,7 @@ async def test_d14_stuck_fetch_is_answered_when_the_leader_changes(world: World)
     """A follower does not wait for a disk that does not matter any more."""
     await slow_leader(world)
     await world.until(lambda: world.broker(1).fetching.slow_reads.pending_count > 0)
-    operations = list(world.broker(1).fetching.slow_reads._operations)
+    operations = list(world.broker(1).fetching.slow_reads.waiting_fetches)
     await world.until(lambda: not world.partition(1).is_leader)
     began_s = world.loop.time()
     await world.until(lambda: all(each.is_answered for each in operations))

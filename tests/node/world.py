@@ -131,7 +131,7 @@ class World:
         """From now on nothing is in memory, and each read takes so long; 0 ends it."""
         disk = self.hosts[broker_id].disk
         assert disk is not None
-        disk._settings = (
+        disk.settings = (
             DiskSettings(latency_ns_min=latency_ms * MS, latency_ns_max=0, miss_probability=1)
             if latency_ms
             else QUIET_DISK

@@ -44,8 +44,8 @@ from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
 from syncline.node.observer import Observer
 from syncline.node.partition import Partition, PartitionSurroundings
+from syncline.node.pending_produce import Producing
 from syncline.node.probe import Probe, no_probe
-from syncline.node.producing import Producing
 from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.replication.leader_fetcher import LeaderFetcher

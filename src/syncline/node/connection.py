@@ -78,6 +78,16 @@ class Connection(asyncio.BufferedProtocol):
         """The transport, None when the connection is closed or closing."""
         return self._transport
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether requests are taken from this connection; not while too much of it waits."""
+        return self._is_reading
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes wait on behalf of this connection: for acknowledgement, or for their turn."""
+        return self._unacknowledged_bytes
+
     # Receiving.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -48,6 +48,11 @@ class Deadlines:
         for bucket in self._buckets.values():
             yield from bucket
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether a timer of the loop runs."""
+        return self._timer is not None
+
     def park(self, operation: Expiring, deadline_ms: int) -> int:
         """Remember `operation`; return the bucket, which `forget` wants back."""
         bucket = deadline_ms // BUCKET_MS + 1

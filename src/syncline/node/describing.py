@@ -1,6 +1,6 @@
 """What describing the cluster to clients takes of a broker."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from syncline.node.cluster_view import ClusterView
 from syncline.node.departures import Departures
@@ -9,8 +9,7 @@ from syncline.node.metadata_rows import MetadataRows
 from syncline.node.topic_creation import TopicCreation
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Describing:
+class Describing(NamedTuple):
     """The parts of one broker that answer Metadata requests."""
 
     cluster: ClusterView

@@ -55,7 +55,7 @@ class Dispatcher(Generic[HostT]):
     ) -> None:
         # What handlers are handed, each of which knows a part of it.
         self._host = host
-        self._handlers = handlers
+        self.handlers = handlers
         self._settle = settle
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
@@ -64,7 +64,7 @@ class Dispatcher(Generic[HostT]):
 
     def dispatch(self, request: "Request") -> None:
         """Handle one request; whatever goes wrong stays with its connection."""
-        handler = self._handlers.get(request.key)
+        handler = self.handlers.get(request.key)
         version = request.version
         if not is_served(request.key, version, request.listener):
             # ApiVersions is answered, and counted, as version 0: clients may ask with any number.
@@ -88,7 +88,7 @@ class Dispatcher(Generic[HostT]):
 
     def refuse_produce(self) -> None:
         """Close every connection that produces from now on: the cluster is stopping."""
-        self._handlers.replace(ApiKey.PRODUCE, _refuse)
+        self.handlers.replace(ApiKey.PRODUCE, _refuse)
 
     def callback_ended(self) -> None:
         """Answer the fetches that the requests of this callback have woken."""

@@ -12,8 +12,7 @@ Offsets count records; `log_end` and `high_watermark` are exclusive.
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 from uuid import UUID
 
 from syncline.core.fetching.watchers import PartitionWatchers
@@ -101,8 +100,7 @@ class AwaitsLowWatermarks(Protocol):
         """Look again: the partition's role or its high watermark changed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionSurroundings:
+class PartitionSurroundings(NamedTuple):
     """What a partition uses of its broker; all partitions share one."""
 
     broker_id: BrokerId

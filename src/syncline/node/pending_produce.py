@@ -6,16 +6,31 @@ for. When the last one is decided, or time is over, the answer goes out.
 Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.counters import Counters
+from syncline.node.deadlines import Deadlines
+from syncline.node.partition import Partition
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.produce import ProducedPartition, encode_produce_response
 
 if TYPE_CHECKING:
-    from syncline.node.producing import Producing
     from syncline.node.request import Request
+
+
+class Producing(NamedTuple):
+    """What taking produce requests uses of a broker; all requests share one."""
+
+    clock: Clock
+    cluster: ClusterView
+    partitions: Mapping[TopicPartition, Partition]
+    counters: Counters
+    deadlines: Deadlines
 
 
 class PendingProduce:
@@ -23,7 +38,7 @@ class PendingProduce:
 
     __slots__ = ("_bucket", "_endpoints", "_producing", "_request", "_rows", "_size_bytes", "_undecided")
 
-    def __init__(self, producing: "Producing", request: "Request", size_bytes: int) -> None:
+    def __init__(self, producing: Producing, request: "Request", size_bytes: int) -> None:
         self._producing = producing
         self._request = request
         self._rows: list[tuple[str, list[ProducedPartition]]] = []

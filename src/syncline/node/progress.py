@@ -38,18 +38,25 @@ class ProgressSampler:
         self._sizes_bytes: dict[TopicPartition, int] = {}
         self._lagging: dict[TopicPartition, None] = {}
 
+    def __len__(self) -> int:
+        """Return how many partitions it remembers."""
+        return len(self._log_ends)
+
+    def _forget(self, key: TopicPartition) -> None:
+        for remembered in (self._log_ends, self._sizes_bytes, self._lagging):
+            remembered.pop(key, None)
+        assert self._sizes_bytes.keys() == self._log_ends.keys() >= self._lagging.keys(), f"{key} is half forgotten"
+
     def sample(self) -> None:
         """Journal one sample per follower of each partition that moved or has a follower behind."""
         now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
         for key in [key for key in self._log_ends if key not in self._partitions]:
-            del self._log_ends[key]
-            self._sizes_bytes.pop(key, None)
-            self._lagging.pop(key, None)
+            self._forget(key)
         for key, partition in self._partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
                 # Whoever leads it again some day did not see what came in meanwhile.
-                self._log_ends.pop(key, None)
+                self._forget(key)
                 continue
             log_end = partition.log.log_end
             is_behind = any(follower.log_end != log_end for follower in leader.followers)

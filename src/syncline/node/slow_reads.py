@@ -90,6 +90,11 @@ class SlowReads:
         slow_leaders = (leader.slow_leader for leader in leaders if leader is not None)
         return sum(len(slow_leader.spared) for slow_leader in slow_leaders if slow_leader is not None)
 
+    @property
+    def waiting_fetches(self) -> tuple[WaitingFetch, ...]:
+        """The fetches that wait."""
+        return tuple(self._operations)
+
     def configure(self) -> None:
         """Take over the configuration; switching off forgets everything, switching on begins with the next request."""
         self.rules = self._configs.slow_read_rules

@@ -43,7 +43,7 @@ class SimDisk:
         self.process = current_process.get()
         self._rng = rng
         self._trace = trace
-        self._settings = settings or DiskSettings()
+        self.settings = settings or DiskSettings()
         self.slow_ns_max = 0
         self._failures: dict[str, int] = {}
 
@@ -65,7 +65,7 @@ class SimDisk:
 
     def misses(self) -> bool:
         """Return whether the next read finds its bytes not in memory."""
-        return self.slow_ns_max > 0 or self._rng.random() < self._settings.miss_probability
+        return self.slow_ns_max > 0 or self._rng.random() < self.settings.miss_probability
 
     def note(self, operation: str, path: str, size: int) -> None:
         """Record an operation."""
@@ -84,7 +84,7 @@ class SimDisk:
         self.loop.call_at_ns(self.loop.now_ns + self._latency_ns() // 4, done, result)
 
     def _latency_ns(self) -> int:
-        settings = self._settings
+        settings = self.settings
         latency_ns = settings.latency_ns_min + int(self._rng.random() ** 3 * settings.latency_ns_max)
         if self.slow_ns_max:
             latency_ns += int(self._rng.random() * self.slow_ns_max)

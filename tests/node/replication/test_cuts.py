@@ -26,7 +26,7 @@ class StuckDisk:
         self._world = world
         self._broker_id = broker_id
         self.held: list[Work] = []
-        disk._settings = DiskSettings(miss_probability=1)
+        disk.settings = DiskSettings(miss_probability=1)
         self._disk.later = lambda work, done: self.held.append((work, done))
 
     @property
@@ -43,7 +43,7 @@ class StuckDisk:
     def clear(self) -> None:
         """Be a good disk again."""
         del self._disk.later
-        self._disk._settings = QUIET_DISK
+        self._disk.settings = QUIET_DISK
         self.answer()
 
 

@@ -15,14 +15,13 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.counters import TopicCounters
 from syncline.node.partition import Partition
-from syncline.node.pending_produce import PendingProduce
+from syncline.node.pending_produce import PendingProduce, Producing
 from syncline.records.validate import InvalidBatch, admit, prepare
 from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import ProducedPartition, ProduceRequest, parse_produce
 
 if TYPE_CHECKING:
-    from syncline.node.producing import Producing
     from syncline.node.request import Request
 
     class Host(Protocol):
@@ -101,7 +100,7 @@ def _last_of_each(produce: ProduceRequest) -> list[tuple[str, list[tuple[int, in
 
 
 def _append(
-    producing: "Producing",
+    producing: Producing,
     request: "Request",
     produce: ProduceRequest,
     key: TopicPartition,

@@ -1,7 +1,7 @@
 """What serving a fetch takes of a broker; all fetches share one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from syncline.core.fetching.session import SessionCache
 from syncline.model.ids import TopicPartition
@@ -18,8 +18,7 @@ from syncline.node.partition import Partition
 from syncline.node.slow_reads import SlowReads
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FetchServing:
+class FetchServing(NamedTuple):
     """The parts of one broker that answer fetches."""
 
     clock: Clock

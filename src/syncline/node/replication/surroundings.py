@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from syncline.core.replication.evidence import Evidence
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
@@ -34,8 +33,7 @@ class JournalsTruncations(Protocol):
         """Report a truncation that a leader's history asked for."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FetcherSurroundings:
+class FetcherSurroundings(NamedTuple):
     """The parts of one broker that its fetchers use."""
 
     broker_id: BrokerId
