@@ -1,12 +1,11 @@
 """AlterPartition: a leader asks to change its in-sync set.
 
-The checks have an order, and the answer tells the leader which of the two is
-behind: a request from the future means that this controller is stale, one from
-the past that the leader is. An unchanged ISR is a success, so that a repeated
-request (its answer was lost) does no harm.
+The checks have an order, and the answer says which of the two is behind: a request from the future means that this
+controller is stale, one from the past that the leader is. An unchanged ISR is a success, so a leader may repeat a
+request whose answer was lost.
 
-A leader may also *relinquish*: name the present members in the order in which it wants to be succeeded. The order
-of an ISR means nothing otherwise, as elections follow the assignment; hence the explicit wish.
+A leader may also *relinquish*: name the present members in the order in which it wants to be succeeded. The request
+has a field for that wish, because the order of an ISR otherwise means nothing: elections follow the assignment.
 Source: KIP-497, KIP-841 (fenced brokers stay out), KIP-903 (broker epochs), KIP-501 (relinquishing).
 """
 
@@ -40,7 +39,7 @@ class IsrRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrResult:
-    """The answer for one partition; `state` is what holds now, where the error lets one say it."""
+    """The answer for one partition; `state` is the present state, unless the error hides it."""
 
     topic_id: UUID
     partition: int
@@ -50,7 +49,7 @@ class IsrResult:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswer:
-    """The answer to a request: an error for all of it, or a result for each item in the order asked."""
+    """The answer to a request: an error for all of it, or one result per item, in the order of the request."""
 
     error: ErrorCode
     results: tuple[IsrResult, ...] = ()
@@ -66,7 +65,7 @@ def alter_partition(
     demotions: Demotions | None = None,
     now_ms: int = 0,
 ) -> Decision[AlterPartitionAnswer]:
-    """Return the outcome of one AlterPartition request; relinquishments are noted in `demotions`."""
+    """Return the outcome of one AlterPartition request; record relinquishments in `demotions`."""
     record = image.brokers.get(sender)
     if record is None or record.broker_epoch != broker_epoch:
         return Decision((), AlterPartitionAnswer(ErrorCode.STALE_BROKER_EPOCH))
@@ -109,7 +108,7 @@ def alter_partition(
 
 
 def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record: PartitionRecord) -> ErrorCode:
-    """Return why `request` cannot be granted, NONE if it can."""
+    """Return why the controller refuses `request`, NONE if it does not."""
     if request.leader_epoch > record.leader_epoch or request.partition_epoch > record.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
     if request.leader_epoch < record.leader_epoch:
@@ -150,7 +149,6 @@ def _relinquish_limits(settings: BrokerConfig) -> RelinquishLimits:
         settings.leader_relinquish_max_per_window,
         settings.leader_relinquish_window_ms,
         settings.leader_relinquish_demotion_ms,
-        settings.leader_relinquish_reorder_replicas,
     )
 
 
@@ -163,7 +161,7 @@ def _refused_relinquishment(
     demotions: Demotions,
     now_ms: int,
 ) -> ErrorCode:
-    """Return why the leader has to keep the partition, NONE if somebody else can take it."""
+    """Return why the leader has to keep the partition, NONE if another member can take it."""
     if not demotions.may_relinquish(request.topic_id, request.partition, _relinquish_limits(settings), now_ms):
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
     acceptable = acceptable_in(image, request.topic_id, request.partition)

@@ -1,4 +1,4 @@
-"""Checking replicas that a caller chose by hand."""
+"""Checks of replicas that a client assigned by hand. Source: Kafka's ReplicationControlManager, KIP-195."""
 
 from collections.abc import Sequence
 

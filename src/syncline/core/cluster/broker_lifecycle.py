@@ -1,13 +1,12 @@
 """The life of a broker in the cluster: registered, unfenced, leaving, fenced.
 
-A registration names an incarnation: one process. The same incarnation may
-register again (its answer was lost) and keeps its epoch. Another one with the
-same broker id replaces it only when the old one is certainly or presumably
-gone; it starts fenced, and unless it proves that its predecessor stopped
-cleanly, whatever was not synced is taken for lost (KIP-966).
+A registration names an incarnation: one process. The same incarnation may register again (its answer was lost) and
+keeps its epoch. Another incarnation with the same broker id replaces it only when the old process is gone or its
+session is over. It starts fenced; unless it proves that its predecessor stopped cleanly, the controller assumes that
+whatever was not synced is lost (KIP-966).
 
-Fencing is always safe, however wrong the suspicion: epochs keep the fenced
-broker from doing harm, and it is unfenced by its next heartbeat.
+Fencing is always safe, even on a wrong suspicion: epochs keep a fenced broker from doing harm, and its next heartbeat
+unfences it.
 
 Units: monotonic milliseconds; versions as in `model.metadata`.
 Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
@@ -30,7 +29,7 @@ from syncline.model.reasons import Reason
 
 
 class BrokerState(Enum):
-    """Where a broker stands with the controller."""
+    """The state of a broker in the controller's view."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -40,7 +39,7 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker process says of itself when it starts."""
+    """What a broker process reports about itself when it starts."""
 
     broker_id: BrokerId
     incarnation_id: str
@@ -63,7 +62,7 @@ class RegistrationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """What the controller tells a broker about itself."""
+    """The controller's view of a broker, for that broker."""
 
     error: ErrorCode
     is_caught_up: bool = False
@@ -94,10 +93,9 @@ def register(
 ) -> Decision[RegistrationAnswer]:
     """Return the registration's outcome; its epoch is `version`, that of the batch.
 
-    `predecessor_gone`: there is evidence that the process registered before has
-    ended. Otherwise it counts as living until its session ends. With
-    `quick.bounce.enable` nothing of this counts: a new process takes the place of
-    the old one in every in-sync set, which hides the restart from everybody.
+    `predecessor_gone`: there is evidence that the process registered before has ended; otherwise the controller takes
+    it for alive until its session ends. With `quick.bounce.enable` a new process takes the place of the old one in
+    every in-sync set regardless, which hides the restart from clients and leaders.
     """
     if registration.cluster_id and registration.cluster_id != image.cluster_id:
         return Decision((), RegistrationAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID, _NO_EPOCH))
@@ -144,7 +142,7 @@ def heartbeat(
     failed: Collection[str] = (),
     is_starting: bool = False,
 ) -> Decision[HeartbeatAnswer]:
-    """Return what a heartbeat leads to; `version` is that of the batch, should there be one.
+    """Return the outcome of a heartbeat; `version` is that of the batch, if it changes anything.
 
     `failed` are the directory ids of the replicas that the broker cannot serve. While the cluster `is_starting`,
     partitions at rest wait for their last leader.
@@ -160,7 +158,7 @@ def heartbeat(
     sessions.touch(broker_id, now_ms)
     sessions.saw_metadata(broker_id, record.broker_epoch, metadata_version)
     reported_before = record.failed
-    lost = _note_failed(image, record, failed, settings)
+    lost = _changed_failed(image, record, failed, settings)
     if lost:
         image = image.apply(lost, version)
         record = image.brokers[broker_id]
@@ -209,8 +207,8 @@ def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, why
 def stop_together(image: MetadataImage) -> Decision[bool]:
     """Return the changes when all brokers that serve stop at the same time, each of them after its last append.
 
-    Every one is fenced and nobody leads; the in-sync sets stay. So any member may lead first when the cluster
-    starts again, and not only who happened to stop last. Whoever lost data until then says so by registering
+    All are fenced, no partition has a leader, and the in-sync sets stay. So any member may lead first when the
+    cluster starts again, not only the one that happened to stop last. A broker that loses data meanwhile registers
     without proof of a clean stop, and leaves the sets.
     """
     changes: list[Change] = [
@@ -232,7 +230,7 @@ def state_of(record: BrokerRecord) -> BrokerState:
     return BrokerState.CONTROLLED_SHUTDOWN if record.shutting_down else BrokerState.UNFENCED
 
 
-def _note_failed(
+def _changed_failed(
     image: MetadataImage, record: BrokerRecord, failed: Collection[str], settings: BrokerConfig
 ) -> tuple[Change, ...]:
     """Return the changes when a broker reports other replicas as failed than before."""
@@ -246,7 +244,7 @@ def _note_failed(
     new = frozenset(reported) - frozenset(record.failed)
     changes: tuple[Change, ...] = (marked, *partitions_failing(after, record.broker_id, new, settings))
     if record.active and len(reported) < len(record.failed) + len(new):
-        # Some can be served again.
+        # The broker can serve some replicas again.
         healed = after.apply(changes, image.version)
         changes += partitions_with(healed, record.broker_id, settings)
     return changes
@@ -294,8 +292,8 @@ def _next_broker_state(
         return BrokerState.CONTROLLED_SHUTDOWN
     others = [broker for broker, other in image.brokers.items() if other.active]
     lowest = sessions.lowest_version(others)
-    told = image.version if session.shutdown_version is None else session.shutdown_version
-    if lowest is None or lowest >= told:
+    awaited = image.version if session.shutdown_version is None else session.shutdown_version
+    if lowest is None or lowest >= awaited:
         return BrokerState.SHUTDOWN_NOW
     return BrokerState.CONTROLLED_SHUTDOWN
 

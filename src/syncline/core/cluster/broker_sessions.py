@@ -1,13 +1,12 @@
-"""Who was heard of when, as one controller remembers it.
+"""Sessions of brokers: when each made contact last, as one controller remembers it.
 
-This is not metadata: it is lost with the controller, and a new one gives every
-broker a whole session to be heard of again. It also knows how far each broker
-has followed the metadata, which two rules need: a broker is unfenced only when
-it has seen its own registration, and may stop only when the others have seen
+This is not metadata: it is lost with the controller, and a new controller gives every broker a whole session to make
+contact. A session also holds how far the broker has followed the metadata, which two rules need: the controller
+unfences a broker only when it has seen its own registration, and lets a broker stop only when the others have seen
 that it is leaving.
 
-Units: monotonic milliseconds. A session is valid up to and including
-`session_timeout_ms` after the last contact.
+Units: monotonic milliseconds. A session is valid up to and including `session_timeout_ms` after the last contact.
+Invariants: `check_invariants`; a contact never moves back, and neither does the version that a broker has seen.
 Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
 
@@ -19,14 +18,14 @@ from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 
 @dataclass(slots=True)
 class Session:
-    """One broker process: when it was last heard of, and what it has seen."""
+    """One broker process: its last contact, and the metadata that it has seen."""
 
     broker_epoch: BrokerEpoch
     last_contact_ms: int
     metadata_version: int = -1
-    # When the broker was last known to have all metadata there were.
+    # When the broker last had all metadata, as far as the controller knows.
     caught_up_ms: int | None = None
-    # The version whose spreading a leaving broker waits for; None while it is not leaving.
+    # The version that all others must see before a leaving broker may stop; None while it is not leaving.
     shutdown_version: int | None = None
 
 
@@ -43,13 +42,13 @@ class BrokerSessions:
         return session
 
     def touch(self, broker: BrokerId, now_ms: int) -> None:
-        """Take note that `broker` was heard of."""
+        """Record a contact of `broker`."""
         session = self._sessions.get(broker)
         if session is not None:
             session.last_contact_ms = max(session.last_contact_ms, now_ms)
 
     def saw_metadata(self, broker: BrokerId, broker_epoch: BrokerEpoch, version: int) -> None:
-        """Take note that `broker` has applied the metadata up to `version`."""
+        """Record that `broker` has applied the metadata up to `version`."""
         session = self._sessions.get(broker)
         if session is not None and session.broker_epoch == broker_epoch:
             session.metadata_version = max(session.metadata_version, version)
@@ -59,7 +58,7 @@ class BrokerSessions:
         return self._sessions.get(broker)
 
     def is_valid(self, broker: BrokerId, now_ms: int) -> bool:
-        """Return whether `broker` was heard of recently enough."""
+        """Return whether `broker` made contact recently enough."""
         session = self._sessions.get(broker)
         return session is not None and now_ms <= session.last_contact_ms + self.session_timeout_ms
 
@@ -69,7 +68,7 @@ class BrokerSessions:
         return NONE if session is None else now_ms - session.last_contact_ms
 
     def expired(self, brokers: Iterable[BrokerId], now_ms: int) -> BrokerId | None:
-        """Return the broker out of `brokers` that is overdue for longest, None if all were heard of."""
+        """Return the broker out of `brokers` that is overdue for longest, None if none is."""
         overdue = [broker for broker in brokers if not self.is_valid(broker, now_ms)]
         return min(overdue, key=self._last_contact_ms, default=None)
 

@@ -1,13 +1,12 @@
 """Changing configurations: which requests are sound, and what they change.
 
-Each resource of a request stands for itself: if one of its keys is bad,
-nothing of that resource is changed, and the others are not affected. Errors
-are Kafka's, including two that look odd and are what tools expect: a bad value
-is INVALID_CONFIG for a topic but INVALID_REQUEST for a broker, and names that
-nobody knows are accepted for brokers and refused for topics.
+Each resource of a request stands for itself: if one of its keys is bad, nothing of that resource changes, and the
+others are not affected. Errors are Kafka's, including two that look odd and that tools expect: a bad value is
+INVALID_CONFIG for a topic but INVALID_REQUEST for a broker, and unknown names are accepted for brokers and refused for
+topics.
 
-A change of the minimum in-sync size also ends the eligibility of replicas that
-it makes unnecessary (`standing.after_min_isr_change`).
+A change of the minimum in-sync size also ends the eligibility of replicas that it makes unnecessary
+(`standing.after_min_isr_change`).
 Source: KIP-339 (incremental), KIP-226 (dynamic broker configurations), KIP-966.
 """
 
@@ -30,7 +29,7 @@ from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
 
 _MIN_ISR: Final = "min.insync.replicas"
-# Changed by at most a factor of two at a time, so that a slip does not starve a broker.
+# These change by at most a factor of two at a time, so that a slip does not starve a broker.
 _THREAD_COUNTS: Final = frozenset(
     (
         "background.threads",
@@ -43,7 +42,7 @@ _THREAD_COUNTS: Final = frozenset(
 
 
 class Operation(IntEnum):
-    """What is done to one key, by the numbers of the protocol."""
+    """What a request does to one key, by the numbers of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -62,7 +61,7 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """The changes that one resource shall undergo; `kind` is any number that a client sent."""
+    """The requested changes of one resource; `kind` is any number that a client sent."""
 
     kind: int
     name: str
@@ -71,7 +70,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceResult:
-    """What became of one resource."""
+    """The result for one resource."""
 
     kind: int
     name: str
@@ -87,10 +86,10 @@ def alter_configs(
     receiver: BrokerId,
     replace: bool = False,
 ) -> Decision[tuple[ResourceResult, ...]]:
-    """Return what to change, and a result for each resource in the order asked.
+    """Return what to change, and one result per resource, in the order of the request.
 
-    `receiver` is the broker that the client spoke to: it answers for itself
-    only. `replace`: keys that are not named lose their values (AlterConfigs).
+    `receiver` is the broker that received the request: it answers for itself only. `replace`: keys that the request
+    does not name lose their values (AlterConfigs).
     """
     given = Counter((resource.kind, resource.name) for resource in resources)
     changes: list[Change] = []
@@ -195,7 +194,7 @@ def _wanted(
     *,
     replace: bool,
 ) -> dict[str, str]:
-    """Return all values that the resource shall have."""
+    """Return all values that the resource has after the request."""
     wanted = {} if replace else dict(present)
     for key in resource.keys:
         if key.operation == Operation.SET:
@@ -218,7 +217,7 @@ def _edited_list(
         name = Operation(key.operation).name
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {name} to key {key.name} because its type is not LIST.")
     if present is None:
-        # A topic's list starts from what the broker would give it.
+        # A topic's list starts from the value that the topic takes from its broker.
         given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
         present = given[0] if given else (show(definition.default_value()) or "")
     items = [item.strip() for item in present.split(",")] if present else []

@@ -1,14 +1,13 @@
 """Describing configurations: the value in force, where it comes from, and what it hides.
 
-A value has up to five sources, and the first that has one wins: the topic
-itself, this broker dynamically, all brokers dynamically, the broker's file,
-the default. The others are its synonyms, in that order, under the broker's own
-names where those differ.
+A value has up to five sources, and the first that has one wins: the topic itself, this broker dynamically, all brokers
+dynamically, the broker's file, the default. The others are its synonyms, in that order, under the broker's own names
+where those differ.
 
-Kafka's habit kept here: when the broker's first name for a topic configuration
-has no value anywhere (`log.retention.ms` beside `log.retention.hours`), no
-synonyms are given at all and the source is the default, whatever gave the value.
-Source: Kafka's ConfigHelper.
+Kafka's habit, kept here: when the broker's first name for a topic configuration has no value anywhere
+(`log.retention.ms` beside `log.retention.hours`), the answer has no synonyms at all and names the default as source,
+whichever source the value has.
+Source: KIP-226, KIP-133; Kafka's ConfigHelper.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -44,7 +43,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration as it is described; `kind` is 0 for a name that nobody knows."""
+    """One configuration in an answer; `kind` is 0 for an unknown name."""
 
     name: str
     value: str | None
@@ -58,7 +57,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
-    """The three layers in which a broker's values are given."""
+    """The three layers of a broker's values."""
 
     per_broker: Mapping[str, str] = field(default_factory=dict)
     cluster: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +92,7 @@ def describe_topic(
 
 
 def describe_broker(layers: BrokerLayers, names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
-    """Return the configurations of a broker, and those set for it whose names nobody knows."""
+    """Return the configurations of a broker, including those that are set under unknown names."""
     given = {**layers.static, **layers.cluster, **layers.per_broker}
     known = [definition for definition in BROKER_CONFIGS.values() if not definition.hidden]
     known.extend(definition for name, definition in THROTTLE_RATES.items() if name in given)
@@ -181,7 +180,7 @@ def _broker_entry(definition: ConfigDefinition, layers: BrokerLayers) -> ConfigE
 
 
 def _unknown_entry(name: str, layers: BrokerLayers) -> ConfigEntry:
-    # Nobody can say whether the value is a secret: so it is treated as one.
+    # The value may be a secret, so the answer hides it.
     synonyms = tuple(Synonym(name, None, source) for source, layer in layers.in_order() if name in layer)
     return ConfigEntry(
         name,

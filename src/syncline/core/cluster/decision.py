@@ -1,12 +1,12 @@
-"""What the active controller decides with, and in what form.
+"""The form of the controller's decisions.
 
-A decision is a function of the metadata image (and of what the controller
-remembers about sessions); it returns the changes to commit and the answer to
-give once they are committed. Nothing is done before that: a controller that
-lost its lease meanwhile has then said nothing either.
+A decision is a function of the metadata image (and of what the controller remembers about sessions). It returns the
+changes to commit, and the answer to give once they are committed. The controller does nothing before that, so one that
+lost its lease meanwhile has answered nothing either.
 
-Settings are the controller's own static configuration where a topic and the
-cluster leave a choice open.
+Where a topic and the cluster leave a choice open, the controller's own static configuration decides.
+Invariant: a decision that changes anything has a reason, which the journal's events carry.
+Source: KIP-500 (decisions as records of the metadata log); Kafka's ControllerResult.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _NO_NUMBERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Why(NamedTuple):
-    """Why a decision was taken, for the journal: the reason, and the numbers that were compared."""
+    """Why the controller decided: the reason, and the numbers that it compared."""
 
     reason: Reason = Reason.UNKNOWN
     numbers: Mapping[str, int] = _NO_NUMBERS
@@ -39,7 +39,7 @@ _UNEXPLAINED: Final = Why()
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
-    """What to commit, what to answer then, and why."""
+    """What to commit, what to answer afterwards, and why."""
 
     changes: tuple[Change, ...]
     answer: Answer
@@ -50,7 +50,7 @@ class Decision(Generic[Answer]):
 
 
 class TopicRules(NamedTuple):
-    """What elections need to know of a topic's configuration."""
+    """The configurations of a topic that elections need."""
 
     min_isr: int
     unclean: bool

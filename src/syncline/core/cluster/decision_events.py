@@ -1,9 +1,10 @@
-"""What a committed decision of the controller tells the journal.
+"""The journal's events about a committed decision of the controller.
 
-Events are derived from the changes, by comparing each record with the one
-before, so that no path can change a leader or an ISR and forget to say so. An
-ISR that a leader proposed is not told here: the leader tells it, and knows why.
+Events are derived from the changes, by comparing each record with the one before, so that no path can change a leader
+or an ISR without an event. The ISR that a leader proposed is left out: the leader writes that event, with its evidence.
+
 Units: `ts_ms` is Unix time.
+Source: ours; docs/journal.md describes the events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ from syncline.model.reasons import Reason
 
 
 class _Pen(NamedTuple):
-    """What all events of one decision have in common."""
+    """The fields that all events of one decision share."""
 
     writer: BrokerId
     ts_ms: int
@@ -43,7 +44,7 @@ def events_of(
     writer: BrokerId,
     ts_ms: int,
 ) -> Iterator[Event]:
-    """Return the events of one decision; `before` is the image that it was taken on."""
+    """Return the events of one decision; `before` is the image that it rests on."""
     pen = _Pen(writer, ts_ms, why)
     created = pen._replace(why=Why(Reason.CREATED))
     for change in changes:
@@ -109,7 +110,7 @@ def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen
 
 
 def _standing(old: PartitionRecord, new: PartitionRecord) -> dict[str, Json]:
-    """Return what an election looked at besides the ISR."""
+    """Return what the controller looked at besides the ISR."""
     return {
         "leader_epoch_before": old.leader_epoch,
         "replicas": list(new.replicas),

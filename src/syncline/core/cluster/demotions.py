@@ -1,15 +1,17 @@
-"""Demotions: what the controller remembers of leaders that gave up (KIP-501).
+"""Demotions: the controller's memory of leaders that gave up (KIP-501).
 
-One hard idea: a slow disk is slow for everybody, so whoever takes over may want to give up as well, and the
-balancer would bring the first one back. Both would go round for ever. So a partition may change hands this way
-only so often within a window, and for a while the balancer leaves out whoever gave it up. An explicit request of an
-administrator, and an election without an alternative, do not ask here.
+One hard idea: a slow disk is slow for all its readers, so the next leader may want to give up as well, and the balancer
+would bring the first one back: both would go round for ever. So a partition may change hands this way only so often
+within a window, and for a while the balancer does not give it back to the leader that gave it up. An explicit request
+of an administrator, and an election without an alternative, ignore this memory.
 
-This is memory of one controller, not metadata: after a change of controller the count starts anew, which costs at
-most one more round of moves.
+The memory belongs to one controller, and is no metadata: after a change of controller the count starts anew, which
+costs at most one more round of moves.
 
 Units: times in ms of the controller's monotonic clock.
-Invariant: a mark dies with the broker's next registration: a new process may have a new disk.
+Invariants: no more relinquishments in a window than the limit; a mark dies with the broker's next registration, as a
+new process may have a new disk.
+Source: KIP-501; the limits are ours (docs/slow-leaders.md).
 """
 
 from dataclasses import dataclass
@@ -24,23 +26,22 @@ PartitionKey = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True)
 class RelinquishLimits:
-    """`leader.relinquish.max.per.window`, `.window.ms`, `.demotion.ms` and `.reorder.replicas`."""
+    """`leader.relinquish.max.per.window`, `.window.ms` and `.demotion.ms`."""
 
     max_per_window: int = 3
     window_ms: int = 600_000
     demotion_ms: int = 600_000
-    reorders_replicas: bool = False
 
 
 class _Mark(NamedTuple):
-    """Until when a broker is not to be given a partition back, and which process of it."""
+    """Until when the balancer does not give a partition back to one process of a broker."""
 
     until_ms: int
     broker_epoch: BrokerEpoch
 
 
 class Demotions:
-    """The relinquishments of the recent past, and the marks that they left."""
+    """The recent relinquishments, and the marks that they left."""
 
     __slots__ = ("_marks", "_times")
 
@@ -83,7 +84,7 @@ class Demotions:
     def is_demoted(
         self, topic_id: UUID, partition: int, broker_id: BrokerId, image: MetadataImage, now_ms: int
     ) -> bool:
-        """Return whether the preferred balancer should leave the partition where it is, instead of with `broker_id`."""
+        """Return whether the balancer should not give the partition back to `broker_id` yet."""
         key = ((topic_id, partition), broker_id)
         mark = self._marks.get(key)
         if mark is None:

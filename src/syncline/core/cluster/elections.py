@@ -1,23 +1,18 @@
-"""Who leads a partition after something changed, and who stays eligible.
+"""The leader of a partition after a change, and the replicas that stay eligible.
 
-One function, `next_state`, takes the present record and what is about to be
-different (another target ISR, other replicas, a broker that lost its unsynced
-data) and returns the next record, or the same object when nothing changes.
-Every path that changes a partition goes through it, so that its invariants
-have one place.
+One function, `next_state`, takes the present record and what is about to differ (another target ISR, other replicas, a
+broker that lost its unsynced data) and returns the next record, or the same object when nothing changes. Every path
+that changes a partition goes through it, so that its invariants have one place.
 
-A leader must be *acceptable* (registered, not fenced, not leaving) and
-*valid*: in the target ISR, or, when that is empty, in the eligible leader
-replicas. Those (ELR) left the ISR while it was below its minimum size, when
-the high watermark stood still; so they hold everything below it, unless they
-lost data since. When ISR and ELR are both empty, the last leader is the best
-guess there is: it was in the ISR to the end. Electing it, or anybody else
-outside ISR and ELR, is unclean: the record says RECOVERING until the leader
-confirms.
+A leader must be *acceptable* (registered, not fenced, not leaving) and *valid*: in the target ISR, or, when that is
+empty, in the eligible leader replicas. The ELR are replicas that left the ISR while it was below its minimum size. The
+high watermark does not advance then, so they hold everything below it, unless they lost data since. When ISR and ELR
+are both empty, the last leader is the best guess: it was in the ISR to the end. Electing it, or any other replica
+outside ISR and ELR, is unclean: the record says RECOVERING until the leader confirms.
 
-Invariants: leader is NONE or in the ISR; ISR and ELR are disjoint parts of the
-replicas; the partition epoch rises by one with every change, the leader epoch
-with every change of leader and whenever a replica is taken away.
+Invariants: the leader is NONE or in the ISR; ISR and ELR are disjoint parts of the replicas; the partition epoch rises
+by one with every change, the leader epoch with every change of leader and whenever a replica is taken away. Asserted
+here and, over whole decisions, in `invariants`.
 Source: Kafka's PartitionChangeBuilder; KIP-966 (ELR), KIP-455 (reassignment), KIP-501 (relinquishing).
 """
 
@@ -35,12 +30,12 @@ _NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
 
 class ElectionKind(Enum):
-    """What is tried, in which order."""
+    """Which candidates an election considers, in which order."""
 
     ONLINE = "online"
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
-    # The leader gives up: the first valid one in the order that it asks for, never itself.
+    # The leader gives up: the first valid successor in the order of its request, never itself.
     RELINQUISH = "relinquish"
 
 
@@ -59,11 +54,10 @@ def next_state(
 ) -> PartitionRecord:
     """Return the state after the change, the same object if nothing is different.
 
-    `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers
-    that may have lost what they acknowledged; they must not be in `isr`.
-    `min_isr` is the configured minimum. Without `eligible_replicas` the last
-    member of an ISR stays in it, and nobody is eligible beside it. `succession` is for RELINQUISH; the caller has
-    made sure that it names somebody valid beside the leader.
+    `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers that may have lost what they
+    acknowledged; they must not be in `isr`. `min_isr` is the configured minimum. Without `eligible_replicas` the last
+    member of an ISR stays in it, and no other replica is eligible. `succession` is for RELINQUISH; it must name a
+    valid replica beside the leader.
     """
     draft = _Draft(record, acceptable, record.replicas if replicas is None else replicas)
     draft.succession = succession
@@ -77,17 +71,17 @@ def next_state(
     if not eligible_replicas:
         draft.isr = draft.isr or record.isr
         if draft.isr:
-            # Of a time when they were enabled: nobody keeps them true now, and they could be enabled again.
+            # These are from before ELR was disabled: no rule maintains them now, and ELR may be enabled again.
             draft.elr = ()
     draft.remember_last_leader(eligible_replicas=eligible_replicas)
     return draft.finish()
 
 
 def at_rest(record: PartitionRecord) -> PartitionRecord:
-    """Return the state when all brokers stop together: nobody leads, and the ISR stays what it is.
+    """Return the state when all brokers stop together: no leader, and the same ISR.
 
-    Without a leader nothing is committed, so whoever was in the ISR goes on holding everything that is.
-    The last leader is remembered, as it may lead again first.
+    Without a leader nothing is committed, so the members of the ISR keep everything that is. The record remembers the
+    last leader, as it may lead again first.
     """
     if record.leader == NONE:
         return record
@@ -101,7 +95,7 @@ def at_rest(record: PartitionRecord) -> PartitionRecord:
 
 
 class _Draft:
-    """The next state while it is being decided."""
+    """The next state during the decision."""
 
     def __init__(self, record: PartitionRecord, acceptable: Acceptable, replicas: Replicas) -> None:
         self._record = record

@@ -1,12 +1,10 @@
 """ElectLeaders: an administrator asks for elections.
 
-PREFERRED gives leadership back to the first replica, if that is in sync. UNCLEAN
-is the last resort for a partition without a leader: any replica whose broker is
-active may lead, whatever the topic's configuration says, and committed records
-may be lost.
+PREFERRED gives leadership back to the first replica, if that is in sync. UNCLEAN is the last resort for a partition
+without a leader: any replica whose broker is active may lead, whatever the topic's configuration says, and committed
+records may be lost.
 
-A partition is judged by the state before the request, so that naming it twice
-gives the same answer twice, and one election.
+Each partition is judged by the state before the request: naming it twice gives the same answer twice, and one election.
 Source: KIP-183, KIP-460; Kafka's ReplicationControlManager.
 """
 
@@ -53,7 +51,7 @@ def elect_leaders(
     kind: ElectionKind,
     wanted: Sequence[tuple[str, Sequence[int]]] | None,
 ) -> Decision[tuple[ElectionResult, ...]]:
-    """Return the elections asked for; `wanted` None stands for all partitions, of which only news is told."""
+    """Return the requested elections; `wanted` None means all partitions, with results only where one is needed."""
     changed: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
     is_all = wanted is None

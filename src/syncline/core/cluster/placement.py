@@ -1,12 +1,11 @@
 """Which brokers get the replicas of new partitions.
 
-Leaders go round the active brokers from a random start, so that many small
-topics spread as well as one large one; the followers of each round are shifted
-by one more place, so that two brokers do not share all their partitions.
-Brokers of different racks alternate in the list that is walked, and a broker
-of a rack that the partition is not in yet goes before one of a rack that it is.
-Fenced brokers are used only when there are too few others, and never first.
+Leaders rotate over the active brokers from a random start, so that many small topics spread as well as one large one.
+Each round shifts the followers by one more place, so that two brokers do not share all their partitions. Brokers of
+different racks alternate in the order, and a broker of a rack that the partition is not in yet goes before one of a
+rack that it is in. Fenced brokers are used only when there are too few others, and never first.
 
+Invariants: every partition has as many different replicas as requested, an active broker first.
 Source: Kafka's StripedReplicaPlacer (its aims) and AdminUtils (the shift).
 """
 
@@ -28,7 +27,7 @@ def place(
     below: Below,
     first_partition: int = 0,
 ) -> tuple[Replicas, ...]:
-    """Return the replicas of each of so many new partitions, the first one the preferred leader.
+    """Return the replicas of each new partition, the preferred leader first.
 
     Raises `RequestError` when there are too few brokers.
     """
@@ -63,12 +62,12 @@ def place(
 
 
 def _walk(ring: list[BrokerId], racks: Mapping[BrokerId, str], leader_index: int, shift: int) -> Replicas:
-    """Return the whole ring as one partition prefers it: the leader, then from `shift` places after it on."""
+    """Return the whole ring in the order of one partition: the leader, then from `shift` places after it on."""
     size = len(ring)
     order = [ring[leader_index]]
     order.extend(ring[(leader_index + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
     if len(set(racks.values())) > 1:
-        # Racks in turn; the sort is stable, so each rack keeps the order of the ring.
+        # The racks take turns; the sort is stable, so each rack keeps the order of the ring.
         turns: dict[str, int] = {}
         turn_of: dict[BrokerId, int] = {}
         for broker in order:
@@ -79,7 +78,7 @@ def _walk(ring: list[BrokerId], racks: Mapping[BrokerId, str], leader_index: int
 
 
 def _alternating_racks(records: Iterable[BrokerRecord]) -> list[BrokerId]:
-    """Return the brokers in order of their ids, taken from one rack after the other."""
+    """Return the brokers in the order of their ids, one from each rack in turn."""
     racks: dict[str, list[BrokerId]] = {}
     for record in sorted(records):
         racks.setdefault(record.rack or "", []).append(record.broker_id)

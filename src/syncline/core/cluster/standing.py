@@ -1,9 +1,10 @@
-"""What a broker's coming and going, and the loss of a log, does to the partitions.
+"""The partitions after a broker was lost or came back, or after a log failed.
 
-A broker that is lost (fenced, leaving, or back as another process) leaves every
-in-sync set, and its leaderships go to others. One that becomes active is given
-the leaderless partitions that it may lead; it does not re-enter an in-sync set
-by that: it has to fetch up, and the leader proposes it.
+A broker that is lost (fenced, leaving, or replaced by another process) leaves every in-sync set, and its leaderships
+move to others. A broker that becomes active gets the leaderless partitions that it may lead; it does not re-enter an
+in-sync set by that: it has to catch up, and the leader proposes it.
+
+Invariants: a lost broker leads nothing; a broker that lost data is eligible nowhere.
 Source: Kafka's ReplicationControlManager; KIP-966.
 """
 
@@ -27,7 +28,7 @@ def acceptable_in(
     lost: BrokerId | None = None,
     gained: BrokerId | None = None,
 ) -> Acceptable:
-    """Return which brokers may lead a partition; `lost` may no longer, `gained` is about to be active."""
+    """Return which brokers may lead a partition: `lost` may not, and `gained` is about to be active."""
 
     def acceptable(broker: BrokerId) -> bool:
         if broker == lost:
@@ -49,13 +50,12 @@ def partitions_without(
 ) -> tuple[PartitionsChanged, ...]:
     """Return the changes when `lost` may no longer lead or be in sync.
 
-    `lost_data`: it may also have lost what it had acknowledged, so that it is
-    not eligible either. `is_whole`: it proves that it has lost nothing; then it
-    stays in the ISR of a partition without a leader, since nothing was committed
+    `lost_data`: it may also have lost what it had acknowledged, so it is not eligible either. `is_whole`: it proves
+    that it has lost nothing; then it stays in the ISR of a partition without a leader, since nothing was committed
     without it.
     """
     eligible_replicas = settings.eligible_leader_replicas_enable
-    # Without ELR the last member of an ISR is the only memory of who has the data.
+    # Without ELR the last member of an ISR is the only record of which replica has the data.
     uncertain = frozenset((lost,)) if lost_data else frozenset()
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -84,8 +84,8 @@ def partitions_with(
 ) -> tuple[PartitionsChanged, ...]:
     """Return the elections that become possible when `gained` is active again.
 
-    `waits_for_last_leader`: the cluster is just starting, so partitions that are at rest are left to the member
-    that led them last, and leaderships are where they were.
+    `waits_for_last_leader`: the cluster is just starting, so a partition at rest waits for the member that led it
+    last, and leaderships return to where they were.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -112,17 +112,17 @@ def partitions_with(
 
 
 def _present(record: PartitionRecord, acceptable: Acceptable) -> Replicas | None:
-    """Return the ISR with which a partition may be led again, None while nobody is there who may.
+    """Return the ISR with which a partition may get a leader again, None while no candidate is back.
 
-    Those that are not back yet would hold the new leader's watermark. With nobody of the ISR there, one of the eligible
-    replicas leads: they have everything that is committed as well, and the rest of the ISR becomes eligible like them.
+    Members that are not back yet would hold the new leader's watermark. If no member of the ISR is back, an eligible
+    replica leads: it has everything that is committed as well, and the rest of the ISR becomes eligible like it.
     """
     present = tuple(broker for broker in record.isr if acceptable(broker))
     return present if present or any(map(acceptable, record.elr)) else None
 
 
 def is_at_rest(record: PartitionRecord) -> bool:
-    """Return whether all brokers stopped together, and the one that led then still is in the ISR."""
+    """Return whether all brokers stopped together, and the leader of that time is still in the ISR."""
     last = record.last_known_elr
     return not record.has_leader and len(last) == 1 and last[0] in record.isr
 
@@ -151,8 +151,8 @@ def partitions_failing(
 ) -> tuple[PartitionsChanged, ...]:
     """Return the changes when `broker` cannot serve these replicas (directory ids) any more.
 
-    What it had acknowledged there is lost until shown otherwise, so it is not eligible either; as the last leader it
-    is remembered. The image has the broker's record with these replicas already marked.
+    The controller assumes that what it had acknowledged there is lost, so it is not eligible either; the record still
+    remembers it as the last leader. The broker's record in the image already marks these replicas.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -190,16 +190,16 @@ def unclean_elections(image: MetadataImage, settings: BrokerConfig) -> tuple[Par
     return tuple(_changed(image, settings, step))
 
 
-def _nobody(_topic_id: UUID, _partition: int, _broker: BrokerId) -> bool:
+def _none(_topic_id: UUID, _partition: int, _broker: BrokerId) -> bool:
     return False
 
 
 def preferred_elections(
-    image: MetadataImage, settings: BrokerConfig, is_demoted: Callable[[UUID, int, BrokerId], bool] = _nobody
+    image: MetadataImage, settings: BrokerConfig, is_demoted: Callable[[UUID, int, BrokerId], bool] = _none
 ) -> tuple[PartitionsChanged, ...]:
-    """Return elections for partitions that their first replica could lead, but another one leads.
+    """Return elections for partitions that their first replica could lead, and another one leads.
 
-    A replica that gave the partition up not long ago (`is_demoted`, KIP-501) does not get it back yet.
+    A replica that gave the partition up recently (`is_demoted`, KIP-501) does not get it back yet.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -219,7 +219,7 @@ def preferred_elections(
 
 
 def after_min_isr_change(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Return the partitions whose ELR is no longer needed under the minimum sizes that `image` has."""
+    """Return the partitions that need no ELR any more under the minimum sizes in `image`."""
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if not record.elr or len(record.isr) < min(rules.min_isr, len(record.replicas)):

@@ -1,12 +1,12 @@
 """Creating and deleting topics, and adding partitions.
 
-Each topic of a request stands for itself: one may be refused while the others
-are created. What is wrong is said in Kafka's words, in the order in which
-Kafka looks: name, existence, configurations, then numbers and replicas.
+Each topic of a request stands for itself: one may be refused while the others are created. Refusals have Kafka's words,
+and come in the order in which Kafka checks: name, existence, configurations, then numbers and replicas.
 
-New partitions start with every active replica in sync: they are all empty, and
-nothing can be missing. A fenced replica is assigned, but joins later.
-Source: Kafka's ReplicationControlManager; section numbers of KIP-4.
+New partitions start with every active replica in sync: they are all empty, so none lacks anything. A fenced replica is
+assigned, but joins later.
+Invariant: every topic of a request has one result; a new partition has a leader.
+Source: KIP-4, KIP-195 (more partitions), KIP-516 (topic ids); Kafka's ReplicationControlManager.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ from syncline.model.metadata import (
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import validate_topic_configs
 
-# As many partitions as one request may ask for.
+# One request may create this many partitions.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -48,7 +48,7 @@ NewTopicId = Callable[[], UUID]
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """One topic to create; `assignments` pairs partition numbers with replicas, and leaves the two numbers at -1."""
+    """One topic to create; `assignments` pairs partition numbers with replicas, and then both numbers are -1."""
 
     name: str
     partitions: int = NONE
@@ -59,7 +59,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of one topic of a request."""
+    """The result for one topic of a request."""
 
     name: str | None
     error: ErrorCode = ErrorCode.NONE
@@ -79,7 +79,7 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic that shall have `count` partitions; `assignments` are the replicas of the new ones, in order."""
+    """A topic to grow to `count` partitions; `assignments` are the replicas of the new ones, in order."""
 
     name: str
     count: int
@@ -94,7 +94,7 @@ def create_topics(
     below: Below,
     new_topic_id: NewTopicId,
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to create; of topics named twice there is one result, a refusal."""
+    """Return what to create; a name that is given twice has one result, a refusal."""
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)
@@ -130,7 +130,7 @@ def create_topics(
 
 
 def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to delete; a topic given twice, under whatever name, is not deleted."""
+    """Return what to delete; a topic that is given twice, by name or id, is not deleted."""
     results: list[TopicResult] = []
     found: dict[UUID, TopicReference] = {}
     doubtful: set[UUID] = set()
@@ -172,7 +172,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
 def create_partitions(
     image: MetadataImage, topics: Sequence[MorePartitions], *, below: Below
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return which partitions to add; of topics named twice there is one result, a refusal."""
+    """Return which partitions to add; a name that is given twice has one result, a refusal."""
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)
