@@ -3,6 +3,7 @@
 Each must be caught within 200 seeds; the seeds run in order until one fails.
 """
 
+import gc
 import re
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from syncline.core.replication import truncation
 from syncline.core.replication.leader import LeaderPartition
 from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
+from syncline.records import batch
+from syncline.storage.segment import Segment
 from syncline.virtual.simulation import RunSettings, run_seed
 
 pytestmark = pytest.mark.virtual
@@ -83,3 +86,28 @@ def test_two_leaders_in_one_epoch_are_caught(monkeypatch: pytest.MonkeyPatch) ->
     replace_everywhere(monkeypatch, original, lazy)
 
     assert first_caught("I6", "S7")
+
+
+# Producers that never got an answer are not closed when the run ends; they are collected here.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_wrong_stamp_trips_an_assertion_before_any_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders of later terms stamp the term before theirs: no such batch is acknowledged, so no other check fails."""
+
+    def outdated(buffer: Any, position: int, base_offset: int, leader_epoch: int) -> None:
+        original(buffer, position, base_offset, max(0, leader_epoch - 1))
+
+    original = batch.stamp
+    replace_everywhere(monkeypatch, original, outdated)
+
+    failures = run_seed(0, SETTINGS).failures
+    gc.collect()
+
+    assert any("is stamped with" in text for text in failures)
+    assert not [text for text in failures if re.search(r"(^|: )[SHI]\d+ ", text)]
+
+
+def test_broken_log_is_found_close_to_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll leaves the tail of the old segment in memory, which no client notices; the invariants report it."""
+    monkeypatch.setattr(Segment, "drop_tail", lambda _: None)
+
+    assert any("remembers where its newest batches lie" in text for text in first_caught("invariant:"))
