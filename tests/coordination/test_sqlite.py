@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from syncline.coordination import sqlite
 from syncline.coordination.port import Coordination, LeaseLost, StoreFailed
 from syncline.coordination.sqlite import BATCHES_MAX, SqliteCoordination
 from syncline.model.metadata import ProducerIdsAllocated
@@ -180,15 +180,15 @@ def test_store_that_cannot_be_opened_for_writing_fails_the_commit_and_not_the_ne
 ) -> None:
     """No descriptors left, for instance: the holder hears of it, and may write again when that is over."""
     first = Campaigner(world, 1).wins()
-    connect = sqlite._connect
+    connect = sqlite3.connect
     failures = [sqlite3.OperationalError("unable to open database file")]
 
-    def connect_or_fail(*args: object) -> sqlite3.Connection:
+    def connect_or_fail(*args: Any, **options: Any) -> sqlite3.Connection:
         if failures:
             raise failures.pop()
-        return connect(*args)
+        return connect(*args, **options)
 
-    monkeypatch.setattr(sqlite, "_connect", connect_or_fail)
+    monkeypatch.setattr(sqlite3, "connect", connect_or_fail)
     refused = first.commit(batch(1, ProducerIdsAllocated(5)))
     accepted = first.commit(batch(1, ProducerIdsAllocated(6)))
 

@@ -185,7 +185,7 @@ def check(image: Image, account: Account, *, deeply: bool = True, boot: str = "b
     _check_producers(log, whole)
     if deeply:
         _check_reads(log, found)
-        _check_indexes(log)
+        _check_indexes(disk, log)
         _check_again(disk, log, found)
 
 
@@ -252,15 +252,15 @@ def _check_reads(log: PartitionLog, found: list[tuple[int, bytes]]) -> None:
                 assert read(log, offset, max_bytes=1) == data, f"a read at {offset} got another batch"
 
 
-def _check_indexes(log: PartitionLog) -> None:
+def _check_indexes(disk: RecordingDisk, log: PartitionLog) -> None:
     """Assert that what is on the disk as an index leads to batches."""
     for segment in log.segments[:-1]:
         before = (segment.max_timestamp_ms, segment.end_offset)
         assert (
             segment.load_indexes()
             or not segment.size_bytes
-            or not log._disk.exists(segment.path(INDEX_SUFFIX))
-            or (not log._disk.read_file(segment.path(INDEX_SUFFIX)))
+            or not disk.exists(segment.path(INDEX_SUFFIX))
+            or (not disk.read_file(segment.path(INDEX_SUFFIX)))
         ), f"the index of {segment!r} is wrong"
         assert (segment.max_timestamp_ms, segment.end_offset) == before, f"the index of {segment!r} disagrees"
 

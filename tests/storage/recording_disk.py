@@ -177,6 +177,10 @@ class RecordingDisk:
             inode = child
         return inode, name, (self.image.names[inode].get(name) if name else ROOT_INODE)
 
+    def inode(self, path: str) -> int | None:
+        """Return the inode that has this name, None if there is none."""
+        return self._find(path)[2]
+
     def _new_inode(self) -> int:
         self._next_inode += 1
         return self._next_inode - 1

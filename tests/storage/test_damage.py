@@ -30,7 +30,7 @@ def restart(disk: RecordingDisk, log: PartitionLog, *, boot: str = "boot-1") -> 
 def damage(disk: RecordingDisk, log: PartitionLog, base_offset: int, position: int) -> None:
     """Flip a bit in the segment that begins at `base_offset`."""
     segment = next(each for each in log.segments if each.base_offset == base_offset)
-    inode = disk._find(segment.path())[2]
+    inode = disk.inode(segment.path())
     assert inode is not None
     disk.image.contents[inode][position] ^= 4
 
@@ -268,7 +268,7 @@ def test_damage_is_found_after_a_clean_stop_when_a_segment_ends_in_the_middle_of
         append(log)
     disk.pump()
     directory.close(1)
-    inode = disk._find(log.segments[0].path())[2]
+    inode = disk.inode(log.segments[0].path())
     assert inode is not None
     del disk.image.contents[inode][-10:]
 

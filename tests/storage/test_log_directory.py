@@ -241,7 +241,7 @@ def test_checkpoints_keep_what_they_said_of_damaged_logs(
     append(log, count=3)
     log.flush()
     directory.checkpoint_recovery_points(later=False)
-    inode = disk._find(log.segments[0].path())[2]
+    inode = disk.inode(log.segments[0].path())
     assert inode is not None
     disk.image.contents[inode][70] ^= 1
     directory.abandon()

@@ -137,7 +137,7 @@ def test_read_finds_its_way_when_the_index_is_damaged(disk: RecordingDisk, direc
     for _ in range(60):
         append(log)
     disk.pump()
-    inode = disk._find(log.segments[0].path(".index"))[2]
+    inode = disk.inode(log.segments[0].path(".index"))
     good = bytes(disk.image.contents[inode])
     rng = random.Random(3)
     for _ in range(60):

@@ -137,7 +137,7 @@ def test_slow_disk_misses_and_reads_later(machine) -> None:
     machine.process.context.run(file.read_later, 2, 3, results.append)
     began_ns = machine.loop.now_ns
     while not results:
-        machine.loop._run_once()
+        machine.loop.turn()
 
     assert resident is None
     assert results == [b"cde"]

@@ -40,7 +40,7 @@ class TestSimDisk(DiskConformance):
         def turn() -> None:
             try:
                 while True:
-                    loop._run_once()
+                    loop.turn()
             except DeadlockError:
                 pass
 

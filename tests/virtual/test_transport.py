@@ -79,7 +79,7 @@ def test_streams_carry_bytes_both_ways_and_end_with_end_of_file() -> None:
         return result
 
     assert run(client(), world.loop) == data
-    assert not world.network._transports
+    assert world.network.end_count == 0
 
 
 def test_transport_names_both_ends() -> None:

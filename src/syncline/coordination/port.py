@@ -11,10 +11,10 @@ How a lease changes hands:
    hands the lease to one of the campaigners.
 2. The holder is silent (stopped, or stuck): it does not `renew`. Campaigners
    look with `observe` every so often; one that saw no renewal for the whole
-   patience takes the lease over, and is told that it did (`Lease.silent`).
+   patience takes the lease over, and learns whom it deposed (`Lease.silent`).
 
 All callbacks are called on the event loop, never from inside the call that
-asked for them. Units: `now_ms` and `patience_ms` are monotonic milliseconds;
+got them. Units: `now_ms` and `patience_ms` are monotonic milliseconds;
 versions and batches are those of `model.metadata`.
 """
 
@@ -61,7 +61,7 @@ class Coordination(Protocol):
     """The store of one cluster's metadata, as one broker sees it."""
 
     def holder(self) -> Holder | None:
-        """Return the present holder as far as the store knows; it may have died a moment ago."""
+        """Return the present holder as the store has it; it may have died a moment ago."""
 
     def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
         """Stand for the lease until `close`; `won` may be called again after a lease was lost.
@@ -73,7 +73,7 @@ class Coordination(Protocol):
         """Look whether the holder still renews; take over if it did not for longer than `patience_ms`."""
 
     def renew(self, lease_epoch: int) -> bool:
-        """Show that the holder lives; return False when the lease is somebody else's by now."""
+        """Show that the holder lives; return False when another broker holds the lease by now."""
 
     def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
         """Write the batches durably, all or none; then call `done` with None, `LeaseLost` or `StoreFailed`.

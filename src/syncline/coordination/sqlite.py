@@ -4,21 +4,21 @@ The store is an append-only table of batches with a snapshot before them, and
 one row that says who holds the lease. A commit checks that row and writes its
 batches in one transaction: that is the fence.
 
-The lease's epoch N belongs to whoever holds an exclusive lock (`flock`) on
-`lease-N.lock`; the operating system drops the lock when the process ends, however it
-ends. Each campaigner has a thread that is blocked on the lock of the present
+The lease's epoch N belongs to the broker that holds an exclusive lock (`flock`)
+on `lease-N.lock`; the operating system drops the lock when the process ends,
+however it ends. Each campaigner has a thread that is blocked on the lock of the present
 epoch. To take over,
 1. get the lock of epoch N (its holder is gone), or skip this when the holder
    has been silent for too long: a stopped process keeps its lock;
-2. get the lock of N+1 without waiting (else somebody else is just doing it);
+2. get the lock of N+1 without waiting (else another campaigner is taking over);
 3. in one transaction, set the row from N to N+1: only one can succeed;
-4. load the state: nobody else can commit any more.
+4. load the state: no other broker can commit any more.
 A thread that wakes up on an old epoch's lock finds the row changed, and goes.
 
 A holder shows that it lives by touching its lock file; campaigners compare the
 file's time with what they saw before, never with a clock of theirs.
 
-All writing is done by one thread, in the order asked; callbacks go back to the
+One thread does all writing, in the order of the calls; callbacks go back to the
 event loop by `call_soon_threadsafe`.
 """
 
@@ -29,6 +29,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -42,7 +43,7 @@ log = logging.getLogger("syncline.coordination")
 DATABASE_NAME: Final = "cluster.db"
 # A busy store is one in which another broker is taking over or compacting: both take milliseconds.
 BUSY_TIMEOUT_S: Final = 10.0
-# The event loop reads, too, and must not stand still for a store that is busy; it asks again soon.
+# The event loop reads, too, and must not wait for a busy store; it reads again soon.
 READ_TIMEOUT_S: Final = 0.05
 # Batches behind the snapshot that a new holder tolerates before it makes a new one.
 BATCHES_MAX: Final = 500
@@ -98,7 +99,7 @@ class SqliteCoordination:
         self._sighting: _Sighting | None = None
 
     def holder(self) -> Holder | None:
-        """Return who holds the lease as the store says, None while it cannot be asked."""
+        """Return the holder of the lease as the store has it, None while it cannot be read."""
         try:
             return _read_holder(self._reader)
         except sqlite3.Error as error:
@@ -135,7 +136,7 @@ class SqliteCoordination:
             thread.start()
 
     def renew(self, lease_epoch: int) -> bool:
-        """Touch the lock file, unless the lease has gone to somebody else."""
+        """Touch the lock file, unless another broker holds the lease."""
         present = self._epoch()
         if present is not None and present != lease_epoch:
             self._drop_lease(lease_epoch)
@@ -149,6 +150,8 @@ class SqliteCoordination:
 
     def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
         """Write the batches in the writing thread."""
+        for older, newer in pairwise(batches):
+            assert newer.version == older.version + 1, f"version {newer.version} follows {older.version} in one commit"
         rows = [(batch.version, lease_epoch, batch.text) for batch in batches]
 
         def write() -> None:
@@ -157,12 +160,12 @@ class SqliteCoordination:
                 lease_epoch,
                 lambda connection: connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
             )
-            self._tell(done, failure)
+            self._call_back(done, failure)
 
         self._submit(write)
 
     def compact(self, image: MetadataImage, lease_epoch: int) -> None:
-        """Write a snapshot in the writing thread; a failure only means that the store stays longer."""
+        """Write a snapshot in the writing thread; if that fails, the store only stays larger."""
 
         def write() -> None:
             text = encode_changes(image.as_changes())
@@ -220,12 +223,12 @@ class SqliteCoordination:
             self._connection = _connect(self._path)
         return self._connection
 
-    def _tell(self, callback: Callable[..., object], *args: object) -> None:
+    def _call_back(self, callback: Callable[..., object], *args: object) -> None:
         if not self._closed:
             self._call_soon(callback, *args)
 
     def _epoch(self) -> int | None:
-        """Return the lease's epoch, 0 before the first; None while the store cannot be asked."""
+        """Return the lease's epoch, 0 before the first; None while the store cannot be read."""
         try:
             holder = _read_holder(self._reader)
         except sqlite3.Error as error:
@@ -265,14 +268,14 @@ class SqliteCoordination:
                 os.close(lock)
             if present is None:
                 return
-            # Unchanged: somebody is just taking over, and has the next lock until it is done or dead.
+            # Unchanged: another campaigner is taking over, and has the next lock until it is done or dead.
             epoch = epoch + 1 if present == epoch else present
             self._waiting_on = epoch
 
     def _take_over(self, epoch: int, *, silent: bool = False) -> int | None:
         """Become the holder of `epoch` + 1 if the row still says `epoch`.
 
-        Returns the epoch of the row when somebody else was faster, None when there is nothing more to wait for.
+        Returns the epoch of the row when another campaigner was faster, None when there is nothing more to wait for.
         """
         candidate = self._candidate
         if candidate is None or self._closed:
@@ -300,13 +303,14 @@ class SqliteCoordination:
             with self._guard:
                 if self._closed:
                     return None
+                assert epoch + 1 > self._held_epoch, f"lease {epoch + 1} was won while {self._held_epoch} is held"
                 kept = True
                 self._held_epoch, self._held_file = epoch + 1, lock
             self._remove_old_lock(epoch)
             won = self._won
             assert won is not None, "a candidate has a callback"
             silent_holder = deposed.broker_id if silent and deposed is not None else None
-            self._tell(won, Lease(epoch + 1, image, silent_holder))
+            self._call_back(won, Lease(epoch + 1, image, silent_holder))
         except BlockingIOError:
             return epoch
         except (sqlite3.Error, OSError) as error:
@@ -319,7 +323,7 @@ class SqliteCoordination:
         return None
 
     def _remove_old_lock(self, epoch: int) -> None:
-        # Epochs two terms back are waited for by nobody who could still win.
+        # No candidate that can still win waits for an epoch two terms old.
         self._lock_path(epoch - 1).unlink(missing_ok=True)
 
     def _drop_lease(self, lease_epoch: int) -> None:

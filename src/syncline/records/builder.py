@@ -1,4 +1,4 @@
-"""Building batches: for the broker's own topics, for tests, for whoever produces.
+"""Building batches: for the broker's own topics, for tools, for tests.
 
 Records get consecutive offsets; times are relative to the first record's. The
 batch is what a leader would store: the base offset and the epoch are given or

@@ -102,7 +102,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _decompress_into(function: Callable[[Buffer, bytearray], int], name: str, data: Buffer, bytes_max: int) -> Buffer:
-    """Decompress into room that grows until the result fits: the library itself knows no bound."""
+    """Decompress into room that grows until the result fits: the library itself has no bound."""
     from cramjam import DecompressionError
 
     room = min(max(4 * len(data), 64 << 10), bytes_max)

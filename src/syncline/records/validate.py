@@ -11,7 +11,7 @@ A batch stays closed. Records are looked at in three cases only: a compacted
 topic (every record needs a key), header timestamps that contradict themselves
 or leave the limits (the answer names the records), and a topic with a codec of
 its own. So a maximum timestamp that is wrong but plausible is stored as sent,
-and so is a compressed body that nobody can read; Kafka, which opens every
+and so is a compressed body that cannot be read; Kafka, which opens every
 compressed batch, corrects the first and refuses the second.
 
 Units: sizes are bytes, times milliseconds since the Unix epoch.
@@ -49,8 +49,8 @@ _CLAIM_BYTES_MIN: Final = 14
 _BYTES_UP_TO_MAGIC: Final = 17
 _LENGTH: Final = struct.Struct(">i")
 TIMESTAMP_MAX: Final = (1 << 63) - 1
-# A few bytes of a compressed batch may claim millions of records. Looking at each takes a microsecond, in which nobody
-# else is served; and so many errors make an answer that nobody reads.
+# A few bytes of a compressed batch may claim millions of records. Looking at each takes a microsecond, during which
+# the broker serves no other request; and no client reads an answer with so many errors.
 OPENED_RECORDS_MAX: Final = 500_000
 RECORD_ERRORS_MAX: Final = 1_000
 

@@ -1,12 +1,12 @@
-"""Whether one log may still be used, and what its callers hear when it may not.
+"""Whether one log may still be used, and what its callers get when it may not.
 
 One hard idea: an I/O error either leaves the log as it was (no room, no
 descriptor: refused, to be tried again) or makes it final, since after a failed
-write or sync nobody knows what the file holds. A final log stays so until the
-broker starts anew and reads what is there.
+write or sync the file may hold anything. A final log stays so until the broker
+starts anew and reads what is there.
 
 Invariants: the first error that made a log final stays its reason, and
-`on_offline` hears of that one only. Source: KAFKA-10778.
+`on_offline` gets that one only. Source: KAFKA-10778.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Availability:
             raise StorageError(f"{self._topic_partition} was closed")
 
     def refuse(self, error: OSError, verb: str) -> NoReturn:
-        """Raise what the caller must know: nothing happened, or the log is final."""
+        """Raise DiskFullError or StorageError if the log is as it was; else take it offline, LogOfflineError."""
         if is_full(error) and not isinstance(error, BrokenFileError):
             raise DiskFullError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
         if is_out_of_descriptors(error):

@@ -50,7 +50,7 @@ class HeaderReader:
     def header_at(self, position: int) -> BatchHeader:
         """Return the header of the whole batch at `position`.
 
-        Raises NotABatch if none can be there, NotResident if that cannot be told without the disk.
+        Raises NotABatch if none can be there, NotResident if the disk would have to be read.
         """
         if self.end - position < HEADER_BYTES:
             raise NotABatch(position, f"{self.end - position} bytes are left, a header has {HEADER_BYTES}")

@@ -1,9 +1,9 @@
 """Small text files beside the logs: what they hold and how they are read.
 
 One hard idea: a checkpoint is either whole or refused. A file that ends early
-must not pass for a short one, so each says how many lines follow; one that
-cannot be read is an error where nothing else knows what it knew, and merely
-absent where the log itself can tell.
+must not pass for a short one, so each says how many lines follow. One that
+cannot be read is an error where nothing else holds the same facts, and counts as
+absent where the log itself does.
 
 Formats are Kafka's. Offset checkpoints (`replication-`, `recovery-point-` and
 `log-start-offset-checkpoint`): "0", the number of entries, then
@@ -146,7 +146,7 @@ class CheckpointFile:
         self.path = path
         self._disk = disk
         self._lock = threading.Lock()
-        self._asked = 0
+        self._requested = 0
         self._written = 0
 
     def read(self) -> bytes:
@@ -158,13 +158,13 @@ class CheckpointFile:
 
     def write(self, data: bytes) -> None:
         """Replace the contents; they are safe on return."""
-        self._asked += 1
-        self._replace(self._asked, data)
+        self._requested += 1
+        self._replace(self._requested, data)
 
     def write_later(self, data: bytes, done: Callable[[Exception | None], None]) -> None:
         """Replace the contents without waiting."""
-        self._asked += 1
-        number = self._asked
+        self._requested += 1
+        number = self._requested
         self._disk.run_later(lambda: self._replace(number, data), done)
 
     def _replace(self, number: int, data: bytes) -> None:

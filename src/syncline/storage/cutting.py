@@ -1,12 +1,12 @@
 """Finding out how to cut the end off a log, apart from cutting it.
 
-One hard idea: a cut needs to know things that may be on the disk only: where
-the batch begins at which it cuts, and what the producers had sent by then. A
-disk may take half a minute for that, or never answer, and the event loop must
-not wait for it. So what is needed is found first, by a worker if it is not in
-memory, from plain values and a copy of the segment, and with files of its own;
-the log stays untouched meanwhile and may even grow. The result is a plan, which
-the loop performs without reading anything, if the log is still as it was.
+One hard idea: a cut needs facts that may be on the disk only: where the batch
+begins at which it cuts, and what the producers had sent by then. A disk may take
+half a minute for that, or never answer, and the event loop must not wait. So the
+search comes first, in a worker if memory does not do, on plain values, a copy of
+the segment and files of its own; the log stays usable and may even grow. It
+results in a plan, which the loop performs without reading anything, provided
+that the log still has the same shape.
 
 Units: positions are bytes; `end_offset` is exclusive.
 Source: KIP-101; scenario S16 (producers are taken back, too).
@@ -29,7 +29,7 @@ AT_ONCE_BYTES: Final = 256 << 10
 
 
 class Shape(NamedTuple):
-    """What of a log must be as it was for a plan to be right."""
+    """What must not have changed in a log between a plan and its cut."""
 
     cut_count: int
     log_end: Offset
@@ -55,11 +55,11 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CutPlan:
-    """All that must be known to cut a log at `offset`."""
+    """Everything that a cut at `offset` needs."""
 
     offset: Offset
     shape: Shape
-    # The segment in which the log will end, as it will be; None when nothing in it needs to be known.
+    # The segment in which the log will end, as it will be; None when the cut needs nothing of it.
     rest: Segment | None = None
     # None: the cut undoes nothing of what producers did.
     producers: ProducerTable | None = None
@@ -155,7 +155,7 @@ def _check_size(size_bytes: int, *, resident_only: bool) -> None:
 def plan(
     disk: Disk, directory: str, segments: SegmentList, producers: ProducerTable, offset: Offset, shape: Shape
 ) -> CutPlan | CutSearch:
-    """Return how to cut at `offset`, which lies inside the log; if memory does not tell, what a worker needs.
+    """Return how to cut at `offset`, which lies inside the log; what a worker needs if that is not in memory.
 
     Raises OSError.
     """
@@ -165,7 +165,7 @@ def plan(
         try:
             return replace(search, segment=segment.copy(segment.file)).run_resident()
         except (NotResident, NotABatch, OSError):
-            # What is wrong with the log or the disk, the worker will meet again and report.
+            # The worker will meet a broken log or disk again, and report it.
             pass
     return search
 

@@ -1,12 +1,12 @@
 """The first bad place of a log: a write that never finished, or damage.
 
 One hard idea: the two look alike and demand the opposite. At the end of what a
-power cut left, a bad batch was promised to nobody, and everything from it on is
+power cut left, a bad batch was never acknowledged, and everything from it on is
 cut off. In the middle of what was flushed, or of what a mere process crash
 left, good records that were acknowledged lie behind it, so cutting there would
 destroy them, and as leader this replica would spread the loss.
 
-What tells them apart: the recovery point (everything below it was flushed), and
+Two facts separate them: the recovery point (everything below it was flushed), and
 whether the machine was started anew in between. Without a power cut no write is
 lost, so nothing whole can lie behind something torn. After one, unflushed
 writes may be there in any subset, so above the recovery point a hole followed by

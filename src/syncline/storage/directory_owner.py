@@ -20,7 +20,7 @@ PROPERTIES_FILE: Final = "meta.properties"
 def claim(
     disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: str, *, holds_logs: Callable[[], bool]
 ) -> str:
-    """Return the directory's id, after making sure that it belongs to this node (or to nobody yet).
+    """Return the directory's id, after making sure that it belongs to this node (or to none yet).
 
     `holds_logs` looks whether anything in it is a partition's. Raises StorageError.
     """

@@ -1,4 +1,4 @@
-"""The Disk port: everything that storage asks of the world.
+"""The Disk port: everything that storage needs of the outside world.
 
 One hard idea: a write is not a promise. What `append`, `rename`, `remove` and
 `open(create=True)` did may be undone by a power cut, in any order, until `sync`
@@ -44,7 +44,7 @@ class File(Protocol):
 
     @property
     def miss_bytes(self) -> int:
-        """How much `read_later` was asked for."""
+        """How much callers have wanted of `read_later`."""
 
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write `parts` at the end, as one write.
@@ -98,7 +98,7 @@ class Disk(Protocol):
         """Return the whole file; FileNotFoundError if there is none."""
 
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        """Make `path` hold `data`: whoever looks sees the old contents or the new ones.
+        """Make `path` hold `data`: any reader sees the old contents or the new ones.
 
         With `sync` that is also true after a power cut, and the new ones are safe on return.
         """

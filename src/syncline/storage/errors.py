@@ -1,9 +1,9 @@
 """How storage refuses, and how it fails.
 
-One hard idea: after a write error nobody knows what the file holds, so a log
-that met one is final until the broker starts anew and reads what is there
-(`LogOfflineError`). Only a full disk is spared, because the bytes that did get
-in can be cut off again: the log is as it was, and the producer hears why.
+One hard idea: after a write error the file may hold anything, so the log is
+final until the broker starts anew and reads what is there
+(`LogOfflineError`). Only a full disk is spared: the bytes that did get in can be
+cut off again, so the log is as it was, and the producer gets the reason.
 
 Source: KAFKA-10778 (log fenced after a write error), the "fsyncgate" reports
 (a second fsync succeeds although the first one lost the pages).
@@ -14,13 +14,13 @@ from typing import Final
 
 from syncline.model.errors import ErrorCode
 
-# No room, no quota, or the file size limit of the process: nothing is wrong with what is stored.
+# No room, no quota, or the file size limit of the process: what is stored is intact.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class StorageError(Exception):
-    """The log could not do what was asked; `code` goes on the wire."""
+    """The log could not do what its caller wanted; `code` goes on the wire."""
 
     code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -1,4 +1,4 @@
-"""What of a log is safe from a power cut, and how it gets so.
+"""Which part of a log is safe from a power cut, and how it becomes so.
 
 One hard idea: the recovery point is a promise about everything below it: the
 bytes of all segments, the names of their files, and the epoch history. It moves
@@ -14,7 +14,8 @@ Background work syncs files only. What it reports counts if nothing was cut off
 meanwhile (`forget_pending`): the bytes it synced may not be those there now.
 A failed sync is final, since a second one may succeed without the pages (M48).
 
-Units: offsets, exclusive. Invariant: `recovery_point` is at most the log end.
+Units: offsets, exclusive. Invariants: `recovery_point` lies in the log; every segment
+is synced up to it (`synced_end`), and so are the names and epochs below it.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ class Flusher:
         self._recovery_point = recovery_point
         self.is_running = False
         self.is_closed = False
-        # Called when a sync begins beside the loop; what it returns is called when that ends.
+        # Called when a sync begins in a worker; what it returns is called when that sync ends.
         self.on_sync: Callable[[], Callable[[], object]] = _unwatched
         self._disk = disk
         self._directory = directory
@@ -69,12 +70,12 @@ class Flusher:
         """Everything below is safe from a power cut."""
         return self._recovery_point
 
-    def note_name(self) -> None:
-        """Take into account that a segment file was made."""
+    def name_created(self) -> None:
+        """Record that a segment file was made: its name is not safe yet."""
         self._has_new_names = True
 
-    def note_epochs(self, is_changed: bool = True) -> None:
-        """Take into account that the epoch history changed, if it did."""
+    def epochs_changed(self, is_changed: bool = True) -> None:
+        """Record that the epoch history is not safe, if it has changed."""
         self._are_epochs_unsaved = self._are_epochs_unsaved or is_changed
 
     def needs_flush(self, log_end: Offset) -> bool:
@@ -95,7 +96,7 @@ class Flusher:
         self._advance_to(log_end)
 
     def flush_later(self, log_end: Offset, done: Callable[[Exception | None], None]) -> None:
-        """Do the waiting part of a flush in a worker; the recovery point moves when that is over."""
+        """Sync in a worker, then move the recovery point."""
         synced = [(segment, segment.file, segment.end_offset) for segment in self.unsynced()]
         generation = self._generation
         self.is_running = True
@@ -249,17 +250,17 @@ class Flusher:
             self._on_failure(error, "checkpoint")
 
     def forget_pending(self) -> None:
-        """Ignore what background work reports of the log as it was until now."""
+        """Ignore what background work will report of the log as it is now."""
         self._generation += 1
 
 
 def _unwatched() -> Callable[[], object]:
-    """Take note of nothing."""
-    return _nothing
+    """Ignore that a sync begins."""
+    return _ignore_end
 
 
-def _nothing() -> None:
-    """Take note of nothing."""
+def _ignore_end() -> None:
+    """Ignore that a sync ends."""
 
 
 def _sync_if_open(file: File) -> None:

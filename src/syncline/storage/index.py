@@ -144,7 +144,7 @@ class TimeIndex:
         return self._timestamps[-1], self._base_offset + self._offsets[-1]
 
     def append(self, timestamp_ms: int, last_offset: int) -> None:
-        """Add a new largest timestamp; anything else is no news and left out."""
+        """Add a new largest timestamp; anything older is left out."""
         if timestamp_ms >= 0 and (not self._timestamps or timestamp_ms > self._timestamps[-1]):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(last_offset - self._base_offset)

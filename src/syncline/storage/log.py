@@ -1,14 +1,13 @@
 """A partition's log: one writer, many readers, and the rules that keep it whole.
 
 One hard idea: an append is one write and a few stores in memory, never an
-fsync. Replication is the durability; what the disk itself promises is written
-down as the recovery point, and it moves only when everything below it, all
-older segments, their names and the epoch history included, has been synced.
-Recovery (`recovery.py`) rests on exactly that promise.
+fsync. Replication makes records durable. What the disk itself promises is the
+recovery point; it moves only when everything below it has been synced, all
+older segments, their names and the epoch history included. Recovery
+(`recovery.py`) rests on exactly that promise.
 
 Failure: a full disk refuses and leaves the log as it was; any other error of a
-write or a sync makes the log final (`LogOfflineError`), since nobody knows what
-the file holds then.
+write or a sync makes the log final (`LogOfflineError`): the file may hold anything.
 
 Units: offsets count records; `log_end`, `high_watermark` and `recovery_point`
 are exclusive; positions are bytes; times are milliseconds.
@@ -104,7 +103,7 @@ class PartitionLog:
             self._availability,
             make_directory=make_directory,
         )
-        # So that a plan of a cut can tell that there was another one meanwhile.
+        # A plan of a cut is out of date when this has changed.
         self._cut_count = 0
         self._written_since_recycle = 0
         # Files that retention has renamed.
@@ -172,7 +171,7 @@ class PartitionLog:
             return FollowerAppend(self.log_end, self.log_end, 0, 0, NONE)
         first_offset = batches[0].header.base_offset
         if first_offset > self.log_end == self.first_base_offset and not self.size_bytes:
-            # An empty log takes up where its leader's log begins now.
+            # An empty log begins where its leader's log does.
             self.restart_at(Offset(first_offset))
         try:
             self._writer.append_all(view, batches, self.settings)
@@ -195,11 +194,11 @@ class PartitionLog:
             self.flush_later(lambda _: None)
 
     def assign_leader_epoch(self, leader_epoch: LeaderEpoch) -> bool:
-        """Note that this broker leads in `leader_epoch` from the log end on; return whether that was news."""
+        """Record that this broker leads in `leader_epoch` from the log end on; return whether that changed anything."""
         self._availability.check()
-        is_news = self.epochs.assign(leader_epoch, self.log_end)
-        self._flusher.note_epochs(is_news)
-        return is_news
+        is_changed = self.epochs.assign(leader_epoch, self.log_end)
+        self._flusher.epochs_changed(is_changed)
+        return is_changed
 
     def read_plan(
         self, offset: Offset, max_bytes: int, upper_bound: Offset, at_least_one: bool = True
@@ -262,7 +261,7 @@ class PartitionLog:
         self._writer.roll(self.settings, is_snapshot_synced=is_snapshot_synced)
 
     def watch_syncs(self, began: Callable[[], Callable[[], object]]) -> None:
-        """Have `began` called when a sync begins beside the loop, and what it returns when that ends."""
+        """Call `began` when a sync begins in a worker, and what it returns when that sync ends."""
         self._flusher.on_sync = began
 
     def flush(self) -> None:
@@ -275,14 +274,14 @@ class PartitionLog:
                 self._availability.fail(error, "flush")
 
     def flush_later(self, done: Callable[[Exception | None], None]) -> None:
-        """Flush behind the loop's back; the recovery point moves, and `done` is called, when that is over."""
+        """Flush in a worker; then move the recovery point and call `done`."""
         self._availability.check()
         self._flusher.flush_later(self.log_end, done)
 
     def plan_cut(self, offset: Offset) -> CutPlan | CutSearch:
-        """Return how to cut at `offset`; if that cannot be told from memory, what a worker needs to find out.
+        """Return how to cut at `offset`, or what a worker needs to find that out on the disk.
 
-        The log is not touched, and may be used on.
+        The log stays as it is, and usable.
         """
         self._availability.check()
         if offset >= self.log_end or offset < self._segments.first.base_offset:
@@ -293,9 +292,9 @@ class PartitionLog:
             self._availability.refuse(error, "truncate")
 
     def cut(self, plan: CutPlan) -> bool:
-        """Cut as planned, reading nothing; return whether that was done: a log that has changed needs a new plan.
+        """Cut as planned, reading nothing; return False if the log has changed, so that it needs a new plan.
 
-        Nothing may be appended before what was cut off is surely gone, so this waits for writes and syncs.
+        Waits for writes and syncs: nothing may be appended before what was cut off is surely gone.
         """
         self._availability.check()
         if plan.shape != self._shape():
@@ -306,13 +305,13 @@ class PartitionLog:
             except OSError as error:
                 self._availability.fail(error, "truncate")
         elif plan.offset >= self.log_end:
-            self._flusher.note_epochs(self.epochs.truncate_from_end(self.log_end))
+            self._flusher.epochs_changed(self.epochs.truncate_from_end(self.log_end))
         else:
             self.restart_at(plan.offset)
         return True
 
     def search_failed(self, search: CutSearch, error: Exception) -> None:
-        """Take note that a plan could not be made; return when it may be tried again.
+        """Judge why a search for a plan failed; return when the caller may try again.
 
         Raises LogOfflineError when the disk, or what is on it, is to blame.
         """
@@ -335,7 +334,7 @@ class PartitionLog:
         self._segments.destroy_behind(segment)
         segment.cut_to(rest)
         self.log_end = end_offset
-        self._flusher.note_epochs(self.epochs.truncate_from_end(end_offset))
+        self._flusher.epochs_changed(self.epochs.truncate_from_end(end_offset))
         self.log_start = min(self.log_start, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         producer_snapshot.remove_above(self._disk, self.directory, end_offset)
@@ -350,7 +349,7 @@ class PartitionLog:
         self._flusher.forget_pending()
         try:
             self._writer.need_directory()
-            # To nothing at all: in the middle of this, no segment may be left to say where the log was.
+            # To 0: a crash in the middle of this may leave no segment that says where the log was.
             self._flusher.lower(Offset(0))
             self._segments.destroy_all()
             producer_snapshot.remove_above(self._disk, self.directory, NONE)
@@ -363,11 +362,11 @@ class PartitionLog:
         self._writer.create_active("restart")
         self.log_start = self.log_end = self.high_watermark = offset
         self._flusher.restart_at(offset)
-        self._flusher.note_epochs(self.epochs.clear())
+        self._flusher.epochs_changed(self.epochs.clear())
         self.producers.clear()
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """Make `offset` the first that may be read; files go later. Return whether that was news.
+        """Make `offset` the first that may be read; files go later. Return whether that changed anything.
 
         Raises RequestError when that would drop records that are not committed.
         """
@@ -381,11 +380,11 @@ class PartitionLog:
         if offset <= self.log_start:
             return False
         self.log_start = offset
-        self._flusher.note_epochs(self.epochs.truncate_from_start(offset))
+        self._flusher.epochs_changed(self.epochs.truncate_from_start(offset))
         return True
 
     def retention(self, now_ms: int) -> tuple[SegmentDeleted, ...]:
-        """Remove segments that are too old, too much, or below the log start, and sweep what is due.
+        """Remove segments that are too old, too large together, or below the log start, and sweep what is due.
 
         Never at or above the high watermark; stops at the first segment that stays.
         """
@@ -400,7 +399,7 @@ class PartitionLog:
             if reason is None:
                 break
             if is_active:
-                # What producers sent before can be learned from nowhere else once these records are gone.
+                # Once these records are gone, only the snapshot says what producers had sent.
                 self.roll(is_snapshot_synced=True)
                 self._writer.create_active("delete from")
             excess_bytes -= segment.size_bytes
@@ -414,7 +413,7 @@ class PartitionLog:
         begins_at = self._segments.first.base_offset
         self.log_start = max(self.log_start, begins_at)
         try:
-            self._flusher.note_epochs(self.epochs.truncate_from_start(self.log_start))
+            self._flusher.epochs_changed(self.epochs.truncate_from_start(self.log_start))
             due_ms = now_ms + self.settings.file_delete_delay_ms
             for path in self._segments.bury(segment):
                 self._graveyard.add(path, due_ms)
@@ -428,7 +427,7 @@ class PartitionLog:
         """Remove the files of deleted segments whose time has come."""
         for path in self._graveyard.take_due(now_ms):
             try:
-                # Somebody in need of room may have removed it already.
+                # An operator in need of room may have removed it already.
                 with contextlib.suppress(FileNotFoundError):
                     self._disk.remove(path)
             except OSError as error:
@@ -439,7 +438,7 @@ class PartitionLog:
         return self.producers.expire(now_ms, expiration_ms)
 
     def close_cleanly(self) -> None:
-        """Make everything durable and write what spares the next start a scan."""
+        """Make everything durable, and write the indexes and the snapshot that spare the next start a scan."""
         if self._availability.is_closed:
             return
         self._availability.check()
@@ -456,7 +455,7 @@ class PartitionLog:
         self.close()
 
     def close(self) -> None:
-        """Give all descriptors back, nothing more."""
+        """Close all files, nothing more."""
         self._availability.is_closed = self._flusher.is_closed = True
         self._segments.release()
 
@@ -488,7 +487,7 @@ class PartitionLog:
             assert self.log_start <= first_start <= last_start <= self.log_end, f"{self!r}: {self.epochs!r}"
 
     def take_offline(self, error: OSError) -> None:
-        """Serve this log no more: its disk failed. The first error calls `on_offline`."""
+        """Stop serving this log: its disk failed. The first error calls `on_offline`."""
         self._availability.take_offline(error)
 
     def _went_offline(self, error: OSError) -> None:

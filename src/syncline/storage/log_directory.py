@@ -131,7 +131,7 @@ class LogDirectory:
         return self._disk.free_bytes(self.path)
 
     def belong_to(self, cluster_id: str) -> None:
-        """Write down which cluster the records are of."""
+        """Write down which cluster the records belong to."""
         directory_owner.belong_to(self._disk, self.path, cluster_id)
 
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
@@ -152,13 +152,13 @@ class LogDirectory:
                 self._disk.remove(directory)
             elif (key := _partition_of(name)) is not None:
                 self._load_log(key, directory, settings(key.topic), may_lack_writes=life.may_lack_writes)
-        self._note_missing(names)
+        self._find_missing(names)
         life.logs_are_loaded()
 
-    def _note_missing(self, names: Sequence[str]) -> None:
-        """Take for damaged what was flushed and is not there: empty, and leading, it would empty the other replicas.
+    def _find_missing(self, names: Sequence[str]) -> None:
+        """Take a flushed log that is not there for damaged: empty, and leading, it would empty the other replicas.
 
-        What was being deleted is not missing.
+        A log that was being deleted is not missing.
         """
         deleted = {
             name.removesuffix(DELETE_SUFFIX).rpartition(".")[0] for name in names if name.endswith(DELETE_SUFFIX)
@@ -223,7 +223,7 @@ class LogDirectory:
         )
 
     def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:
-        """Return an empty log. Nothing is on the disk until somebody writes to it: it has nothing to protect."""
+        """Return an empty log. It is on the disk from its first batch on: before that it has nothing to protect."""
         if key in self.logs:
             raise AssertionError(f"{key} exists already in {self.path}")
         if key in self.damaged:
@@ -248,7 +248,7 @@ class LogDirectory:
         return log
 
     def _forget_predecessor(self, key: TopicPartition) -> None:
-        """Make sure that no checkpoint on the disk says of a new log what was true of a deleted one."""
+        """Remove what checkpoints on the disk say of a deleted log of the same name."""
         if self._recovery_points.is_on_disk(key):
             self.checkpoint_recovery_points(later=False)
         if self._log_starts.is_on_disk(key):
@@ -262,14 +262,14 @@ class LogDirectory:
             self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
 
     def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
-        """Return which topic a damaged log is of, None if nothing tells."""
+        """Return the topic of a damaged log, None if no readable file names it."""
         try:
             return decode_partition_metadata(self._disk.read_file(f"{self.path}/{key}/{METADATA_FILE}"))
         except OSError:
             return None
 
     def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
-        """Give a damaged log up: its records are elsewhere, or its topic is gone. A new one may take its place."""
+        """Give up a damaged log whose records are elsewhere or whose topic is gone; a new one may take its place."""
         if key not in self.missing:
             self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
         self.missing.pop(key, None)
@@ -314,7 +314,7 @@ class LogDirectory:
         self._log_starts.write(starts, self.damaged, later=later)
 
     def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Return the logs that have something to remember: an empty new one has not."""
+        """Return the logs that need entries in checkpoints: an empty new one does not."""
         return [(key, log) for key, log in self.logs.items() if log.log_end > 0]
 
     def close(self, broker_epoch: int) -> None:
@@ -349,7 +349,7 @@ class LogDirectory:
         )
 
     def abandon(self) -> None:
-        """Give everything back as a crash would, without a word to the next start."""
+        """Release everything as a crash would, writing nothing for the next start."""
         for log in self.logs.values():
             log.close()
         self._lock.release()

@@ -49,7 +49,7 @@ EMPTY = Slice(None, 0, 0)
 
 
 class Wanted(NamedTuple):
-    """What a reader asks of one segment."""
+    """What a reader wants of one segment."""
 
     offset: Offset
     upper: Offset
@@ -82,7 +82,7 @@ def locate(reader: HeaderReader, hints: Hints, wanted: Wanted) -> tuple[int, int
     limit = start + wanted.max_bytes
     if hints.is_upper_exact and hints.upper <= limit:
         return start, max(0, hints.upper - start)
-    # Everything up to `end` surely belongs to the answer; from there the headers tell.
+    # Everything up to `end` surely belongs to the answer; from there the headers decide.
     end = max(start, min(hints.upper, hints.boundary) if hints.boundary <= limit else start)
     if hints.upper <= limit:
         end = max(end, hints.upper)
@@ -107,7 +107,7 @@ def _extend(reader: HeaderReader, start: int, end: int, wanted: Wanted) -> int:
 
 
 def hints_from_index(index: OffsetIndex, segment_bytes: int, segment_end: int, wanted: Wanted) -> Hints:
-    """Return what a segment's index knows about `wanted`."""
+    """Return where a segment's index places `wanted`."""
     start = index.position_before(wanted.offset)
     is_whole = wanted.upper >= segment_end
     upper = segment_bytes if is_whole else index.position_before(wanted.upper)
@@ -162,7 +162,7 @@ class Search:
                 if self._is_plausible(reader, hints.start, sum(place)):
                     return place
             except NotABatch:
-                pass  # The index leads nowhere; the batches themselves are still there.
+                pass  # The index is wrong; the batches themselves are still there.
         return locate(reader, Hints(0, 0, 0, is_upper_exact=False), self.wanted)
 
     def _is_plausible(self, reader: HeaderReader, start: int, end: int) -> bool:

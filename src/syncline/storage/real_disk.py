@@ -3,7 +3,7 @@
 One hard idea: asking the kernel for bytes "only if you have them"
 (`preadv2` with RWF_NOWAIT) keeps disk waits off the event loop and measures the
 page cache at the same time. The flag may say no to bytes that are in memory
-(a page under write-out, a lock held elsewhere), so a no means "ask a worker",
+(a page under write-out, a lock held elsewhere), so a no means "leave it to a worker",
 never "not cached" for certain. What this process wrote a moment ago is surely
 cached and read without the flag.
 

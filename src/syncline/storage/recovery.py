@@ -187,7 +187,7 @@ class _Loading:
                     return self.leap
             if found.leader_epoch < latest:
                 return self._damage(segment, position, f"leader epoch {found.leader_epoch} after {latest}")
-            segment.note(found, position)
+            segment.add_batch(found, position)
             has_producers = has_producers or found.producer_id >= 0
             if found.leader_epoch != latest:
                 latest = LeaderEpoch(found.leader_epoch)

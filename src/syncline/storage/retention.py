@@ -2,7 +2,7 @@
 
 One hard idea: retention deletes whole segments from the old end and never a
 record that is not committed: it stops at the high watermark (KAFKA-5634), so a
-replica cannot delete what its leader has not confirmed.
+replica never deletes what its leader has not confirmed.
 
 A segment without any record time never grows too old; Kafka would judge it by
 its file's time, which no replica shares with another.

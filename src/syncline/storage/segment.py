@@ -1,13 +1,13 @@
-"""One segment: a file of batches, its two indexes, and what is known without reading.
+"""One segment: a file of batches, its two indexes, and what memory holds of both.
 
-One hard idea: the newest batches of a log are asked for most (by followers that
-are at the end, by consumers at the high watermark), so the active segment
+One hard idea: the newest batches of a log are read most (by followers that are
+at the end, by consumers at the high watermark), so the active segment
 remembers where each of the last few hundred begins. Reads there are answered by
 bisection and touch the file only for the bytes themselves; older places are
 found from the sparse index by a short walk.
 
-A segment's file is made with its first batch: a partition that nobody writes to
-costs a directory and nothing else.
+A segment's file is made with its first batch: a partition without records costs
+no file.
 
 Units: offsets count records, `end_offset` is exclusive; positions are bytes.
 Invariants: `base_offset <= end_offset`; the indexes describe only batches below
@@ -97,7 +97,7 @@ class Segment:
         # Whether all of a finished segment, indexes included, is safe from a power cut.
         self.is_synced = False
         self.is_index_saved = False
-        # Raised whenever bytes are cut off, so that background work for the old contents can tell.
+        # Counts cuts: background work for other contents than the present ones does not count.
         self.generation = 0
         self._max_timestamp_offset: int = base_offset
         self._bytes_since_index = 0
@@ -114,7 +114,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The open log file; opened, and for a new segment made, when first asked for."""
+        """The open log file; first use opens it, and for a new segment makes it."""
         if self._file is None:
             self._file = self._disk.open(self.path(), create=self.size_bytes == 0)
         return self._file
@@ -138,8 +138,8 @@ class Segment:
         assert self.index is not None, "a segment that grows has its index in memory"
         return self.index.file_bytes + OFFSET_ENTRY_BYTES > segment_index_bytes
 
-    def note(self, header: BatchHeader, position: int) -> None:
-        """Take a stored batch into account. The hot path: no allocation beyond array growth."""
+    def add_batch(self, header: BatchHeader, position: int) -> None:
+        """Account for a stored batch. The hot path: no allocation beyond array growth."""
         end_offset = header.base_offset + header.last_offset_delta + 1
         timestamp_ms = header.max_timestamp
         if timestamp_ms > self.max_timestamp_ms:
@@ -303,7 +303,7 @@ class Segment:
             header = reader.header_at(position)
             if header.base_offset < self.end_offset:
                 raise NotABatch(position, f"offset {header.base_offset} where {self.end_offset} or more is due")
-            self.note(header, position)
+            self.add_batch(header, position)
             position += header.size_bytes
         self.size_bytes = end
 
@@ -361,7 +361,7 @@ class Segment:
         return position, Offset(min(offset, header.base_offset))
 
     def copy(self, file: File | None = None) -> "Segment":
-        """Return an independent segment that knows the same, without the newest batches' places.
+        """Return an independent copy of this segment, without the newest batches' places.
 
         It reads from `file`, which stays its owner's, or opens one of its own.
         """
@@ -374,7 +374,7 @@ class Segment:
 
     @property
     def figures(self) -> Figures:
-        """What is known of the batches as a whole."""
+        """Totals over the batches."""
         return Figures(
             self.end_offset,
             self.size_bytes,

@@ -1,7 +1,7 @@
-"""The segments of one log, in order, and which of the finished ones stay at hand.
+"""The segments of one log, in order, and which of the finished ones stay open.
 
-One hard idea: descriptors and indexes in memory are dear when there are
-thousands of segments, so a finished segment gives both back unless it was among
+One hard idea: descriptors and indexes in memory are expensive when there are
+thousands of segments, so a finished segment releases both unless it was among
 the last few that were read. The last segment, the only one that grows, keeps them.
 
 A segment's files go in three steps: closed, renamed, removed. A name that ends

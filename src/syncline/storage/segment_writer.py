@@ -1,9 +1,9 @@
 """Writing batches into the active segment of a log, and beginning the next one.
 
-One hard idea: memory follows the file. A batch is written first and taken into
-account after that; if the write fails, nothing remembers it (KAFKA-6683). What
-takes a batch into account is the same for leaders and followers: the segment's
-places and times, the epoch history, the producers.
+One hard idea: memory follows the file. A batch is written first and accounted
+for after that; if the write fails, nothing remembers it (KAFKA-6683). Leaders
+and followers account for the same: the segment's places and times, the epoch
+history, the producers.
 
 A roll makes no sync on the event loop but one of names: the finished segment,
 its indexes and the producer snapshot at its end are synced by a worker.
@@ -75,7 +75,7 @@ class SegmentWriter:
         segment = self._segment_for(len(batch), header, settings)
         position = segment.size_bytes
         self._write(segment, batch)
-        self._note(segment, header, position)
+        self._account_for(segment, header, position)
         return segment.end_offset
 
     def append_all(self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings) -> None:
@@ -89,7 +89,7 @@ class SegmentWriter:
             position = segment.size_bytes
             self._write(segment, view[start : batches[behind - 1].end])
             for batch in batches[at:behind]:
-                self._note(segment, batch.header, position + batch.start - start)
+                self._account_for(segment, batch.header, position + batch.start - start)
             at = behind
 
     def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:
@@ -110,16 +110,18 @@ class SegmentWriter:
                 self.need_directory()
                 file = segment.file
                 if not segment.size_bytes:
-                    self._flusher.note_name()
+                    self._flusher.name_created()
             file.append((data,))
         except OSError as error:
             self._availability.refuse(error, "append to")
 
-    def _note(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """Take a batch that was written into account."""
-        segment.note(header, position)
+    def _account_for(self, segment: Segment, header: BatchHeader, position: int) -> None:
+        """Account for a batch that was written."""
+        segment.add_batch(header, position)
         if header.leader_epoch != self._epochs.latest_epoch:
-            self._flusher.note_epochs(self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
+            self._flusher.epochs_changed(
+                self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            )
         if header.producer_id >= 0:
             self._producers.record(header)
 

@@ -1,4 +1,4 @@
-"""What a log must be told: the storage part of a topic's configuration.
+"""Settings of a log: the storage part of a topic's configuration.
 
 Names are Kafka's (`segment.bytes` is `segment_bytes`), times milliseconds,
 sizes bytes, -1 "without limit" where Kafka has it so. `segment.jitter.ms` has

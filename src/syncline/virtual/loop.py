@@ -274,6 +274,15 @@ class VirtualLoop(BaseEventLoop):
 
     # Turning
 
+    @property
+    def timer_count(self) -> int:
+        """How many timers the heap holds, cancelled ones included."""
+        return len(self._timers)
+
+    def turn(self) -> None:
+        """Run what is due, or move the clock to the next timer. Raises DeadlockError when there is neither."""
+        self._run_once()
+
     def _run_once(self) -> None:
         if not self._ready:
             self._wake()

@@ -225,6 +225,11 @@ class Network:
         self.loop.call_soon(server.accept, listener.factory, context=listener.context)
         return client
 
+    @property
+    def end_count(self) -> int:
+        """How many ends of connections are open."""
+        return len(self._transports)
+
     def forget(self, transport: VirtualTransport) -> None:
         """Drop an end that is closed."""
         self._transports.pop(transport, None)
