@@ -43,7 +43,7 @@ log = logging.getLogger("syncline.local")
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30.0
-# What a supervisor sends instead of SIGTERM when it stops the whole cluster.
+# The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
 
 # Linux's <sys/prctl.h>.
@@ -89,7 +89,7 @@ class BrokerProcess:
         self._on_failed = on_failed
 
     def run(self) -> int:
-        """Serve until told to stop; return the exit code."""
+        """Serve until a signal stops it; return the exit code."""
         logging.basicConfig(
             level=os.environ.get("SYNCLINE_LOG_LEVEL", "INFO").upper(),
             format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
@@ -173,7 +173,7 @@ class BrokerProcess:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await node.stop(with_all=self._do_all_stop)
         except TimeoutError:
-            # Nobody may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
+            # No process may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
             log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
             return 1
         except StorageError as error:
@@ -199,7 +199,7 @@ class BrokerProcess:
             self._all_stop(stopping)
 
     def _all_stop(self, stopping: asyncio.Event) -> None:
-        """Stop, knowing that all other brokers of the cluster are told the same."""
+        """Stop together with all other brokers of the cluster."""
         self._do_all_stop = True
         stopping.set()
 
@@ -217,7 +217,7 @@ def _process_figures() -> "ProcessFigures":
 def _go_on_without_parent() -> None:
     """Have the kernel wake this process when its supervisor ends: one that is paused could not see that it has.
 
-    Linux only; elsewhere somebody has to send it SIGCONT.
+    Linux only; elsewhere it needs a SIGCONT.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)

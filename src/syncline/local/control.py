@@ -1,10 +1,10 @@
-"""Asking a running broker beside Kafka's protocol: the client of the control API.
+"""The client of the control API: requests to a running broker beside Kafka's protocol.
 
     for broker_id, control in controls("syncline-data").items():
         print(broker_id, control.call("broker.describe")["is_controller"])
 
-Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike. Which verbs there
-are, `syncline.node.control` says; an answer that is a refusal is raised as `ControlError`.
+Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike.
+`syncline.node.control` lists the verbs; a refusal raises `ControlError`.
 """
 
 import json

@@ -34,7 +34,7 @@ def run_detached(
 ) -> RunningCluster:
     """Start a supervisor that outlives this process; return once the cluster serves.
 
-    `waiting` is told, in a sentence, when that takes long. An interrupted wait stops what was started.
+    `waiting` is called with a sentence when that takes long. An interrupted wait stops what was started.
     """
     layout = Layout(spec.directory)
     layout.create()

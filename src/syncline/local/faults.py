@@ -5,8 +5,8 @@
         ...
     assert slow.hits > 0
 
-What there is stands in `syncline.node.faults.table`; what a fault does inside a broker is the broker's. Here is which
-brokers get it. Pausing and killing is done to processes (`process_faults`).
+`syncline.node.faults.table` lists kinds and options, and brokers apply the faults. This module decides which brokers
+get one. Pauses and kills are done to processes (`process_faults`).
 """
 
 import contextlib
@@ -38,16 +38,16 @@ from syncline.node.faults.table import (
 
 @dataclass
 class Fault:
-    """One fault, as of when it was last looked at; a context manager that ends it."""
+    """One fault as of the last look; a context manager that ends it."""
 
     id: str
     kind: str
-    # What each broker that has it says of it.
+    # The description by each broker that has it.
     rows: dict[int, dict[str, Any]]
     _faults: "Faults" = field(repr=False)
-    # Whether its begin went into the journal.
+    # Whether its begin was journalled.
     is_recorded: bool = True
-    # What somebody who has mistyped something wants to know.
+    # A warning, for example of a topic that does not exist.
     remark: str = ""
 
     @property
@@ -57,13 +57,13 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it struck, asked for now; of one that was cleared, how often it had."""
+        """How often it struck until now, or until it was cleared."""
         self.refresh()
         return sum(row["hits"] for row in self.rows.values())
 
     @property
     def seen(self) -> int:
-        """How many operations were selected, asked for now."""
+        """How many operations it selected until now."""
         self.refresh()
         return sum(row["seen"] for row in self.rows.values())
 
@@ -79,13 +79,13 @@ class Fault:
         return max(left) / 1_000 if left else None
 
     def refresh(self) -> None:
-        """Ask the brokers again; those that do not know it any more, or do not answer, keep their last word."""
+        """Ask the brokers again; rows of those that no longer know it or do not answer stay."""
         for fault in self._faults.all():
             if fault.id == self.id:
                 self.rows.update(fault.rows)
 
     def clear(self) -> None:
-        """End it, if that has not been done."""
+        """End it, unless it has been cleared."""
         with contextlib.suppress(NoSuchFault):
             for fault in self._faults.clear(self.id):
                 self.rows.update(fault.rows)
@@ -145,7 +145,7 @@ class Faults:
     # Beginning.
 
     def add(self, kind: str, **options: Unpack[FaultOptions]) -> Fault:
-        """Begin a fault and return it once it is felt; raises `LocalClusterError` with a sentence.
+        """Begin a fault and return it once it takes effect; raises `LocalClusterError` with a sentence.
 
         `broker` says whose disk or requests are struck (without: everybody's), or which broker is paused or killed;
         `source` and `target` which link. Without `for_s` it lasts until it is cleared.
@@ -196,7 +196,7 @@ class Faults:
         return self.add(PAUSE, broker=broker, for_s=for_s)
 
     def kill(self, broker: Node) -> Fault:
-        """Kill a broker's process (SIGKILL); its supervisor starts it again, unless it was told not to."""
+        """Kill a broker's process (SIGKILL); its supervisor starts it again, unless `up` ran with --no-restart."""
         return self.add(KILL, broker=broker)
 
     def _begin(

@@ -1,10 +1,10 @@
-"""What lies where in a cluster's data directory, and who may use it.
+"""The files of a cluster's data directory, and the lock that gives it to one cluster.
 
 cluster.json      how to reach the cluster that runs here now: written when it is up, removed when it is down
 supervisor.lock   held (flock) by the supervisor for as long as it lives: one cluster per directory
 cluster.db        cluster metadata (room `coordination`)
 broker-N/         log directory of broker N
-logs/             what supervisor and brokers had to say
+logs/             output of supervisor and brokers
 paused-N.json     broker N is paused by `syncline fault`, until when, and by which process
 """
 
@@ -110,7 +110,7 @@ class Layout:
         return asked
 
     def last_words(self) -> str:
-        """Return the newest line of the newest log, for somebody who wonders what takes so long; "" for none."""
+        """Return the newest line of the newest log, "" for none: it shows what takes long in a start."""
         try:
             newest = max(self.logs.glob("broker-*.log"), key=lambda file: file.stat().st_mtime_ns)
             with newest.open("rb") as file:
@@ -127,7 +127,7 @@ class Layout:
             try:
                 properties = dict(line.partition("=")[::2] for line in file.read_text(errors="replace").splitlines())
             except OSError:
-                continue  # Its broker says it better.
+                continue  # Its broker has a better message.
             if number.isdecimal() and properties.get("cluster.id"):
                 held[int(number)] = properties["cluster.id"]
         return dict(sorted(held.items()))
@@ -174,7 +174,7 @@ class Layout:
         )
 
     def write_running(self, running: RunningCluster) -> None:
-        """Tell others how to reach the cluster; atomically, since `status` may read at any moment."""
+        """Write how to reach the cluster; atomically, since `status` may read at any moment."""
         temporary = self.state_file.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(running), indent=1))
         temporary.replace(self.state_file)
@@ -182,7 +182,7 @@ class Layout:
     def running(self) -> RunningCluster | None:
         """Return the cluster that runs here, or None."""
         last = self._last_run()
-        # A process id is used again some day: without the lock that process is somebody else's.
+        # The system uses process ids again: without the lock that process is another one.
         return last if last is not None and is_alive(last.supervisor_pid) and self._is_locked() else None
 
     def _last_run(self) -> RunningCluster | None:
@@ -230,7 +230,7 @@ class Layout:
         self.ports_file.write_text(json.dumps(ports))
 
     def remembered_metrics_ports(self) -> dict[int, int]:
-        """Return where the metrics were in the last run: whoever reads them has it written down."""
+        """Return the ports of the metrics in the last run: Prometheus has them in its configuration."""
         return _ports_in(self.metrics_ports_file)
 
     def remember_metrics_ports(self, ports: dict[int, int]) -> None:

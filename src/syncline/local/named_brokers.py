@@ -1,7 +1,7 @@
 """The brokers of a running cluster, by number or by what they are now.
 
-A node is named by its number, or "controller", "leader", "follower" and "followers" of a partition, "all". What a name
-means is asked once, when a fault begins.
+A node is named by its number, or "controller", "leader", "follower" and "followers" of a partition, "all". The
+brokers are asked once, when a fault begins, what a name means.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from syncline.node.faults.table import NODES, Node
 
 # Brokers that are named by what they are for a partition.
 OF_A_PARTITION: Final = frozenset({"leader", "follower", "followers"})
-# How long a question may take to which a broker that does not answer is no obstacle.
+# The time-out of questions that may go unanswered.
 LOOK_TIMEOUT_S: Final = 2.0
 
 

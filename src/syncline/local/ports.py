@@ -1,7 +1,7 @@
 """Listening sockets of a local cluster, bound before any broker starts.
 
 A client that connects while its broker is still starting waits in the backlog
-instead of being refused; and a port in use is found out before anything runs.
+instead of being refused; and a port in use is found before anything runs.
 Everything listens on 127.0.0.1 only.
 """
 

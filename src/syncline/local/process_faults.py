@@ -1,7 +1,7 @@
 """Faults of a broker's process: pausing (SIGSTOP) and killing (SIGKILL) it.
 
-A broker cannot keep the state of its own pause, so a file in the data directory does. A process that somebody else has
-stopped counts as paused, too. The begin and the end go into the journal through any other broker.
+A broker cannot keep the state of its own pause, so a file in the data directory does. A process that another
+program has stopped counts as paused, too. Any other broker journals the begin and the end.
 
 As a program (`python -m`) this module ends a pause when its time is over: the process that began it may be gone then.
 """
@@ -26,7 +26,7 @@ from syncline.node.faults.table import KILL, PAUSE
 
 # How long a signal may take to have its effect; a process that waits for its disk cannot be killed at once.
 SIGNAL_TIMEOUT_S: Final = 5.0
-# How soon the process that waits for the end of a pause sees that somebody has ended it.
+# How soon the process that waits for the end of a pause notices that it was cleared.
 LOOK_AGAIN_S: Final = 0.2
 PAUSE_ID: Final = re.compile(rf"{PAUSE}-\d+")
 
@@ -80,7 +80,7 @@ class ProcessFaults:
         return ProcessFault(row, is_recorded)
 
     def paused(self) -> dict[int, dict[str, Any]]:
-        """Return the state of each pause by broker; "token" is None when somebody else has stopped the process."""
+        """Return the state of each pause by broker; "token" is None when another program has stopped the process."""
         paused: dict[int, dict[str, Any]] = {}
         for broker_id, pid in sorted(NamedBrokers(self._directory).pids.items()):
             if state_of(pid) != "paused":

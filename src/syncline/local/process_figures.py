@@ -1,7 +1,7 @@
-"""What the operating system knows of this process: time, memory, descriptors.
+"""What the operating system reports of this process: time, memory, descriptors.
 
-Read when somebody asks for the metrics, from /proc where there is one; a
-machine without it knows less, and what is not known is 0.
+Read at each scrape, from /proc where there is one; elsewhere fewer figures are
+known, and the others are 0.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The supervisor: forks the brokers, watches them, starts again what died, stops with them.
+"""The supervisor: forks the brokers, watches them, restarts those that died, and stops with them.
 
 It has imported everything a broker needs and forks before any thread or event
 loop exists: a broker runs within milliseconds and shares the pages of its
@@ -37,7 +37,7 @@ RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran this long before it died is started again without delay.
 STABLE_AFTER_S = 10.0
-# A start that takes longer is spoken about: recovery of large logs takes its time.
+# A start that takes longer is logged: recovery of large logs takes its time.
 PATIENCE_S = 5.0
 SERVING = b"\x01"
 FAILURE_BYTES_MAX = 4096
@@ -46,7 +46,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """What `up` was asked for."""
+    """The cluster that `up` was asked for."""
 
     directory: Path
     brokers: int | None = None  # None: as many as last time, or three.
@@ -81,7 +81,7 @@ class Child:
 
 
 class Supervisor:
-    """Runs the brokers of one data directory until told to stop."""
+    """Runs the brokers of one data directory until a signal stops it."""
 
     def __init__(
         self, spec: ClusterSpec, announce: Callable[[RunningCluster], None], asked_by: socket.socket | None = None
@@ -141,7 +141,7 @@ class Supervisor:
                 self._layout.state_file.unlink()
                 self._layout.forget_pauses()
             signal.set_wakeup_fd(-1)
-        # Who stopped it before it was up did not get a cluster.
+        # Stopped before it was up: there was no cluster.
         return 0 if self._announced else 128 + self._stop_signal
 
     def _metrics_port(self) -> int:
@@ -239,7 +239,7 @@ class Supervisor:
             broker_id=broker_id,
             cluster_directory=self._spec.directory,
             log_directory=self._layout.broker_directory(broker_id),
-            # A cluster on one's own machine is there to be tried out.
+            # A local cluster is for trying out.
             config={"fault.injection.enable": "true", **self._spec.config_of(broker_id)},
             cluster_size=self._broker_count,
             client_listener=client,
@@ -266,7 +266,7 @@ class Supervisor:
                 sources.append(self._asked_by)
             for source in select.select(sources, [], [], self._sleep_s())[0]:
                 if source is self._asked_by:
-                    # It says nothing: this is its end.
+                    # Nothing is ever written to it: this is its end.
                     self._stop_signal = signal.SIGTERM
                 elif isinstance(source, socket.socket):
                     self._note_serving(waiting[source])
@@ -326,7 +326,7 @@ class Supervisor:
         except OSError as error:
             if not self._announced:
                 raise
-            # The disk is full, most likely. The brokers are more important than who can find them.
+            # The disk is full, most likely. Serving is more important than being found.
             if not self._state_is_stale:
                 log.warning("cannot write %s: %s", self._layout.state_file, error.strerror)
             self._state_is_stale = True
@@ -390,7 +390,7 @@ class Supervisor:
             self._fork(broker_id, {broker_id: client}, {broker_id: internal}, metrics)
 
     def _stop_children(self) -> None:
-        """Tell all that all of them stop (SIGUSR2), SIGKILL to what is left after the time-out."""
+        """Send SIGUSR2 (the whole cluster stops) to all, and SIGKILL to those left after the time-out."""
         from syncline.local.broker_process import STOP_WITH_ALL
 
         alive = {child.pid for child in self._children.values() if child.restart_at_s is None and self._is_child(child)}
@@ -401,7 +401,7 @@ class Supervisor:
                 os.kill(pid, signal.SIGCONT)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         interrupts = max(1, self._interrupts)
-        # Who presses Ctrl-C twice does not want to wait.
+        # A second Ctrl-C means: do not wait.
         while alive and time.monotonic() < deadline_s and self._interrupts <= interrupts:
             alive = {pid for pid in alive if not exited(pid)}
             time.sleep(0.005)
@@ -425,7 +425,7 @@ def exited(pid: int) -> bool:
 
 
 def preload() -> None:
-    """Import what brokers need, once, before they are forked; the schemas of what is said first, too."""
+    """Import what brokers need, once, before they are forked; the schemas of the first messages, too."""
     import sqlite3  # noqa: F401
 
     import syncline.local.broker_process
@@ -437,6 +437,6 @@ def preload() -> None:
 
 
 def still_starting(layout: Layout, who: str) -> str:
-    """Return what to say while a start takes long."""
+    """Return the message for a start that takes long."""
     words = layout.last_words()
     return f"still waiting for {who}; logs are in {layout.logs}{f', the last line: {words}' if words else ''}"

@@ -68,11 +68,11 @@ class BrokerConfig:
     auto_create_topics_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether asking for the metadata of an unknown topic creates it.")
     auto_leader_rebalance_enable: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether the controller gives leadership back to the preferred replica by and by.")
+        "Whether the controller gradually gives leadership back to preferred replicas.")
     broker_heartbeat_interval_ms: int = setting(INT, 2_000, READ_ONLY,
-        "How often a broker tells the controller that it lives.")
+        "How often a broker sends a heartbeat to the controller.")
     broker_rack: str | None = setting(STRING, None, READ_ONLY,
-        "Where this broker stands: new replicas are spread over racks.")
+        "The rack of this broker: new replicas are spread over racks.")
     broker_session_timeout_ms: int = setting(INT, 9_000, READ_ONLY,
         "A broker silent for longer is fenced: it leads nothing and is in no in-sync set.")
     compression_type: str = setting(STRING, "producer", CLUSTER_WIDE,
@@ -85,14 +85,15 @@ class BrokerConfig:
     delete_topic_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether topics may be deleted.")
     eligible_leader_replicas_enable: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether replicas that left the in-sync set while the high watermark stood still may lead (KIP-966).", own=True)
+        "Whether replicas that left the in-sync set while the high watermark could not advance may lead (KIP-966).",
+        own=True)
     fault_injection_enable: bool = setting(BOOLEAN, False, READ_ONLY,
-        "Whether this broker can be told to fail on purpose (`syncline fault`); `syncline up` turns it on.",
+        "Whether faults can be injected into this broker (`syncline fault`); `syncline up` turns it on.",
         hidden=True)
     fetch_max_bytes: int = setting(INT, 57_671_680, READ_ONLY,
         "The upper bound of any fetch answer.", check=at_least(1024))
     follower_fetch_pending_insync_max_ms: int = setting(LONG, 180_000, CLUSTER_WIDE,
-        "For how long a follower that waits for its leader's disk is spared at most (KIP-501); -1 is without end.",
+        "For how long at most a follower that waits for its leader's disk stays in sync (KIP-501); -1 is without end.",
         check=between_or(1, LONG_MAX, -1), own=True)
     follower_fetch_pending_reads_insync_enable: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
         "Whether a follower that asked in time stays in the in-sync set while its leader serves it slowly (KIP-501).",
@@ -110,10 +111,10 @@ class BrokerConfig:
     group_min_session_timeout_ms: int = setting(INT, 6_000, READ_ONLY,
         "The shortest session timeout that a group member may ask for.")
     high_watermark_min_isr_gate: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether the high watermark stands still while fewer than min.insync.replicas are in sync; it must while"
-        " eligible.leader.replicas.enable is true.", own=True)
+        "Whether the high watermark does not advance while fewer than min.insync.replicas are in sync; it must not"
+        " while eligible.leader.replicas.enable is true.", own=True)
     initial_broker_registration_timeout_ms: int = setting(INT, 60_000, READ_ONLY,
-        "A broker that could not register for so long gives up its start.")
+        "A broker that cannot register for this long gives up its start.")
     internal_log_segment_bytes: int | None = setting(INT, None, CLUSTER_WIDE,
         "Smaller segments than Kafka allows, for tests.", check=at_least(1), hidden=True)
     journal_enable: bool = setting(BOOLEAN, True, READ_ONLY,
@@ -128,7 +129,7 @@ class BrokerConfig:
         "For how long the balancer does not give a partition back to the broker that gave it up for its slowness.",
         check=at_least(0), own=True)
     leader_relinquish_enable: bool = setting(BOOLEAN, True, CLUSTER_WIDE,
-        "Whether slow leaders give up, as follower.fetch.process.time.max.ms says; false only spares followers.",
+        "Whether slow leaders give up, see follower.fetch.process.time.max.ms; false only keeps followers in sync.",
         own=True)
     leader_relinquish_max_per_window: int = setting(INT, 3, CLUSTER_WIDE,
         "How often a partition may be given up within leader.relinquish.window.ms.", check=at_least(1), own=True)
@@ -153,10 +154,10 @@ class BrokerConfig:
     log_flush_interval_ms: int | None = setting(LONG, None, CLUSTER_WIDE,
         NOT_YET, synonyms="log.flush.scheduler.interval.ms")
     log_flush_offset_checkpoint_interval_ms: int = setting(INT, 60_000, READ_ONLY,
-        "How often recovery points are written down.", check=at_least(0))
+        "How often recovery points are checkpointed.", check=at_least(0))
     log_flush_scheduler_interval_ms: int = setting(LONG, LONG_MAX, READ_ONLY, NOT_YET)
     log_flush_start_offset_checkpoint_interval_ms: int = setting(INT, 60_000, READ_ONLY,
-        "Log starts are written down together with recovery points: log.flush.offset.checkpoint.interval.ms.",
+        "Log starts are checkpointed together with recovery points: log.flush.offset.checkpoint.interval.ms.",
         check=at_least(0))
     log_index_interval_bytes: int = setting(INT, 4_096, CLUSTER_WIDE,
         "The default of index.interval.bytes.", check=at_least(0))
@@ -171,7 +172,7 @@ class BrokerConfig:
     log_retention_bytes: int = setting(LONG, -1, CLUSTER_WIDE,
         "The default of retention.bytes.")
     log_retention_check_interval_ms: int = setting(LONG, 300_000, READ_ONLY,
-        "How often old segments are looked for.", check=at_least(1))
+        "How often a broker looks for segments past retention.", check=at_least(1))
     log_retention_hours: int = setting(INT, 168, READ_ONLY,
         "The default of retention.ms, in hours, while neither the minutes nor the milliseconds are set.")
     log_retention_minutes: int | None = setting(INT, None, READ_ONLY,
@@ -214,7 +215,7 @@ class BrokerConfig:
     offsets_commit_timeout_ms: int = setting(INT, 5_000, READ_ONLY,
         "How long a commit of offsets may take to be replicated.", check=at_least(1))
     offsets_retention_check_interval_ms: int = setting(LONG, 600_000, READ_ONLY,
-        "How often expired offsets are looked for.", check=at_least(1))
+        "How often a broker looks for expired offsets.", check=at_least(1))
     offsets_retention_minutes: int = setting(INT, 10_080, READ_ONLY,
         "How long offsets of a group without members are kept.", check=at_least(1))
     offsets_topic_num_partitions: int = setting(INT, 50, READ_ONLY,
@@ -245,9 +246,10 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int = setting(INT, 500, READ_ONLY,
         "How long a follower's fetch waits for data.")
     replica_high_watermark_checkpoint_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
-        "How often high watermarks are written down.")
+        "How often high watermarks are checkpointed.")
     replica_lag_check_interval_ms: int | None = setting(LONG, None, CLUSTER_WIDE,
-        "How often followers are judged; half of replica.lag.time.max.ms when unset.", check=at_least(1), own=True)
+        "How often a leader checks its followers' lag; half of replica.lag.time.max.ms when unset.",
+        check=at_least(1), own=True)
     replica_lag_max_messages: int = setting(LONG, 4_000, CLUSTER_WIDE,
         "How many records a follower may be behind where replica.lag.mode is messages.", check=at_least(1), own=True)
     replica_lag_mode: str = setting(STRING, "time", CLUSTER_WIDE,
@@ -257,7 +259,7 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = setting(LONG, 30_000, READ_ONLY,
         "A follower that was not caught up for longer leaves the in-sync set.")
     replica_selector_class: str | None = setting(STRING, None, READ_ONLY,
-        "Who chooses the replica that a consumer reads from: unset, it is the leader;"
+        "How a consumer's replica is chosen: unset, it reads from the leader;"
         " org.apache.kafka.common.replica.RackAwareReplicaSelector names one in the consumer's rack (KIP-392).",
         check=one_of(*_REPLICA_SELECTORS))
     replica_socket_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
@@ -288,8 +290,8 @@ class BrokerConfig:
         """Return the configuration that the layers give.
 
         Raises `ConfigError` for a value that cannot be used and for an unknown
-        name in `static`; unknown dynamic names are kept by the controller for
-        whoever knows them, and do not matter here.
+        name in `static`. The controller keeps unknown dynamic names for tools;
+        they are ignored here.
         """
         unknown = [name for name in static if name not in BROKER_CONFIGS and name not in THROTTLE_RATES]
         if unknown:
@@ -313,7 +315,7 @@ class BrokerConfig:
         if PROTECTION_CAP in self.static:
             check_protection_cap(self.follower_fetch_pending_insync_max_ms, self.replica_lag_time_max_ms)
         if self.eligible_leader_replicas_enable and not self.high_watermark_min_isr_gate:
-            # Whoever leaves a small ISR stays eligible only because nothing is committed without it (KIP-966).
+            # A member that leaves a small ISR stays eligible only because nothing is committed without it (KIP-966).
             raise ConfigError(
                 "high.watermark.min.isr.gate should be false only if eligible.leader.replicas.enable is false:"
                 " an eligible replica could be elected and lack records that consumers have seen"

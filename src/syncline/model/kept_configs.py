@@ -172,7 +172,7 @@ INTERNAL_SEGMENT_BYTES: Final = ConfigDefinition(
     "internal.segment.bytes", INT, None, at_least(1), CLUSTER_WIDE, hidden=True
 )
 
-# Known and dynamic, yet listed only while set: a throttle that nobody set has no value at all.
+# Known and dynamic, yet listed only while set: a throttle without a value is none.
 THROTTLE_RATES: Final[dict[str, ConfigDefinition]] = {
     name: _row(name, LONG, None, at_least(0), CLUSTER_WIDE)
     for name in (

@@ -53,7 +53,7 @@ CLUSTER_DEFAULTS: Final = ConfigResource(ResourceType.BROKER, "")
 
 
 class Recovery(IntEnum):
-    """Whether the leader is known to hold everything committed, or has still to say so (unclean election)."""
+    """Whether the leader is known to hold everything committed, or has yet to confirm it (unclean election)."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -191,7 +191,7 @@ class ConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """Producer ids below `next_producer_id` belong to somebody."""
+    """Producer ids below `next_producer_id` are allocated to brokers."""
 
     next_producer_id: int
 

@@ -102,10 +102,10 @@ class TopicConfig:
         "How many replicas must be in sync for acks=all to be accepted and the high watermark to move.",
         check=at_least(1), of_broker="min.insync.replicas")
     retention_bytes: int = _setting(LONG, -1,
-        "How large a partition may grow before its oldest segments go; -1 is without limit.",
+        "How large a partition may grow before its oldest segments are deleted; -1 is without limit.",
         of_broker="log.retention.bytes")
     retention_ms: int = _setting(LONG, 604_800_000,
-        "How old a segment may grow before it goes; -1 is for ever.",
+        "How old a segment may grow before it is deleted; -1 is for ever.",
         check=at_least(-1), of_broker="log.retention.ms log.retention.minutes log.retention.hours")
     segment_bytes: int = _setting(INT, 1_073_741_824,
         "How large a segment grows before the next one is begun.",

@@ -7,8 +7,8 @@ It is synchronous because a Spark task does one thing at a time, and it lives fo
 The API versions are fixed instead of negotiated: Metadata 9, ListOffsets 6 and Fetch 11 are served by every broker
 from Apache Kafka 2.8 to 4.x and by Syncline. Fetch is written out by hand, the others are `kio` messages.
 
-What passes by itself (a moved leader, a broker that restarts, a new leader that does not know its high watermark
-yet) is tried again, with fresh metadata, until `timeout_ms` has passed without success. What does not pass raises:
+The client retries what passes by itself (a moved leader, a broker that restarts, a new leader that does not know its
+high watermark yet), with fresh metadata, until `timeout_ms` has passed without success. Other errors raise
 `BrokerError` with a sentence that says what to do, or `OffsetOutOfRangeError` for records that are gone.
 
 Units: milliseconds; offsets count records; a high watermark is an exclusive end.
@@ -92,7 +92,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One partition's part of a fetch answer; `records` stays valid as long as it is referred to."""
+    """One partition's part of a fetch answer; `records` stays valid as long as a reference to it exists."""
 
     records: memoryview
     high_watermark: int
@@ -236,7 +236,7 @@ class BrokerClient:
             raise _RetriableError(f"{address[0]}:{address[1]}: {error}") from error
 
     def _call_any(self, api: tuple[int, int], body: bytes) -> memoryview:
-        """Return the answer of whichever broker answers first: known brokers, then the bootstrap list."""
+        """Return the answer of the first broker that answers: known brokers, then the bootstrap list."""
         failures = []
         for address in dict.fromkeys((*self._connections, *self.settings.bootstrap, *self._brokers.values())):
             try:
@@ -246,7 +246,7 @@ class BrokerClient:
         raise _RetriableError("; ".join(failures))
 
     def _metadata(self, topics: Sequence[str] | None) -> dict[str, list[int]]:
-        """Return the partition numbers by topic, all topics for `None`, and remember who leads."""
+        """Return the partition numbers by topic, all topics for `None`, and remember the leaders."""
         from kio.schema.metadata.v9 import request, response
         from kio.schema.types import TopicName
 

@@ -21,7 +21,7 @@ Profile: TypeAlias = Literal["test", "local", "throughput"]
 
 _FAST_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _JVM_OPTIONS: Final[dict[Profile, str]] = {"test": _FAST_START, "local": "-XX:+UseSerialGC", "throughput": ""}
-# Spark announces itself on the terminal unless it finds a log configuration of somebody else.
+# Spark prints start-up messages unless it finds a log configuration.
 _LOG_CONFIGURATION: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr

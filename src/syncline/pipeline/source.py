@@ -194,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _starts(
         self, begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where each partition goes on; one that is new begins at its earliest record."""
+        """Return where each partition continues; a new one begins at its earliest record."""
         added = [place for place in ends if place not in begun]
         earliest = self._client.offsets(dict.fromkeys(added, EARLIEST)) if added else {}
         for place, end in ends.items():

@@ -1,17 +1,17 @@
-"""Counts that a message announces, checked before anybody allocates for them.
+"""Counts that a message announces, checked before a decoder allocates for them.
 
 One hard idea: `kio` reserves room for as many items as an array says it has,
 before it reads the first. Five bytes may announce four thousand million items,
-and a process that cannot get 32 GB is aborted, not told. So a message with
-arrays is walked once beforehand: from the schema's own classes a walker is
-made that steps over every field and holds each count against the bytes left.
+and the kernel kills a process that cannot get 32 GB. So a message with arrays is
+walked once beforehand: this module makes a walker from the schema's own classes
+that steps over every field and compares each count with the bytes left.
 
 Counts above any use are refused as well: a frame of 100 MB holds millions of items, each of which costs time.
 A null array where the schema has none is refused here, too: `kio` hands it on as None, whatever the type says.
 
 A walker takes (buffer, position) and returns the position behind what it
-walked. It judges counts only; where bytes are missing, IndexError,
-struct.error or a position past the end tell, and the decoder refuses.
+walked. It checks counts only; where bytes are missing, IndexError,
+struct.error or a position past the end show it, and the decoder refuses.
 """
 
 import dataclasses
@@ -128,7 +128,7 @@ def _over_compact_bytes(buffer: memoryview, position: int) -> int:
 
 
 def _over_compact_string(buffer: memoryview, position: int) -> int:
-    """Step over a string, which must not be longer than one of the older spelling: others will ask for it in that."""
+    """Step over a string, no longer than a legacy string can be: other versions ask for it in that form."""
     end = _over_compact_bytes(buffer, position)
     if end - position > STRING_BYTES_MAX + 3:
         raise DecodeError(f"a string at {position} has {end - position - 3} bytes, {STRING_BYTES_MAX} are allowed")

@@ -1,4 +1,4 @@
-"""Which messages are spoken on which listener, in which versions.
+"""Which messages each listener serves, in which versions.
 
 One hard idea: the table is a promise. Clients derive the broker's age and its
 features from it, so what is listed must be served exactly, and what is not
@@ -106,7 +106,7 @@ CLIENT_VERSIONS: Final[dict[ApiKey, VersionRange]] = {
 # What ApiVersions answers on the client listener.
 ADVERTISED_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {ApiKey.PRODUCE: VersionRange(0, 11)}
 
-# What brokers say to each other, besides everything that clients may say.
+# What brokers send to each other, besides all that clients may send.
 INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
     ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
@@ -119,8 +119,8 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
 }
 
-# Records, what the members of a group tell each other, and clients' requests on their way to the controller may be as
-# large as socket.request.max.bytes. Everything else is lists of small items, which take time to read.
+# Records, the metadata of group members and forwarded requests of clients may be as large as
+# socket.request.max.bytes. All other messages are lists of small items, which take time to read.
 LISTS_BYTES_MAX: Final = 4 << 20
 _MAY_BE_LARGE: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FORWARD})
 

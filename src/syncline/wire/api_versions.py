@@ -6,8 +6,8 @@ name and version, features (KIP-511, KIP-584); 4 features whose range begins at
 
 A client cannot know what the broker speaks before this answer, so the answer's
 header is always version 0, and a request that is newer than anything served is
-answered in version 0 with UNSUPPORTED_VERSION and the one row that tells which
-versions of ApiVersions itself would do.
+answered in version 0 with UNSUPPORTED_VERSION and the one row that lists the
+versions of ApiVersions itself.
 """
 
 import re
@@ -28,7 +28,7 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsRequest(NamedTuple):
-    """Who the client says that it is; None before version 3."""
+    """The client's software name and version; None before version 3."""
 
     software_name: str | None = None
     software_version: str | None = None
@@ -105,6 +105,6 @@ def _feature_tags(version: int, features: Sequence[Feature], features_epoch: int
 
 
 def encode_unsupported_api_versions() -> bytes:
-    """Return the answer to a version of ApiVersions that nobody here knows, in version 0."""
+    """Return the answer to an unknown version of ApiVersions, in version 0."""
     own = {ApiKey.API_VERSIONS: CLIENT_VERSIONS[ApiKey.API_VERSIONS]}
     return encode_api_versions_response(0, _UNSUPPORTED_VERSION, own)

@@ -1,9 +1,8 @@
 """Messages as typed entities, through `kio`: everything except the hot path.
 
 One hard idea: the schemas cost more to import than a broker costs to start, so
-each (key, version) is imported when it is first met. A parent that forks
-brokers calls `preload` for those that clients are known to use, and nobody
-waits.
+each (key, version) is imported with its first message. A parent that forks
+brokers calls `preload` for those that every start needs.
 
 `kio` believes the counts of arrays, so they are checked first
 (`announced_counts`). It copies what it reads, so an entity may outlive the receive buffer; it
@@ -30,7 +29,7 @@ _Writer = Callable[[io.BytesIO, Entity], None]
 
 _REQUEST: Final = "request"
 _RESPONSE: Final = "response"
-# Messages between our own brokers that say more than Kafka's.
+# Messages between our own brokers with more fields than Kafka's.
 _OWN: Final = {(56, 3, _REQUEST): "syncline.wire.alter_partition_v3"}
 
 _modules: Final[dict[tuple[int, int, str], ModuleType]] = {}
@@ -144,7 +143,7 @@ def _decode(key: int, version: int, direction: str, body: Buffer, position: int)
         return read(view, position)[0]
     except Exception as error:
         # kio has a DecodeError of its own, but leaks others (ValueError for varints, OverflowError for times).
-        # Whatever a decoder of a stranger's bytes raises, the bytes are to blame.
+        # Any exception while decoding a peer's bytes means that the bytes are malformed.
         raise DecodeError(f"{ApiKey(key).name} version {version} {direction}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Addresses of brokers inside answers: where a client that asked the wrong broker should go (KIP-951)."""
+"""Addresses of brokers inside answers: where a client that asked a broker that does not lead should go (KIP-951)."""
 
 from typing import NamedTuple
 

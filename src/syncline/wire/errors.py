@@ -1,4 +1,4 @@
-"""What a peer can do wrong on the wire; a connection that did is closed."""
+"""Errors of a peer on the wire; the broker closes such a connection."""
 
 from syncline.records.errors import DecodeError
 

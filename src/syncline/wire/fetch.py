@@ -9,7 +9,7 @@ tagged field instead of its id (KIP-903); 16 leader hints in the answer
 Fields that a version lacks read as -1 ("none"), the session as (0, -1) ("no
 session"), the rack as "". A topic is a `str` up to version 12 and the 16 bytes
 of its id from 13. The answer is in `fetch_response`; its names are re-exported
-here because the two are one message to everybody else.
+here because callers handle both.
 """
 
 import struct
@@ -70,7 +70,7 @@ _TOPIC_ID: Final = struct.Struct("16s")
 
 
 class FetchPartition(NamedTuple):
-    """From where one partition is to be read, and what the reader knows about it."""
+    """Where to read one partition from, and what the reader knows about it."""
 
     partition: int
     current_leader_epoch: int

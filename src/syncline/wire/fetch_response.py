@@ -52,7 +52,7 @@ _TOPIC_ID: Final = struct.Struct("16s")
 
 
 class FetchedPartition(NamedTuple):
-    """What one partition has for the reader."""
+    """The answer for one partition."""
 
     partition: int
     error_code: int
@@ -60,10 +60,10 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: Buffer = b""
-    # None unless committed data only were asked for.
+    # None unless the reader asked for committed data only.
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     preferred_read_replica: int = -1
-    # (epoch, end offset): the reader's log parts from the leader's here at the latest.
+    # (epoch, end offset): the reader's log diverges from the leader's here at the latest.
     diverging_epoch: tuple[int, int] | None = None
     current_leader: LeaderIdAndEpoch | None = None
 

@@ -1,4 +1,4 @@
-"""Frames: a size of four bytes, then that many bytes; parsed where they were received.
+"""Frames: a size of four bytes, then that many bytes; parsed in the receive buffer.
 
 One hard idea: how much is read at a time decides whether bytes must be moved.
 While frames are small, reads take what is there (64 KB), and many frames are
@@ -9,8 +9,8 @@ of the next frame has to be copied to the front.
 Ownership: a frame is a writable view of the receive buffer, valid until the
 next `get_buffer`, which a transport calls before it reads again. A handler may
 change it (the leader stamps batches in place) and write it to disk; what it
-keeps must be copied. One who stops reading (back-pressure) may leave whole
-frames behind and ask for them later.
+keeps must be copied. A connection that stops reading (back-pressure) may leave
+whole frames behind and take them later.
 
 Memory: a frame's size is a claim until its bytes arrive, so the buffer grows
 with what was received, at most doubling, and never beyond the largest frame
@@ -29,7 +29,7 @@ from syncline.wire.response_header import encode_response_header
 
 SIZE_BYTES: Final = 4
 READ_BYTES: Final = 65_536
-# Room that a claim alone may take; beyond it, bytes must have arrived.
+# Room that an announced size alone may take; beyond it, bytes must have arrived.
 CLAIM_BYTES_MAX: Final = 2 << 20
 # An empty buffer larger than this is exchanged for a small one.
 KEEP_BYTES_MAX: Final = 2 << 20
@@ -82,7 +82,7 @@ class FrameParser:
         return self._room_for_large(pending, wanted)
 
     def buffer_updated(self, received_bytes: int) -> None:
-        """Take note of bytes that were written to the buffer got last."""
+        """Count bytes that the transport wrote to the buffer it got last."""
         self._end += received_bytes
         assert self._end <= len(self._buffer), "more was received than there was room for"
 

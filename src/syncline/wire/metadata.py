@@ -36,7 +36,7 @@ from syncline.wire.primitives import (
     varint,
 )
 
-# What a row says when operations were not asked for.
+# The value of a row when the client did not ask for operations.
 NO_OPERATIONS: Final = -(1 << 31)
 
 MetadataBroker = NodeEndpoint

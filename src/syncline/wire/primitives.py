@@ -19,7 +19,7 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 TOPIC_ID_BYTES: Final = 16
-# Far above what anybody needs, far below what would keep a broker busy for long: every item costs microseconds.
+# Far above any use, far below what would keep a broker busy for long: every item costs microseconds.
 ITEMS_MAX: Final = 100_000
 TAGS_MAX: Final = 100
 NO_TOPIC_ID: Final = bytes(TOPIC_ID_BYTES)
@@ -87,7 +87,7 @@ def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
 def read_count(buffer: Buffer, position: int, item_bytes_min: int) -> tuple[int, int]:
     """Return the number of items of a legacy array; -1 stands for null.
 
-    Refuses a number that the rest of the buffer cannot hold, before anybody allocates for it, and one above
+    Refuses a number that the rest of the buffer cannot hold, before a decoder allocates for it, and one above
     ITEMS_MAX.
     """
     (count,) = INT32.unpack_from(buffer, position)
@@ -132,7 +132,7 @@ def read_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """Return the position after a section of tagged fields that nobody here knows."""
+    """Return the position after a section of unknown tagged fields."""
     if buffer[position] == 0:
         return position + 1
     for _, _, end in read_tags(buffer, position):

@@ -69,7 +69,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """What became of the records of one partition."""
+    """The outcome for the records of one partition."""
 
     partition: int
     error_code: int

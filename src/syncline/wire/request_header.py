@@ -18,7 +18,7 @@ _KEYS: Final[dict[int, ApiKey]] = {int(key): key for key in ApiKey}
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what, and where the request's body begins."""
+    """Key, version, correlation id and client of a request, and where its body begins."""
 
     key: ApiKey
     version: int

@@ -1,6 +1,6 @@
 """Response headers: the correlation id, and tagged fields in flexible versions.
 
-Which of the two it is depends on what was asked, so the reader of an answer
+Which of the two it is depends on the request, so the reader of an answer
 looks up the correlation id first (`api.response_header_version`).
 """
 
@@ -11,7 +11,7 @@ from syncline.records.buffers import Buffer
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32, skip_tags
 
-# The id of an answer that nobody asked for: a leader that misses a follower says that it is there.
+# The id of an unsolicited answer: a leader that misses a follower's fetches sends a beat.
 BEAT: Final = -20_003
 BEAT_FRAME: Final = INT32.pack(INT32.size) + INT32.pack(BEAT)
 

@@ -1,7 +1,7 @@
 """The demonstration's job: read the flights and the journal back from the brokers, check them, draw the report.
 
-It trusts nothing that the producer said: whether every record is there once and in order is decided from what a
-consumer can read. Records are counted by their `row`, which is unique, and order is judged by `sequence` along the
+It trusts nothing that the producer said: it decides from what a consumer can read whether every record is there once
+and in order. Records are counted by their `row`, which is unique, and order is judged by `sequence` along the
 offsets of each key (`syncline.pipeline.flights` defines both). The journal's tables come from the same brokers.
 
 Units: instants Unix milliseconds, delays minutes, durations milliseconds.
@@ -54,7 +54,7 @@ def run(
 ) -> Summary:
     """Return the summary after writing the report to `out_path`.
 
-    `progress` is told in a few words what begins. A session that is already running is used and left running;
+    `progress` is called with a few words as each step begins. A running session is used and left running;
     otherwise one is made for `master` and stopped. A failed check is in the summary, not an exception.
     """
     tell = progress or (lambda _: None)
