@@ -58,7 +58,7 @@ class GroupDriver:
         self.shard = GroupShard(settings, self._draw_uuid)
         for record in self.log:
             self.shard.replay(record.key, record.value, self.at)
-        self._perform(self.shard.loaded(self.at))
+        self.perform(self.shard.loaded(self.at))
 
     def _draw_uuid(self) -> str:
         self._uuid_count += 1
@@ -74,7 +74,8 @@ class GroupDriver:
         self._last_ticket += 1
         return self._last_ticket
 
-    def _perform(self, effects: Any) -> None:
+    def perform(self, effects: Any) -> None:
+        """Take the answers, append to the log, and check the invariants."""
         for effect in effects:
             if isinstance(effect, Reply):
                 assert effect.ticket not in self.answers, f"ticket {effect.ticket} was answered twice"
@@ -105,7 +106,7 @@ class GroupDriver:
         end_ms = self.now_ms + by_ms
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self._perform(self.shard.tick(self.at))
+            self.perform(self.shard.tick(self.at))
         self.now_ms = end_ms
 
     def tick(self) -> None:
@@ -114,7 +115,7 @@ class GroupDriver:
 
     def resign(self) -> None:
         """Take the partition away."""
-        self._perform(self.shard.resigned())
+        self.perform(self.shard.resigned())
 
     def successor(self, settings: GroupSettings = NO_DELAY) -> "GroupDriver":
         """Return the next coordinator, which starts from this one's committed log."""
@@ -149,7 +150,7 @@ class GroupDriver:
             is_member_id_required=version >= 4,
             can_skip_assignment=version >= 9,
         )
-        self._perform(self.shard.join(ticket, group, request, self.at))
+        self.perform(self.shard.join(ticket, group, request, self.at))
         return ticket
 
     def new_member(self, **options: Any) -> tuple[str, int]:
@@ -179,13 +180,13 @@ class GroupDriver:
             protocol_name=protocol_name,
             assignments=assignments or {},
         )
-        self._perform(self.shard.sync(ticket, group, request, self.at))
+        self.perform(self.shard.sync(ticket, group, request, self.at))
         return ticket
 
     def beat(self, member_id: str, generation: int, *, group: str = GROUP, instance: str | None = None) -> ErrorCode:
         """Heartbeat; return the error."""
         ticket = self.ticket()
-        self._perform(
+        self.perform(
             self.shard.heartbeat(
                 ticket, group, member_id=member_id, group_instance_id=instance, generation=generation, at=self.at
             )
@@ -198,7 +199,7 @@ class GroupDriver:
         ticket = self.ticket()
         pairs = [(each, None) if isinstance(each, str) else each for each in who]
         identities = [MemberIdentity(member_id=each[0], group_instance_id=each[1]) for each in pairs]
-        self._perform(self.shard.leave(ticket, group, identities, self.at))
+        self.perform(self.shard.leave(ticket, group, identities, self.at))
         reply = self.answers[ticket]
         assert reply.error is ErrorCode.NONE
         return [error for _, error in reply.members]
@@ -227,7 +228,7 @@ class GroupDriver:
             offsets=tuple(wanted),
             knows_group_id_not_found=version >= 9,
         )
-        self._perform(self.shard.commit(ticket, group, request, self.at))
+        self.perform(self.shard.commit(ticket, group, request, self.at))
         return ticket
 
     def commit_error(self, *args: Any, **options: Any) -> ErrorCode:
@@ -238,13 +239,13 @@ class GroupDriver:
     def delete_group(self, group: str = GROUP) -> int:
         """Delete a group; return the ticket."""
         ticket = self.ticket()
-        self._perform(self.shard.delete_group(ticket, group, self.at))
+        self.perform(self.shard.delete_group(ticket, group, self.at))
         return ticket
 
     def delete_offsets(self, *places: tuple[str, int], group: str = GROUP) -> Any:
         """Delete offsets; return the answer."""
         ticket = self.ticket()
-        self._perform(self.shard.delete_offsets(ticket, group, places, self.at))
+        self.perform(self.shard.delete_offsets(ticket, group, places, self.at))
         return self.answers[ticket]
 
     # What is there

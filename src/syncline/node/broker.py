@@ -362,3 +362,4 @@ class Broker:
         """Assert what must hold between two callbacks of the loop."""
         self.replicas.check_invariants()
         self.controller.check_invariants()
+        self._groups.check_invariants()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.core.groups.groups import partition_of
-from syncline.core.groups.messages import GroupSettings
+from syncline.core.groups.messages import GroupSettings, MemberDescription
 from syncline.model.errors import ErrorCode
 from tests.core.group_driver import GROUP, GroupDriver, subscription
 
@@ -93,7 +93,7 @@ class _Walk:
             case "delete":
                 driver.delete_group()
             case "offsets":
-                driver._perform(driver.shard.forget_topics(["t"], driver.at))
+                driver.perform(driver.shard.forget_topics(["t"], driver.at))
             case "time":
                 driver.advance(number)
             case "settle":
@@ -105,20 +105,24 @@ class _Walk:
 
     def _settle(self) -> None:
         """Let everyone who is in do what a good client does, until the group is stable."""
-        group = self.driver.shard._groups.get(GROUP)
-        for member_id in list(group.members) if group is not None else ():
-            instance = group.members[member_id].group_instance_id
-            self.driver.join(member_id, instance=instance, session_ms=6_000, rebalance_ms=4_000)
+        for member in self._shown():
+            instance = member.group_instance_id
+            self.driver.join(member.member_id, instance=instance, session_ms=6_000, rebalance_ms=4_000)
         self.driver.advance(4_000)
-        for member_id in list(group.members) if group is not None else ():
-            self.driver.sync(member_id, group.generation, dict.fromkeys(group.members, b"a"))
+        ids = [member.member_id for member in self._shown()]
+        for member_id in ids:
+            self.driver.sync(member_id, self.driver.generation(), dict.fromkeys(ids, b"a"))
         self.driver.commit_log()
+
+    def _shown(self) -> tuple[MemberDescription, ...]:
+        found = self.driver.shard.describe(GROUP)
+        return () if found is None else found.members
 
     def _remember(self, ticket: int, instance: str | None) -> None:
         reply = self.driver.answers.get(ticket)
         if reply is not None and reply.member_id:
             self.members.append((reply.member_id, instance))
-        for member in list(self.driver.shard._groups.get(GROUP).members.values()) if self.driver.inner_state() else []:
+        for member in self._shown():
             if (member.member_id, member.group_instance_id) not in self.members:
                 self.members.append((member.member_id, member.group_instance_id))
 

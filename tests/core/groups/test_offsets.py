@@ -322,7 +322,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     driver = GroupDriver()
     driver.commit("", -1, ("t", 0, 1), ("u", 0, 2))
 
-    driver._perform(driver.shard.forget_topics(["t"], driver.at))
+    driver.perform(driver.shard.forget_topics(["t"], driver.at))
 
     assert (driver.offset(), driver.offset("u")) == (None, 2)
     assert driver.successor().offset() is None

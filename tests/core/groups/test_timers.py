@@ -35,6 +35,7 @@ def test_timers_fire_like_a_plain_dict_of_deadlines(steps: list[tuple[str, int, 
                 fired.append(due)
             assert sorted(fired) == sorted(each for each, deadline_ms in plain.items() if deadline_ms <= now_ms)
             plain = {each: deadline_ms for each, deadline_ms in plain.items() if deadline_ms > now_ms}
+        timers.check_invariants()
         next_ms = timers.next_ms()
         assert (next_ms is None) == (not plain)
         assert next_ms is None or next_ms <= min(plain.values())
@@ -47,4 +48,4 @@ def test_timers_put_back_again_and_again_cost_one_entry() -> None:
     for now_ms in range(1_000):
         timers.set("session", now_ms + 10_000)
 
-    assert len(timers._heap) == 1
+    assert timers.entry_count == 1

@@ -17,6 +17,7 @@ Source: KIP-62, KIP-345, KIP-394, KIP-814.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from syncline.core.groups.member import Member, restored
 from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMember, Protocol
@@ -25,6 +26,14 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+
+# The moves of the diagram above.
+_MOVES: Final = {
+    GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
+    GroupState.PREPARING_REBALANCE: (GroupState.COMPLETING_REBALANCE, GroupState.EMPTY),
+    GroupState.COMPLETING_REBALANCE: (GroupState.STABLE, GroupState.PREPARING_REBALANCE),
+    GroupState.STABLE: (GroupState.PREPARING_REBALANCE,),
+}
 
 
 class Group:
@@ -76,6 +85,7 @@ class Group:
             del self._instances[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+        assert (self.leader is None) == (not self.members), f"{len(self.members)} members are led by {self.leader}"
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         """Replace what a member offers."""
@@ -87,6 +97,10 @@ class Group:
         """Give a static member the id of its next incarnation: it keeps its place, its assignment and its lead."""
         old_id = member.member_id
         assert member.group_instance_id is not None, "only static members come back under another id"
+        assert self._instances[member.group_instance_id] == old_id, (
+            f"{member.group_instance_id} is {self._instances[member.group_instance_id]}, not {old_id}"
+        )
+        assert member_id not in self.members, f"{old_id} takes the id of another member, {member_id}"
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
         self._instances[member.group_instance_id] = member_id
         if self.awaited_syncs.pop(old_id, 0) is None:
@@ -99,6 +113,7 @@ class Group:
         # A name offered twice by one member is still one member's offer.
         for name in dict.fromkeys(protocol.name for protocol in member.protocols):
             self._tally[name] = self._tally.get(name, 0) + step
+            assert self._tally[name] >= 0, f"{name} is offered by {self._tally[name]} members of {self.group_id}"
             if not self._tally[name]:
                 del self._tally[name]
 
@@ -177,12 +192,17 @@ class Group:
     # States
 
     def move_to(self, state: GroupState, *, wall_ms: int) -> None:
-        """Change the state."""
+        """Change the state, as the diagram has it."""
+        assert state in _MOVES[self.state], f"{self.group_id} moves from {self.state.value} to {state.value}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms
 
     def begin_generation(self, *, wall_ms: int) -> None:
-        """Close the doors: whoever is in now is the next generation."""
+        """Close the generation: its members are those who are in now."""
+        late = [each.member_id for each in self.members.values() if each.join_ticket is None]
+        assert all(self.members[each].group_instance_id is not None for each in late), (
+            f"{self.group_id}: {late} have not joined generation {self.generation + 1}"
+        )
         # Generations wrap as Kafka's do, to 0: negative ones mean "none".
         self.generation = (self.generation + 1) & 0x7FFFFFFF
         self.awaited_syncs = dict.fromkeys(self.members)
@@ -220,6 +240,8 @@ class Group:
 
     def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
         """Return the group as it is stored with these assignments; a missing one is empty."""
+        assert (self.leader is None) == (not self.members), f"{self.group_id} is stored with leader {self.leader}"
+        assert assignments.keys() <= self.members.keys(), f"{assignments.keys() - self.members.keys()} are no members"
         return StoredGroup(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -242,13 +264,32 @@ class Group:
         assert self.leader is None or self.leader in self.members, f"{self.group_id}: leader {self.leader} has left"
         for instance, member_id in self._instances.items():
             assert self.members[member_id].group_instance_id == instance, f"{self.group_id}: {instance} is {member_id}"
+        static_count = sum(member.group_instance_id is not None for member in self.members.values())
+        assert len(self._instances) == static_count, f"{self.group_id}: {len(self._instances)} of {static_count} static"
+        names = [name for member in self.members.values() for name in {each.name for each in member.protocols}]
+        assert self._tally == {name: names.count(name) for name in names}, f"{self.group_id}: tally {self._tally}"
         assert not self.pending.keys() & self.members.keys(), f"{self.group_id}: pending and member at once"
         assert self.awaited_syncs.keys() <= self.members.keys(), f"{self.group_id}: awaits a Sync of a stranger"
+        assert self.windows_rest_ms >= 0, f"{self.group_id}: {self.windows_rest_ms} ms of windows are left"
+        for member in self.members.values():
+            self._check_tickets(member)
         is_settled = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         if is_settled or self.state is GroupState.EMPTY:
             assert is_settled == bool(self.members), f"{self.group_id}: {self.state} with {len(self.members)} members"
         if is_settled:
             assert self.protocol_name is not None, f"{self.group_id}: {self.state} without a protocol"
+
+    def _check_tickets(self, member: Member) -> None:
+        """Assert that a member waits only for what its group's state can still give it."""
+        who = f"{member.member_id} of {self.group_id} in {self.state.value}"
+        assert member.join_ticket is None or member.sync_ticket is None, f"{who} waits for Join and Sync"
+        if member.join_ticket is not None:
+            # In a stable group a static member's Join waits until the log has its new id.
+            is_replacement = self.state is GroupState.STABLE and member.group_instance_id is not None
+            assert self.state is GroupState.PREPARING_REBALANCE or is_replacement, f"{who} waits for a generation"
+        if member.sync_ticket is not None:
+            assert self.state is GroupState.COMPLETING_REBALANCE, f"{who} waits for an assignment"
+            assert member.member_id not in self.awaited_syncs, f"{who} waits, and its Sync is awaited"
 
 
 def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group:
@@ -267,4 +308,5 @@ def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group
     if stored.state_timestamp_ms != NONE:
         group.state_timestamp_ms = stored.state_timestamp_ms
     group.subscribed = group.read_subscriptions()
+    assert len(group.members) == len(stored.members), f"{group_id} was stored with a member twice"
     return group

@@ -16,7 +16,7 @@ with the members' next heartbeats.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from syncline.core.groups.group import Group, restored_group
 from syncline.core.groups.membership import Membership
@@ -25,6 +25,7 @@ from syncline.core.groups.messages import (
     Effect,
     GroupDescription,
     GroupSettings,
+    GroupState,
     GroupStatistics,
     Instant,
     JoinReply,
@@ -39,6 +40,7 @@ from syncline.core.groups.outbox import Outbox, TimerKey, TimerKind
 from syncline.core.groups.rebalance import Rebalance
 from syncline.core.groups.records import (
     CommittedOffset,
+    GroupKey,
     OffsetKey,
     parse_group_value,
     parse_key,
@@ -56,6 +58,7 @@ def partition_of(group_id: str, partition_count: int) -> int:
     for index in range(0, len(units), 2):
         value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
     signed = value - (1 << 32) if value & 0x80000000 else value
+    assert partition_count > 0, f"the offsets topic has {partition_count} partitions"
     # The absolute value of the smallest int does not fit an int; Kafka takes 0.
     return 0 if signed == -(1 << 31) else abs(signed) % partition_count
 
@@ -80,18 +83,22 @@ class GroupShard:
         named = parse_key(key)
         if named is None:
             return
-        if isinstance(named, OffsetKey):
-            self._offsets.store(named, None if value is None else parse_offset_value(value))
-        elif value is None:
-            self._groups.pop(named.group_id, None)
-        else:
-            stored = parse_group_value(value)
-            self._groups[named.group_id] = restored_group(named.group_id, stored, wall_ms=at.wall_ms)
+        match named:
+            case OffsetKey():
+                self._offsets.store(named, None if value is None else parse_offset_value(value))
+            case GroupKey(group_id=group_id):
+                if value is None:
+                    self._groups.pop(group_id, None)
+                else:
+                    self._groups[group_id] = restored_group(group_id, parse_group_value(value), wall_ms=at.wall_ms)
+            case _:
+                assert_never(named)
 
     def loaded(self, at: Instant) -> tuple[Effect, ...]:
         """Begin to answer: everything committed before this leadership was replayed."""
-        self._out.at = at
+        assert not self.is_loaded, "a term begins once"
         self.is_loaded = True
+        self._out.begin(at)
         for group_id in self._offsets.group_ids():
             if group_id not in self._groups:
                 group = self._groups[group_id] = Group(group_id, wall_ms=at.wall_ms)
@@ -115,17 +122,22 @@ class GroupShard:
 
     def persisted(self, write_id: int, error: ErrorCode, at: Instant) -> tuple[Effect, ...]:
         """Take note of what became of a `Persist`: in the order of the log, each once."""
-        self._out.at = at
+        self._begin(at)
         self._out.persisted(write_id, error)
         return self._out.take()
 
     def tick(self, at: Instant) -> tuple[Effect, ...]:
         """Do what has come due."""
-        self._out.at = at
+        self._begin(at)
         self._out.give_up_overdue()
         while (key := self._out.timers.pop_due(at.now_ms)) is not None:
             self._due(key)
         return self._out.take()
+
+    def _begin(self, at: Instant) -> None:
+        """Begin an event."""
+        assert self.is_loaded, "an event for a coordinator that does not lead its partition"
+        self._out.begin(at)
 
     def _due(self, key: TimerKey) -> None:
         if key.kind is TimerKind.EXPIRY:
@@ -135,12 +147,15 @@ class GroupShard:
         group = self._groups.get(key.group_id)
         if group is None:
             return
-        if key.kind is TimerKind.SESSION:
-            self._membership.session_over(group, key.member_id)
-        elif key.kind is TimerKind.JOIN:
-            self._rebalance.join_time_over(group)
-        else:
-            self._rebalance.sync_time_over(group)
+        match key.kind:
+            case TimerKind.SESSION:
+                self._membership.session_over(group, key.member_id)
+            case TimerKind.JOIN:
+                self._rebalance.join_time_over(group)
+            case TimerKind.SYNC:
+                self._rebalance.sync_time_over(group)
+            case _:
+                assert_never(key.kind)
 
     def next_deadline_ms(self) -> int | None:
         """Return when `tick` is due, at the latest; None for never."""
@@ -150,13 +165,13 @@ class GroupShard:
 
     def join(self, ticket: Ticket, group_id: str, request: JoinRequest, at: Instant) -> tuple[Effect, ...]:
         """JoinGroup; the answer may wait for the end of a rebalance."""
-        self._out.at = at
+        self._begin(at)
         self._membership.join(ticket, group_id, request)
         return self._out.take()
 
     def sync(self, ticket: Ticket, group_id: str, request: SyncRequest, at: Instant) -> tuple[Effect, ...]:
         """SyncGroup; the answer may wait for the leader's."""
-        self._out.at = at
+        self._begin(at)
         self._membership.sync(ticket, group_id, request)
         return self._out.take()
 
@@ -171,7 +186,7 @@ class GroupShard:
         at: Instant,
     ) -> tuple[Effect, ...]:
         """Heartbeat."""
-        self._out.at = at
+        self._begin(at)
         self._membership.heartbeat(ticket, group_id, member_id, group_instance_id, generation)
         return self._out.take()
 
@@ -179,19 +194,19 @@ class GroupShard:
         self, ticket: Ticket, group_id: str, identities: Iterable[MemberIdentity], at: Instant
     ) -> tuple[Effect, ...]:
         """LeaveGroup."""
-        self._out.at = at
+        self._begin(at)
         self._membership.leave(ticket, group_id, tuple(identities))
         return self._out.take()
 
     def commit(self, ticket: Ticket, group_id: str, request: CommitRequest, at: Instant) -> tuple[Effect, ...]:
         """OffsetCommit."""
-        self._out.at = at
+        self._begin(at)
         self._offsets.commit(ticket, group_id, request)
         return self._out.take()
 
     def delete_group(self, ticket: Ticket, group_id: str, at: Instant) -> tuple[Effect, ...]:
         """DeleteGroups, for one group."""
-        self._out.at = at
+        self._begin(at)
         self._offsets.delete_group(ticket, group_id)
         return self._out.take()
 
@@ -199,13 +214,13 @@ class GroupShard:
         self, ticket: Ticket, group_id: str, places: Sequence[tuple[str, int]], at: Instant
     ) -> tuple[Effect, ...]:
         """OffsetDelete."""
-        self._out.at = at
+        self._begin(at)
         self._offsets.delete_offsets(ticket, group_id, places)
         return self._out.take()
 
     def forget_topics(self, topics: Iterable[str], at: Instant) -> tuple[Effect, ...]:
         """Delete the offsets of topics that were deleted."""
-        self._out.at = at
+        self._begin(at)
         self._offsets.forget_topics(topics)
         return self._out.take()
 
@@ -248,5 +263,25 @@ class GroupShard:
 
     def check_invariants(self) -> None:
         """Assert what must hold between any two events."""
-        for group in self._groups.values():
+        if self.is_loaded:
+            self._out.check_invariants()
+            self._offsets.check_invariants()
+        for group_id, group in self._groups.items():
+            assert group.group_id == group_id, f"{group.group_id} is found as {group_id}"
             group.check_invariants()
+            if self.is_loaded:
+                self._check_deadlines(group)
+
+    def _check_deadlines(self, group: Group) -> None:
+        """Assert that nothing in a group waits without an end."""
+        timers, group_id = self._out.timers, group.group_id
+        for member_id in (*group.pending, *group.members):
+            member = group.members.get(member_id)
+            is_excused = member is not None and member.is_excused
+            assert is_excused or TimerKey(TimerKind.SESSION, group_id, member_id) in timers, (
+                f"{member_id} of {group_id} has no session in {group.state.value}"
+            )
+        if group.state is GroupState.PREPARING_REBALANCE:
+            assert TimerKey(TimerKind.JOIN, group_id) in timers, f"{group_id} waits for members for ever"
+        if group.awaited_syncs:
+            assert TimerKey(TimerKind.SYNC, group_id) in timers, f"{group_id} waits for Syncs for ever"

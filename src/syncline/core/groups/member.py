@@ -47,6 +47,7 @@ class Member:
 
     def vote(self, candidates: list[str]) -> str:
         """Return the first of the member's protocols that is a candidate."""
+        assert any(each.name in candidates for each in self.protocols), f"{self.member_id} offers none of {candidates}"
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def stored(self, protocol_name: str, assignment: bytes) -> StoredMember:

@@ -118,6 +118,9 @@ class Membership:
     def _add(self, ticket: Ticket, group: Group, request: JoinRequest, member_id: str) -> None:
         if not group.members:
             group.protocol_type = request.protocol_type
+        assert group.protocol_type == request.protocol_type, (
+            f"{group.group_id} speaks {group.protocol_type}, and takes in {request.protocol_type}"
+        )
         member = Member(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
@@ -177,6 +180,9 @@ class Membership:
         group.rename(member, member_id)
         self._update(ticket, group, request, member)
         self._rebalance.start_session(group, member)
+        assert group.refusal(old_id, request.group_instance_id) is ErrorCode.FENCED_INSTANCE_ID, (
+            f"{old_id} is not fenced"
+        )
         if group.state is not GroupState.STABLE:
             # In COMPLETING_REBALANCE the leader may be assigning to the old id just now: that needs a new round.
             self._rebalance.membership_changed(group)
@@ -244,6 +250,7 @@ class Membership:
             self._out.reply(ticket, SyncReply(error=error))
             return
         member = group.members[request.member_id]
+        assert request.generation == group.generation, f"a Sync of {request.generation} in {group.generation}"
         group.awaited_syncs.pop(member.member_id, None)
         if group.state is GroupState.STABLE:
             self._out.reply(

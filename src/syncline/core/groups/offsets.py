@@ -86,6 +86,7 @@ class Offsets:
             errors[wanted.topic, wanted.partition] = outcome
             if outcome is ErrorCode.NONE:
                 accepted[OffsetKey(group_id, wanted.topic, wanted.partition)] = self._committed(wanted)
+        assert len(accepted) <= len(errors), f"{len(accepted)} offsets are accepted, {len(errors)} were asked for"
         if not accepted:
             self._out.reply(ticket, CommitReply(errors=errors))
             return
@@ -160,6 +161,7 @@ class Offsets:
         def settled() -> None:
             for key in keys:
                 place = (key.topic, key.partition)
+                assert pending.get(place, 0) > 0, f"a write of {place} of {group_id} ends that was not under way"
                 pending[place] -= 1
                 if not pending[place]:
                     del pending[place]
@@ -229,6 +231,7 @@ class Offsets:
 
     def _bury_group(self, group: Group, answered: Callable[[ErrorCode], None]) -> None:
         group_id = group.group_id
+        assert not group.members, f"{group_id} is deleted with {len(group.members)} members"
         # Out of the way at once: whoever joins from here on joins a new group, whose records come after these.
         del self._groups[group_id]
         self._bury_in_parts(group_id, list(self._places(group_id)))
@@ -289,6 +292,16 @@ class Offsets:
         is_left_alone = group.state is GroupState.EMPTY and group.protocol_type is not None
         since_ms = group.state_timestamp_ms if is_left_alone else value.commit_timestamp_ms
         return self._out.at.wall_ms - since_ms >= self._out.settings.offsets_retention_ms
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between any two events."""
+        for group_id, topics in self._stored.items():
+            assert topics, f"{group_id} is kept without an offset"
+            assert all(topics.values()), f"{group_id} keeps a topic without an offset"
+        for group_id, pending in self._pending.items():
+            assert pending, f"{group_id} is counted without a write under way"
+            assert min(pending.values()) > 0, f"{group_id} counts {min(pending.values())} writes under way"
+        assert self._out.has_open_writes or not self._pending, "offsets are pending without an open write"
 
 
 def _utf16_length(text: str) -> int:

@@ -63,6 +63,12 @@ class Outbox:
         self._write_deadlines_ms: dict[int, int] = {}
         self._last_write_id = 0
 
+    def begin(self, at: Instant) -> None:
+        """Begin the event of this time."""
+        assert not self._effects, f"{len(self._effects)} effects of the event before were not performed"
+        assert at.now_ms >= self.at.now_ms, f"an event at {at.now_ms} ms comes after one at {self.at.now_ms} ms"
+        self.at = at
+
     def take(self) -> tuple[Effect, ...]:
         """Return what was decided since the last call."""
         taken = tuple(self._effects)
@@ -86,13 +92,15 @@ class Outbox:
         settled: Callable[[], None] = _nothing,
     ) -> None:
         """Append records; `answered` gets the log's own error codes, REQUEST_TIMED_OUT when it takes too long."""
+        assert records, "a write of no records has no fate"
         self._last_write_id += 1
         self._writes[self._last_write_id] = _Write(applied, answered, settled)
         self._write_deadlines_ms[self._last_write_id] = self.at.now_ms + self.settings.write_timeout_ms
         self._effects.append(Persist(self._last_write_id, records))
 
     def persisted(self, write_id: int, error: ErrorCode) -> None:
-        """Take note of a write's fate."""
+        """Do what hangs on a write whose fate is known."""
+        assert write_id in self._writes, f"the fate of write {write_id} is reported twice, or it was never made"
         write = self._writes.pop(write_id)
         is_open = self._write_deadlines_ms.pop(write_id, None) is not None
         if error is ErrorCode.NONE:
@@ -107,6 +115,7 @@ class Outbox:
             if deadline_ms > self.at.now_ms:
                 break
             del self._write_deadlines_ms[write_id]
+            assert write_id in self._writes, f"write {write_id} is decided, and yet overdue"
             self._writes[write_id].answered(ErrorCode.REQUEST_TIMED_OUT)
 
     def give_up_all(self) -> None:
@@ -129,6 +138,15 @@ class Outbox:
         if write_ms is None or timer_ms is None:
             return timer_ms if write_ms is None else write_ms
         return min(write_ms, timer_ms)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between any two events."""
+        assert not self._effects, f"{len(self._effects)} effects were not handed out"
+        assert self._write_deadlines_ms.keys() <= self._writes.keys(), "a deadline for a write that is decided"
+        deadlines = list(self._write_deadlines_ms.values())
+        assert deadlines == sorted(deadlines), f"a later write is due earlier: {deadlines}"
+        assert max(self._writes, default=0) <= self._last_write_id, "a write that was never made"
+        self.timers.check_invariants()
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:

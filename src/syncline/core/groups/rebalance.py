@@ -98,6 +98,7 @@ class Rebalance:
             return
         if group.previous_state is GroupState.EMPTY and group.is_joined_in_window and group.windows_rest_ms > 0:
             window_ms = min(self._out.settings.initial_rebalance_delay_ms, group.windows_rest_ms)
+            assert window_ms > 0, f"{group.group_id} waits for members in a window of {window_ms} ms"
             group.is_joined_in_window = False
             group.windows_rest_ms -= window_ms
             self._out.start(TimerKey(TimerKind.JOIN, group.group_id), window_ms)
@@ -108,6 +109,9 @@ class Rebalance:
         """Put out the members that joined but never asked for their assignment."""
         if not group.awaited_syncs:
             return
+        assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), (
+            f"{group.group_id} awaits Syncs in {group.state.value}"
+        )
         for member_id in list(group.awaited_syncs):
             self.remove(group, group.members[member_id])
         self.prepare(group)
@@ -124,7 +128,9 @@ class Rebalance:
             # Only static members are left, and none has come: their sessions decide, not this rebalance.
             self._out.start(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
             return
+        before = group.generation
         group.begin_generation(wall_ms=self._out.at.wall_ms)
+        assert group.generation == before + 1 or group.generation == 0, f"generation {group.generation} after {before}"
         if group.members:
             self._announce(group)
         else:
@@ -158,6 +164,7 @@ class Rebalance:
 
     def store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
         """Write what the leader has decided; the group is stable when the log has it."""
+        assert group.state is GroupState.COMPLETING_REBALANCE, f"{group.group_id} is assigned in {group.state.value}"
         generation = group.generation
 
         def is_current() -> bool:
@@ -176,6 +183,8 @@ class Rebalance:
         self._out.write((record,), applied=applied, answered=answered)
 
     def _hand_out(self, group: Group, assignments: dict[str, bytes]) -> None:
+        strangers = assignments.keys() - group.members.keys()
+        assert not strangers, f"{group.group_id}: {strangers} are assigned partitions, and are no members"
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             if member.sync_ticket is not None:

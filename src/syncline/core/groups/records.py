@@ -250,6 +250,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 def _string(text: str) -> bytes:
     data = text.encode()
+    assert len(data) <= STRING_BYTES_MAX, f"{len(data)} bytes in a string that holds {STRING_BYTES_MAX}: {text[:40]}..."
     return _INT16.pack(len(data)) + data
 
 

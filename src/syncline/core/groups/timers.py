@@ -36,6 +36,7 @@ class Timers(Generic[Key]):
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or deadline_ms < queued_ms:
             self._push(key, deadline_ms)
+        assert self._queued_ms[key] <= deadline_ms, f"{key} is due at {deadline_ms}, queued for {self._queued_ms[key]}"
 
     def cancel(self, key: Key) -> None:
         """Let `key` not come due."""
@@ -62,6 +63,20 @@ class Timers(Generic[Key]):
                 return key
             self._push(key, deadline_ms)
         return None
+
+    @property
+    def entry_count(self) -> int:
+        """Return how many entries the heap holds: deadlines, and what was left of earlier ones."""
+        return len(self._heap)
+
+    def check_invariants(self) -> None:
+        """Assert that no deadline can be missed, and that the heap has what is said to be queued."""
+        entries = {(key, queued_ms) for queued_ms, _, key in self._heap}
+        for key, deadline_ms in self._deadlines_ms.items():
+            assert key in self._queued_ms, f"{key} has a deadline, and no entry in the heap"
+            assert self._queued_ms[key] <= deadline_ms, f"{key} is queued later than its deadline {deadline_ms}"
+        for key, queued_ms in self._queued_ms.items():
+            assert (key, queued_ms) in entries, f"{key} is not in the heap at {queued_ms}"
 
     def _push(self, key: Key, queued_ms: int) -> None:
         self._queued_ms[key] = queued_ms

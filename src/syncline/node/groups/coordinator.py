@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 from uuid import UUID
 
 from syncline.core.groups.groups import GroupShard, partition_of
@@ -144,6 +144,7 @@ class GroupCoordinator:
             return
         term.phase = _Phase.OVER
         self._perform(term, term.shard.resigned())
+        assert not term.answers, f"{len(term.answers)} requests wait for a term that is over"
 
     def _draw_uuid(self) -> str:
         return str(UUID(int=self._dice.getrandbits(128), version=4))
@@ -378,15 +379,20 @@ class GroupCoordinator:
         term.is_performing = True
         while term.queue:
             effect = term.queue.popleft()
-            if isinstance(effect, Reply):
-                self._answer(term, effect)
-            elif term.phase is _Phase.ACTIVE:
-                self._append(term, effect)
+            match effect:
+                case Reply():
+                    self._answer(term, effect)
+                case Persist():
+                    if term.phase is _Phase.ACTIVE:
+                        self._append(term, effect)
+                case _:
+                    assert_never(effect)
         term.is_performing = False
         if term.phase is _Phase.ACTIVE:
             self._watch(term)
 
     def _answer(self, term: _Term, effect: Reply) -> None:
+        assert effect.ticket in term.answers, f"ticket {effect.ticket} was answered before"
         answer = term.answers.pop(effect.ticket)
         try:
             answer(effect.reply)
@@ -417,6 +423,20 @@ class GroupCoordinator:
             self._end(term.index)
             return
         self._perform(term, term.shard.persisted(write_id, error, self._now()))
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between two callbacks of the loop."""
+        for index, term in self._terms.items():
+            assert term.index == index, f"the term of {term.index} is found at {index}"
+            assert term.phase is not _Phase.OVER, f"the term of {index} is over, and still there"
+            assert not term.queue, f"{len(term.queue)} effects of {index} were not performed"
+            assert (term.phase is _Phase.ACTIVE) == term.shard.is_loaded, f"{index} is {term.phase.name}"
+            if term.phase is _Phase.ACTIVE:
+                term.shard.check_invariants()
+                due_ms = term.shard.next_deadline_ms()
+                assert due_ms is None or (self._timer is not None and self._timer_ms <= due_ms), (
+                    f"{index} has something due at {due_ms} ms, and no timer is set for it"
+                )
 
     # Time
 

@@ -74,6 +74,11 @@ class GroupsOnDemand:
         if self._coordinator is not None:
             self._coordinator.close()
 
+    def check_invariants(self) -> None:
+        """Assert what must hold between two callbacks of the loop."""
+        if self._coordinator is not None:
+            self._coordinator.check_invariants()
+
     # What the coordinator uses of the broker.
 
     @property
