@@ -96,7 +96,7 @@ class World:
     def heartbeat(
         self, broker_id: int, *, version: int | None = None, want_shut_down: bool = False, failed: tuple[str, ...] = ()
     ) -> Any:
-        """Let a broker be heard of; it has seen all metadata unless told otherwise."""
+        """Let a broker send a heartbeat; it has seen all metadata unless `version` differs."""
         return self.take(
             heartbeat(
                 self.image,
@@ -139,6 +139,6 @@ class World:
         )
 
     def restart(self, broker_id: int, incarnation: str) -> None:
-        """Let a broker come back after SIGKILL: register, and be heard of."""
+        """Let a broker come back after SIGKILL: register, and send a heartbeat."""
         self.register(broker_id, incarnation)
         self.heartbeat(broker_id)

@@ -24,7 +24,7 @@ from tests.incidents.causes import CAUSES, Truth
 from tests.incidents.ground import Ground, ground
 
 GOAL_SHARE = 114 / 120
-# What a paused or cut-off broker has to say comes some time after it is back.
+# A broker that was paused or cut off reports some time after it is back.
 TELL_S = 2.5
 
 
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def is_named(self) -> bool:
-        """Whether the true cause was named, with whom it befell and in which direction."""
+        """Whether the true cause was named, with the broker that it befell and the direction of a cut."""
         truth, main = self.truth, self.answer.get("main")
         if truth is None or main is None or main["cause"] != truth.cause:
             return False

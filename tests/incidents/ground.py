@@ -37,7 +37,7 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class Place:
-    """A partition and who has which role in it."""
+    """A partition and the roles of its brokers."""
 
     topic: str
     partition: int
@@ -120,7 +120,7 @@ class Ground:
     # Looking.
 
     def led(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """Return what the leaders say of their partitions."""
+        """Return what the leaders report about their partitions."""
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for control in controls(self.cluster.directory).values():
             with contextlib.suppress(ControlError):
@@ -131,7 +131,7 @@ class Ground:
         return found
 
     def controller(self) -> int:
-        """Return who is the controller."""
+        """Return the controller."""
         for broker_id, control in controls(self.cluster.directory).items():
             with contextlib.suppress(ControlError):
                 if control.call("broker.describe", timeout_s=1.0)["is_controller"]:
@@ -139,7 +139,7 @@ class Ground:
         raise AssertionError("no broker is the controller")
 
     def settle(self) -> None:
-        """Wait until every partition is led, everybody is in sync, and nothing is broken."""
+        """Wait until every partition has a leader, all replicas are in sync, and no fault is active."""
         deadline_s = time.monotonic() + QUIET_S
         while True:
             found = self.led()

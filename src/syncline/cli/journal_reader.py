@@ -10,22 +10,22 @@ from syncline.model.ids import JOURNAL_TOPIC
 
 READ_TIMEOUT_S = 20.0
 BATCH = 1_000
-# How an event's value begins whose key may be skipped unread.
+# A value that begins like this is a progress sample: skip those of other partitions unread.
 _SAMPLE = b'"type":"follower_progress"'
 _HEAD_BYTES = 60
 
 
 class Journal(NamedTuple):
-    """The events that were read; when the journal itself began, if that was later than what was asked for, else 0."""
+    """The events; `began_ms` is when the journal began, if that was later than the requested time, else 0."""
 
     events: list[Event]
     began_ms: int
 
 
 def read_journal(servers: str, admin: Any, since_ms: int, key: str) -> Journal:
-    """Return the events of the journal since a Unix time, up to what is there now.
+    """Return the events of the journal from a Unix time up to its present end.
 
-    Progress samples of other partitions than `key` are left out: there may be a hundred of them to each other event.
+    Progress samples of other partitions than `key` are left out: there may be a hundred of them for each other event.
     """
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
@@ -76,7 +76,7 @@ def _read(consumer: Any, end: int, key: bytes) -> list[Event]:
             try:
                 events.append(from_json(value))
             except EventDecodeError:
-                # Somebody else's record.
+                # A client wrote this record, and it is no event.
                 continue
         if messages:
             deadline_s = time.monotonic() + READ_TIMEOUT_S

@@ -32,9 +32,9 @@ from syncline.explain.words.sentences import tell
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, from_json, to_json
 
-# Causes begin before their effects; and whoever stood still tells it later.
+# Causes begin before their effects, and a broker that was paused reports that later.
 MARGIN_MS = 60_000
-# Nobody reads more than so many; the newest are shown.
+# Show only this many paragraphs, the newest.
 PARAGRAPHS_MAX = 60
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -55,10 +55,10 @@ def why(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks stood still.
+    """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks were held.
 
-    Each finding names its cause, what speaks for it, and what was unusual besides. What no broker has told is called
-    unknown.
+    Each finding names its cause, the evidence for it, and what else was unusual. A cause that no broker reported is
+    called unknown.
     """
     topic, partition = parse_place(place)
     now_ms = time.time_ns() // 1_000_000
@@ -74,20 +74,20 @@ def why(
         )
     now = described.partitions[partition]
     if since_ms > now_ms:
-        raise LocalClusterError(f"--since {since} lies ahead, and nothing has happened there yet.")
+        raise LocalClusterError(f"--since {since} lies ahead: give a time in the past.")
     if replica is not None and replica not in now.replicas:
         raise LocalClusterError(
             f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
             f"{', '.join(map(str, now.replicas))}."
         )
-    # In this order: what is written in between is there twice, and counts once.
+    # In this order: an event that is written in between is read twice, and counts once.
     present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
     journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
     diagnosis = diagnose(
         [*journal.events, *unwritten],
         topic,
         partition,
-        # Of what was before the journal's first event nothing is known.
+        # The journal shows nothing from before its first event.
         since_ms=max(since_ms, journal.began_ms),
         until_ms=time.time_ns() // 1_000_000,
         replica=replica,
@@ -105,15 +105,15 @@ def why(
     paragraphs = tell(diagnosis, show_time)
     left_out = len(paragraphs) - PARAGRAPHS_MAX
     if left_out > 0:
-        print(f"\n{counted(left_out, 'earlier finding')} left out: a shorter --since, or --json, shows what is meant.")
+        print(f"\n{counted(left_out, 'earlier finding')} left out: use a shorter --since, or --json for all.")
     for paragraph in paragraphs[max(0, left_out) :]:
         print(f"\n{paragraph}")
 
 
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:
-    """Return what the leader itself says of its followers now, and what brokers have not journalled yet.
+    """Return what the leader reports about its followers now, and the events that brokers have not journalled yet.
 
-    While a journal's replica is in trouble its events come late: that is just when somebody asks.
+    While replicas of the journal are in trouble, events are written late: just when users ask why.
     """
     from syncline.local.control import ControlError, controls
 
@@ -122,18 +122,18 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
     with contextlib.suppress(ControlError):
         brokers = controls(data)
         found = ask(brokers, topic, partition)
-        # Of two that call themselves leader, the newer one.
+        # Of two brokers that report to lead, the newer leader.
         present = found["partitions"][0] if found["partitions"] else None
         for broker_id, control in brokers.items():
             if broker_id not in found["silent"]:
                 with contextlib.suppress(ControlError):
-                    told = control.call("journal.unwritten", timeout_s=ASK_S, topic=topic, partition=partition)
-                    events += [from_json(event.encode()) for event in told["events"]]
+                    answer = control.call("journal.unwritten", timeout_s=ASK_S, topic=topic, partition=partition)
+                    events += [from_json(event.encode()) for event in answer["events"]]
     return present, events
 
 
 def _lags(present: dict[str, Any] | None) -> list[str]:
-    """Return a line for each follower that does not have everything now."""
+    """Return a line for each follower that lacks records now."""
     return [
         f"now: replica {row['broker']} is {counted(row['lag_records'], 'record')} behind"
         + (f", since {row['lag_ms'] / 1_000:.1f} s" if row["lag_ms"] else "")
@@ -175,7 +175,7 @@ def show_with_date(unix_ms: int) -> str:
 
 
 def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis for scripts."""
+    """Return a diagnosis as JSON fields."""
     main = diagnosis.main
     return {
         "topic": diagnosis.topic,

@@ -1,9 +1,9 @@
-"""Journal events: what a cluster decided and measured, as data that outlives the process which knew it.
+"""Journal events: what a cluster decided and measured, as data that outlives the processes that knew it.
 
-Every broker appends events to the journal topic (`ids.JOURNAL_TOPIC`). The one hard idea is that a reader is
-older or newer than the writer: a reader ignores fields it does not know, keeps an event whose type it does not
-know as `UnknownEvent`, and refuses only an event of a known type that lacks a field it needs. Therefore a field
-may be added at any time, with a default; renaming one, removing one or changing its unit raises `VERSION`.
+Every broker appends events to the journal topic (`ids.JOURNAL_TOPIC`). The one hard idea is that a reader may be older
+or newer than the writer: it ignores fields that it does not know, keeps an event of an unknown type as `UnknownEvent`,
+and refuses only an event of a known type that lacks a field. So a field may be added at any time, with a default;
+renaming one, removing one or changing its unit or meaning raises `VERSION`.
 
 On the wire an event is one flat JSON object in UTF-8, without blanks: the envelope first, then the event's own
 fields under their names here. A record's key is `journal_key(event)`, so that one subject's events stay in order.
@@ -24,21 +24,20 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         evidence {}
     fault               kind, target string | phase: begin, end | note string
 
-Who writes what: the leader its ISR changes, its watermark's stalls and the progress of its followers; every broker what
-it observes (`observation`: nothing was decided, but something was unusual); the controller elections (also the
-first one of a new partition, reason CREATED, leader_before -1), ISR changes that it decides itself (a fenced
-replica: rule "fencing") and broker states, `subject` being the broker spoken of; a follower its truncations;
-whoever injects a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N",
-"TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
-agree in kind and target.
+Writers: the leader its ISR changes, its watermark's stalls and the progress of its followers; every broker what it
+observes (`observation`: it decided nothing, but something was unusual); the controller elections (also the first one
+of a new partition, reason CREATED, leader_before -1), ISR changes that it decides itself (a fenced replica: rule
+"fencing") and broker states, `subject` being the broker that they are about; a follower its truncations; the injector
+of a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N", "TOPIC-PARTITION", or the
+directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault agree in kind and target.
 
 Units: `ts_ms` and `since_ms` are Unix time by the writer's clock; all other `*_ms` of an event's own are durations in
-milliseconds; `*_log_end` and watermarks are exclusive offsets; a number that is not known is -1. `before` and `after`
-are the ISR in ascending order; for a refused change `after` is what was proposed. `evidence` holds the numbers that
-the rule compared, as JSON values; times in it are of the writer's monotonic clock, of which `noted_ms` is the reading
-at `ts_ms`. The phases of an observation agree in writer, kind, subject, partition and `since_ms`; what was noticed
-when it was over has the last phase only. A progress sample describes the interval that ends at `ts_ms`: the worst lag
-in it and the log ends at its end.
+milliseconds; `*_log_end` and watermarks are exclusive offsets; an unknown number is -1. `before` and `after` are the
+ISR in ascending order; for a refused change `after` is what the leader proposed. `evidence` holds the numbers that the
+rule compared, as JSON values; its times are of the writer's monotonic clock, which showed `noted_ms` at `ts_ms`. The
+phases of an observation agree in writer, kind, subject, partition and `since_ms`; an observation that was noticed
+afterwards has the last phase only. A progress sample describes the interval that ends at `ts_ms`: the worst lag in it
+and the log ends at its end.
 """
 
 import json
@@ -61,7 +60,7 @@ class EventDecodeError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """The ISR of a partition shrank or grew, or the attempt was refused; `rule` and `evidence` say why."""
+    """The ISR of a partition shrank or grew, or the controller refused the change; `rule` and `evidence` say why."""
 
     TYPE: ClassVar[str] = "isr_change"
 
@@ -143,7 +142,7 @@ class FollowerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Records waited above the writing leader's high watermark, which stood still; or it moves again."""
+    """Records wait above the writing leader's high watermark, which does not move; or it moves again."""
 
     TYPE: ClassVar[str] = "watermark"
 
@@ -195,7 +194,7 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault somebody injected on purpose: the ground truth that explanations are checked against."""
+    """A fault that was injected on purpose: the truth that explanations are tested against."""
 
     TYPE: ClassVar[str] = "fault"
 
@@ -234,14 +233,14 @@ _CLASSES: Final[tuple[type[KnownEvent], ...]] = (
     Fault,
 )
 _BY_TYPE: Final[dict[str, type[KnownEvent]]] = {known.TYPE: known for known in _CLASSES}
-# The names are looked up once: `dataclasses.asdict` copies deeply and would cost ten times as much per event.
+# Look the names up once: `dataclasses.asdict` copies deeply and would cost ten times as much per event.
 _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
     known: tuple(f.name for f in fields(known) if f.name not in {"ts_ms", "broker"}) for known in _CLASSES
 }
 _ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
 _LISTS: Final = frozenset({"before", "after", "isr", "isr_before"})
 
-# One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order, never sorted.
+# One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order.
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 

@@ -1,20 +1,20 @@
-"""Journal tables: what happened to a cluster, as tables that can be queried.
+"""Journal tables: what happened to a cluster, as tables to query.
 
 Each table is a pure function from DataFrame to DataFrame, so it runs on a batch, on a stream's micro-batch or on
 rows written by hand in a test. `journal` turns records of the journal topic into events; the others start there.
 
-`isr_timeline` is the one that takes thought. The journal tells changes, a timeline shows states. What the ISR of a
-partition was is known from three sources: an election and an ISR change name the whole ISR after them, and the
-first progress samples show it where the journal begins later than the partition did. These states, in order of
-time, hold until the next one; asked replica by replica ("in or out, under which leader?") and with equal
-neighbours merged, they are intervals. An ISR change does not name the leader, but its leader epoch does.
+`isr_timeline` is the hard one. The journal holds changes, and a timeline shows states. Three sources name the ISR of a
+partition: an election and an ISR change name the whole ISR after them, and the first progress samples show it where
+the journal begins later than the partition. These states, in order of time, hold until the next one; cut into one
+question per replica ("in or out, under which leader?"), with equal neighbours merged, they are intervals. An ISR
+change does not name the leader, but its leader epoch does.
 
-A journal may lack events: brokers drop some rather than hold up the data. So the leaders' samples are a second
-witness. One that contradicts what was last told, under the same leader, counts as a state of its own (`observed`),
-but only two sample intervals later: a change that the controller made takes a moment to reach the leader.
+A journal may lack events: brokers drop some rather than delay the data. So the leaders' samples are a second witness. A
+sample that contradicts the last reported state, under the same leader, counts as a state of its own (`observed`), but
+only two sample intervals later: a change that the controller made takes a moment to reach the leader.
 
 Instants are timestamps in UTC, `ended_at` null while the interval lasts; durations are milliseconds; offsets are
-counts of records; numbers that the writer did not know are null here and -1 in the journal.
+counts of records; unknown numbers are null here and -1 in the journal.
 """
 
 from typing import Final
@@ -42,8 +42,8 @@ EVENT_SCHEMA: Final = """
 def journal(records: DataFrame) -> DataFrame:
     """Return events from records of the journal topic, which need the columns `partition`, `offset` and `value`.
 
-    Records that hold no event are dropped. An event that a broker's retry appended twice is there twice; the
-    tables below are not changed by that.
+    Records that hold no event are dropped. An event that a broker's retry appended twice occurs twice here; the
+    tables below count it once.
     """
     parsed = records.select(
         F.col("partition").alias("journal_partition"),
@@ -61,11 +61,11 @@ def isr_timeline(events: DataFrame) -> DataFrame:
     Columns: topic, partition, replica, started_at, ended_at, duration_ms (up to the journal's end while it lasts),
     in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence.
     """
-    told = _states(events).join(_replicas(events), [*_PARTITION])
-    told = told.withColumn("in_isr", F.array_contains("isr", F.col("replica"))).drop("isr")
+    reported = _states(events).join(_replicas(events), [*_PARTITION])
+    reported = reported.withColumn("in_isr", F.array_contains("isr", F.col("replica"))).drop("isr")
     journal_end = F.broadcast(events.agg(F.max("ts_ms").alias("journal_end_ms")))
     in_time = Window.partitionBy(*_PARTITION, "replica").orderBy("ts_ms", "leader_epoch", "journal_offset")
-    known = _with_witnesses(told, events, in_time)
+    known = _with_witnesses(reported, events, in_time)
 
     def differs(name: str) -> Column:
         return ~F.col(name).eqNullSafe(F.lag(name).over(in_time))
@@ -123,15 +123,15 @@ def faults(events: DataFrame) -> DataFrame:
 
 
 def observations(events: DataFrame) -> DataFrame:
-    """Return what brokers noticed, one row per trouble, as last told.
+    """Return what brokers noticed, one row per observation, as last reported.
 
-    Columns: broker (who tells), kind, subject, topic, partition (null if it is about none), started_at, lasted_ms,
+    Columns: broker (the writer), kind, subject, topic, partition (null if it is about none), started_at, lasted_ms,
     is_over, evidence.
     """
     name = ("broker", "kind", "subject", *_PARTITION, "since_ms")
-    told = events.where("type = 'observation'")
+    reported = events.where("type = 'observation'")
     return (
-        told.groupBy(*name)
+        reported.groupBy(*name)
         .agg(
             F.max("lasted_ms").alias("lasted_ms"),
             F.max(F.col("phase") == "end").alias("is_over"),
@@ -160,8 +160,8 @@ def _known(name: str) -> Column:
     return F.when(F.col(name) > _NOT_KNOWN, F.col(name))
 
 
-def _with_witnesses(told: DataFrame, events: DataFrame, in_time: WindowSpec) -> DataFrame:
-    """Return the told states of each replica, and the samples that come long enough after them to be believed."""
+def _with_witnesses(reported: DataFrame, events: DataFrame, in_time: WindowSpec) -> DataFrame:
+    """Return the reported states of each replica, and the samples that come long enough after them to be believed."""
     seen = events.where("type = 'follower_progress'").select(
         "ts_ms",
         *_PARTITION,
@@ -175,12 +175,12 @@ def _with_witnesses(told: DataFrame, events: DataFrame, in_time: WindowSpec) -> 
         F.col("in_sync").alias("in_isr"),
         F.greatest("interval_ms", F.lit(_SAMPLE_INTERVAL_MS_MIN)).alias("interval_ms"),
     )
-    both = told.unionByName(seen, allowMissingColumns=True)
-    is_told = F.col("interval_ms").isNull()
-    last = F.last(F.when(is_told, F.struct("ts_ms", "leader_epoch")), ignorenulls=True).over(in_time)
+    both = reported.unionByName(seen, allowMissingColumns=True)
+    is_reported = F.col("interval_ms").isNull()
+    last = F.last(F.when(is_reported, F.struct("ts_ms", "leader_epoch")), ignorenulls=True).over(in_time)
     is_late = F.col("ts_ms") - F.col("last.ts_ms") >= 2 * F.col("interval_ms")
     is_same_term = F.col("leader_epoch") == F.col("last.leader_epoch")
-    return both.withColumn("last", last).where(is_told | (is_late & is_same_term)).drop("last", "interval_ms")
+    return both.withColumn("last", last).where(is_reported | (is_late & is_same_term)).drop("last", "interval_ms")
 
 
 def _states(events: DataFrame) -> DataFrame:
@@ -207,8 +207,8 @@ def _states(events: DataFrame) -> DataFrame:
         F.col("reason").alias("rule"),
         F.lit(None).cast("string").alias("evidence"),
     )
-    told = changes.unionByName(elected)
-    states = told.unionByName(_observed(events, told))
+    reported = changes.unionByName(elected)
+    states = reported.unionByName(_observed(events, reported))
     epochs = _leaders(events)
     return states.join(epochs, [*_PARTITION, "leader_epoch"], "left").select(
         "ts_ms",
@@ -223,11 +223,11 @@ def _states(events: DataFrame) -> DataFrame:
     )
 
 
-def _observed(events: DataFrame, told: DataFrame) -> DataFrame:
-    """Return each partition's state by its first progress samples, where these come before anything that was told."""
-    first_told = told.groupBy(*_PARTITION).agg(F.min("ts_ms").alias("told_ms"))
-    samples = events.where("type = 'follower_progress'").join(first_told, [*_PARTITION], "left")
-    early = samples.where("told_ms is null or ts_ms < told_ms")
+def _observed(events: DataFrame, reported: DataFrame) -> DataFrame:
+    """Return each partition's state by its first progress samples, where these precede all reported states."""
+    first_reported = reported.groupBy(*_PARTITION).agg(F.min("ts_ms").alias("reported_ms"))
+    samples = events.where("type = 'follower_progress'").join(first_reported, [*_PARTITION], "left")
+    early = samples.where("reported_ms is null or ts_ms < reported_ms")
     firsts = early.groupBy(*_PARTITION, "follower").agg(
         F.min("ts_ms").alias("ts_ms"), F.min_by(F.struct("broker", "leader_epoch", "in_sync"), "ts_ms").alias("first")
     )
@@ -249,11 +249,11 @@ def _observed(events: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def _leaders(events: DataFrame) -> DataFrame:
-    """Return who led each partition in each leader epoch, as elections and the leaders' own samples say."""
+    """Return the leader of each partition in each leader epoch, by elections and by the leaders' own samples."""
     epoch = (*_PARTITION, "leader_epoch")
-    elected = events.where("type = 'election'").select(*epoch, F.col("leader_after").alias("who"))
-    sampled = events.where("type = 'follower_progress'").select(*epoch, F.col("broker").alias("who"))
-    return elected.unionByName(sampled).groupBy(*epoch).agg(F.max("who").alias("epoch_leader"))
+    elected = events.where("type = 'election'").select(*epoch, F.col("leader_after").alias("leader_id"))
+    sampled = events.where("type = 'follower_progress'").select(*epoch, F.col("broker").alias("leader_id"))
+    return elected.unionByName(sampled).groupBy(*epoch).agg(F.max("leader_id").alias("epoch_leader"))
 
 
 def _replicas(events: DataFrame) -> DataFrame:

@@ -120,7 +120,7 @@ def test_stale_sender_is_refused_as_a_whole() -> None:
 
 
 def test_shrink_below_the_minimum_makes_the_replica_eligible() -> None:
-    """Min ISR 3: who leaves stays eligible, since the high watermark stands still from then on."""
+    """Min ISR 3: a replica that leaves stays eligible, since the high watermark does not advance from then on."""
     world = World(image(configs={"min.insync.replicas": "3"}))
 
     result = ask(world, 1, 5, 20, [1, 2])
@@ -139,7 +139,7 @@ def test_leader_that_completes_its_own_removal_learns_of_the_new_one() -> None:
     assert (world.t0.replicas, world.t0.isr, world.t0.leader, world.t0.leader_epoch) == ((2, 3, 4), (2, 3, 4), 2, 6)
 
 
-def test_unknown_topics_and_partitions_are_told_apart() -> None:
+def test_unknown_topics_and_partitions_have_different_errors() -> None:
     """An id that no topic has, and numbers that the topic does not have; the others of the request are judged."""
     world = b16()
     rows = [
@@ -167,7 +167,7 @@ def test_sender_that_never_registered_is_refused_as_a_whole() -> None:
 
 
 def test_member_that_leaves_or_never_registered_is_ineligible() -> None:
-    """A broker in controlled shutdown, and a replica whose broker nobody knows."""
+    """A broker in controlled shutdown, and a replica whose broker is not registered."""
     leaving = World(image(partition(isr=(1,)), active=(1, 3)))
     leaving.image = leaving.image.apply([BrokerChanged(broker(3, shutting_down=True))], 201)
     unknown = World(image(partition(isr=(1,)), active=(1, 3)))

@@ -9,7 +9,7 @@ from tests.core.controller_world import ELR, NO_ELR, World, image, partition
 
 
 def test_f11_session_is_valid_up_to_its_timeout() -> None:
-    """Last heard of at 0 with 9,000 ms: live at 9,000, overdue at 9,001."""
+    """Last contact at 0 with 9,000 ms: live at 9,000, overdue at 9,001."""
     sessions = BrokerSessions(9_000)
     sessions.begin(1, 101, 0)
 
@@ -18,7 +18,7 @@ def test_f11_session_is_valid_up_to_its_timeout() -> None:
 
 
 def test_expiry_fences_the_longest_silent_first() -> None:
-    """One broker per pass: the one that was heard of earliest."""
+    """One broker per pass: the one with the earliest contact."""
     sessions = BrokerSessions(9_000)
     sessions.begin(1, 101, 50)
     sessions.begin(2, 102, 20)
@@ -76,7 +76,7 @@ def test_same_incarnation_keeps_epoch_and_standing() -> None:
 
 
 def test_clean_stop_keeps_eligibility() -> None:
-    """Who proves a clean stop by the previous epoch is still eligible; who does not, is not."""
+    """A broker that proves a clean stop by its previous epoch is still eligible; another one is not."""
     record = partition(isr=(1,), elr=(2, 3))
     start = image(record, active=(1,), fenced=(2, 3), configs={"min.insync.replicas": "3"})
     world = World(start)
@@ -133,7 +133,7 @@ def test_f14_leader_hands_over_and_is_let_go_when_all_know() -> None:
 
 
 def test_f15_last_isr_member_goes_offline_and_may_stop() -> None:
-    """1 alone is in sync: leaving takes the partition offline, which is granted."""
+    """1 alone is in sync: its leaving takes the partition offline, which the controller grants."""
     world = World(image(partition(isr=(1,))), NO_ELR)
 
     world.heartbeat(1, want_shut_down=True)
@@ -156,7 +156,7 @@ def test_broker_that_leads_nothing_may_stop_at_once() -> None:
 
 
 def test_heartbeat_of_a_former_incarnation_is_stale() -> None:
-    """An epoch that is not the registered one is refused, and an unknown broker is told to register."""
+    """An epoch that is not the registered one is refused, and an unknown broker has to register."""
     start = image()
     common = {"metadata_version": 0, "want_fence": False, "want_shut_down": False, "version": 201, "now_ms": 0}
 
@@ -167,7 +167,7 @@ def test_heartbeat_of_a_former_incarnation_is_stale() -> None:
     assert unknown.answer.error is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_fenced_broker_that_is_heard_of_again_is_unfenced() -> None:
+def test_fenced_broker_that_makes_contact_again_is_unfenced() -> None:
     """A wrong suspicion costs one heartbeat."""
     world = World(image())
     world.fence(3)

@@ -176,7 +176,7 @@ def test_alter_configs_replaces_everything() -> None:
 
 
 def test_lower_minimum_ends_eligibility() -> None:
-    """ISR [1,2] of three with min ISR 3 and ELR [3]: with a minimum of 2 nobody needs to be eligible."""
+    """ISR [1,2] of three with min ISR 3 and ELR [3]: with a minimum of 2 no replica needs to be eligible."""
     before = image(partition(isr=(1, 2), elr=(3,)), configs={"min.insync.replicas": "3"})
 
     _, _, after = alter(before, ("min.insync.replicas", SET, "2"))

@@ -75,7 +75,7 @@ def test_empty_list_of_names_means_all_and_unknown_names_are_left_out() -> None:
 
 
 def test_broker_entries_hide_secrets() -> None:
-    """Passwords and names nobody knows have no value."""
+    """Passwords and unknown names have no value."""
     layers = BrokerLayers({"ssl.key.password": "s", "what.is.this": "s"})
     entries = {entry.name: entry for entry in describe_broker(layers)}
 

@@ -125,7 +125,7 @@ def test_f06_preferred_leader_out_of_the_isr_is_not_elected() -> None:
 
 
 def test_f08_elr_worked_example() -> None:
-    """Min ISR 3, four replicas: who leaves while the ISR is still large enough is not eligible."""
+    """Min ISR 3, four replicas: a replica that leaves while the ISR is still large enough is not eligible."""
     record = PartitionRecord(0, 0, 5, 20, (0, 1, 2, 3), (0, 1, 2, 3))
     world = World(image(record, active=(0, 1, 2, 3), configs={"min.insync.replicas": "3"}))
     for broker_id in (1, 2, 3):
@@ -148,7 +148,7 @@ def test_f08_unclean_shutdown_ends_eligibility() -> None:
     assert (world.t0.leader, world.t0.isr, world.t0.elr) == (0, (0,), (2,))
 
 
-def test_f08_nobody_is_left_but_the_last_leader() -> None:
+def test_f08_only_the_last_leader_is_left() -> None:
     """All members of ISR and ELR restarted uncleanly: the last leader is remembered, and leads when it returns."""
     record = PartitionRecord(0, 0, 5, 20, (0, 1, 2, 3), (0,), (2, 3))
     world = World(image(record, active=(0,), fenced=(1, 2, 3), configs={"min.insync.replicas": "3"}))
@@ -178,7 +178,7 @@ def test_f09_eligible_replica_leads_cleanly() -> None:
 
 
 def test_f10_last_known_leader_must_be_acceptable() -> None:
-    """ISR and ELR are empty and the last leader is fenced: nobody leads, though 2 and 3 are alive."""
+    """ISR and ELR are empty and the last leader is fenced: no broker leads, though 2 and 3 are alive."""
     record = partition(leader=-1, isr=(), last_known_elr=(1,))
     start = image(record, active=(2, 3), fenced=(1,))
 
@@ -231,7 +231,7 @@ def test_eligibility_does_not_outlive_the_time_in_which_it_is_kept_true() -> Non
 
 
 def test_eligible_replica_leads_when_eligibility_was_turned_off_meanwhile() -> None:
-    """Nobody is in sync: who was eligible at the last change still has everything."""
+    """No replica is in sync: one that was eligible at the last change still has everything."""
     record = partition(leader=-1, isr=(), elr=(2, 3))
 
     state = next_state(record, acceptable={3}.__contains__, min_isr=2, eligible_replicas=False)

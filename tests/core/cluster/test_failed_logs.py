@@ -1,4 +1,4 @@
-"""Replicas whose log failed: they lead nothing, are in no ISR, and hold up nobody else."""
+"""Replicas whose log failed: they lead nothing, are in no ISR, and do not delay the others."""
 
 from uuid import UUID
 
@@ -44,7 +44,7 @@ def test_same_report_again_changes_nothing() -> None:
 
 
 def test_failed_replica_is_not_elected() -> None:
-    """2 has lost its log and is back in nothing: when 1 is fenced, 3 leads; when 3 is, nobody does."""
+    """2 has lost its log and is back in nothing: when 1 is fenced, 3 leads; when 3 is, no broker does."""
     world = World(image(partition(isr=(1, 2, 3))))
     world.heartbeat(2, failed=(T0,))
 
@@ -57,7 +57,7 @@ def test_failed_replica_is_not_elected() -> None:
 
 
 def test_failed_replica_is_not_elected_uncleanly() -> None:
-    """Where unclean leaders are allowed, an empty one that cannot serve is none."""
+    """Even where unclean leaders are allowed, a replica that cannot serve does not lead."""
     world = World(image(partition(isr=(1,)), configs={"unclean.leader.election.enable": "true"}))
     world.heartbeat(2, failed=(T0,))
 
@@ -67,7 +67,7 @@ def test_failed_replica_is_not_elected_uncleanly() -> None:
 
 
 def test_last_member_that_lost_its_log_is_remembered_and_leads_when_it_is_whole_again() -> None:
-    """The only member fails: nobody leads. A good copy is put back and the broker restarted: it leads."""
+    """The only member fails: no broker leads. A good copy is put back and the broker restarted: it leads."""
     world = World(image(partition(isr=(1,))))
 
     world.heartbeat(1, failed=(T0,))
@@ -80,7 +80,7 @@ def test_last_member_that_lost_its_log_is_remembered_and_leads_when_it_is_whole_
 
 
 def test_last_member_without_elr_is_kept_in_the_isr() -> None:
-    """Without ELR the ISR remembers who had the records; whole again, it leads cleanly."""
+    """Without ELR the ISR remembers which replica had the records; once it can serve again, it leads cleanly."""
     world = World(image(partition(isr=(1,))), NO_ELR)
 
     world.heartbeat(1, failed=(T0,))

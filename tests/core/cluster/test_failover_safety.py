@@ -1,4 +1,4 @@
-"""Whoever is elected cleanly, or as the last leader, has every committed record.
+"""A replica that is elected cleanly, or as the last leader, has every committed record.
 
 The controller's rules are run against a model of the replicas: each knows how
 many records it has. Brokers are killed (keeping what they wrote), come back,
@@ -29,7 +29,7 @@ class Replicas:
         self.incarnations = itertools.count()
 
     def check(self) -> None:
-        """Assert that whoever leads has everything committed."""
+        """Assert that the leader has everything that is committed."""
         leader = self.world.t0.leader
         assert leader == -1 or self.records[leader] >= self.committed, f"{self.world.t0}: {self.records}"
 
@@ -46,7 +46,7 @@ class Replicas:
             self.committed = self.records[record.leader]
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """Let the leader propose an ISR; who joins has caught up first."""
+        """Let the leader propose an ISR; a replica that joins has caught up first."""
         record = self.world.t0
         if record.leader not in self.running or record.leader not in isr:
             return

@@ -129,7 +129,7 @@ def test_cluster_id_never_changes() -> None:
 
 
 def test_changes_need_a_reason() -> None:
-    """A decision that no event could explain is a bug of whoever took it."""
+    """A decision that no event could explain is a bug."""
     with pytest.raises(AssertionError, match="no reason for"):
         Decision((ClusterCreated("a"),), None)
 

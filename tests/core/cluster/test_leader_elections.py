@@ -36,7 +36,7 @@ def test_f06_preferred_leader_that_is_not_in_sync_is_not_available() -> None:
         assert world.t0 == partition(leader=2, isr=(2, 3))
 
 
-def test_preferred_election_without_a_leader_takes_whoever_may_lead() -> None:
+def test_preferred_election_without_a_leader_takes_any_replica_that_may_lead() -> None:
     """There is no leader and AR[0] is away: a valid member leads, and that is a success, as in Kafka."""
     world = World(image(partition(leader=-1, isr=(2,)), active=(2, 3), fenced=(1,)), NO_ELR)
 
@@ -61,13 +61,13 @@ def test_unclean_election_prefers_a_clean_one() -> None:
     assert (world.t0.leader, world.t0.recovery) == (3, Recovery.RECOVERED)
 
 
-def test_unclean_election_is_not_needed_where_somebody_leads() -> None:
+def test_unclean_election_is_not_needed_where_a_broker_leads() -> None:
     """Any leader will do, also one that is not the preferred."""
     assert ask(World(image(partition(leader=2))), UNCLEAN) == [ErrorCode.ELECTION_NOT_NEEDED]
 
 
 def test_unclean_election_needs_a_living_replica() -> None:
-    """All replicas are fenced, or have lost their log: nobody can lead."""
+    """All replicas are fenced, or have lost their log: no broker can lead."""
     world = World(image(partition(leader=-1, isr=(), replicas=(1, 2)), active=(3,), fenced=(1, 2)))
     failed = (directory_id(TOPIC_ID, 0).hex,)
     lost = image(partition(leader=-1, isr=(), replicas=(1,)))
@@ -95,6 +95,6 @@ def test_unknown_topics_and_partitions_have_their_own_answers() -> None:
 
 
 @pytest.mark.parametrize(("leader", "count"), [(1, 0), (2, 1)])
-def test_all_partitions_are_asked_for_and_only_news_is_told(leader: int, count: int) -> None:
+def test_request_for_all_partitions_has_results_only_where_an_election_is_needed(leader: int, count: int) -> None:
     """Without a list every partition is looked at; those that need nothing are left out of the answer."""
     assert len(ask(World(image(partition(leader=leader))), PREFERRED, None)) == count

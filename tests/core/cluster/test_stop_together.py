@@ -28,7 +28,7 @@ def back(world: World, broker_id: int, *, clean: bool = True, failed: tuple[str,
 
 
 @BOTH
-def test_nobody_leads_and_the_isr_stays(settings: BrokerConfig) -> None:
+def test_no_broker_leads_and_the_isr_stays(settings: BrokerConfig) -> None:
     """All are fenced; the epochs rise by one."""
     world = stopped(settings)
 
@@ -39,10 +39,10 @@ def test_nobody_leads_and_the_isr_stays(settings: BrokerConfig) -> None:
 
 @BOTH
 @pytest.mark.parametrize("order", ORDERS)
-def test_whoever_is_back_first_leads_and_the_others_join_by_fetching(
+def test_broker_that_is_back_first_leads_and_the_others_join_by_fetching(
     settings: BrokerConfig, order: tuple[int, ...]
 ) -> None:
-    """Every member can lead at once, whoever stopped last; those that are not back yet are out of its ISR."""
+    """Every member can lead at once, not only the last to stop; members that are not back yet leave the ISR."""
     world = stopped(settings)
 
     back(world, order[0])
@@ -188,7 +188,7 @@ def test_another_member_leads_at_once_when_the_last_leader_lost_data(settings: B
     assert 2 not in (*without_proof.t0.isr, *without_log.t0.isr)
 
 
-def test_partitions_that_are_not_at_rest_wait_for_nobody() -> None:
+def test_partitions_that_are_not_at_rest_do_not_wait() -> None:
     """One that has been without a leader since an accident is led as soon as it can be."""
     world = World(image(partition(leader=-1, isr=(), elr=(1,), last_known_elr=(2,)), active=(3,), fenced=(1, 2)))
     world.is_starting = True
@@ -199,7 +199,7 @@ def test_partitions_that_are_not_at_rest_wait_for_nobody() -> None:
     assert world.t0.leader == 1
 
 
-def test_eligible_replica_leads_when_nobody_of_the_isr_comes_back() -> None:
+def test_eligible_replica_leads_when_no_member_of_the_isr_comes_back() -> None:
     """1 was alone in sync, below the minimum; 2 and 3 have everything that is committed, and need not wait for it."""
     world = World(image(partition(isr=(1,), elr=(2, 3)), configs={"min.insync.replicas": "2"}))
     world.take(stop_together(world.image))
@@ -226,7 +226,7 @@ def test_eligible_replica_leads_when_it_comes_back_later() -> None:
     assert (world.t0.leader, world.t0.isr, world.t0.elr) == (2, (2,), (1, 3))
 
 
-def test_nobody_leads_when_only_strangers_to_the_isr_come_back() -> None:
+def test_no_broker_leads_when_only_strangers_to_the_isr_come_back() -> None:
     """2 was neither in sync nor eligible."""
     world = World(image(partition(isr=(1,), elr=(3,)), configs={"min.insync.replicas": "2"}))
     world.take(stop_together(world.image))

@@ -1,7 +1,7 @@
 """Diagnosis: why a partition's replicas did what they did, as findings with their evidence.
 
 One hard idea: different brokers report an effect (a replica left, a leader changed, a watermark stopped) and a
-condition (a process stood still, a connection was cut). A cause is a condition that was there before the effect,
+condition (a process was paused, a connection was cut). A cause is a condition that was there before the effect,
 befell a broker that can bring the effect about, and is explained by no deeper condition. Without one the cause is
 unknown, and the finding says so.
 
