@@ -1,4 +1,4 @@
-"""The small Kafka client reads answers right and tells a passing failure from a final one."""
+"""The small Kafka client reads answers right and distinguishes passing failures from final ones."""
 
 import io
 import socket
@@ -88,7 +88,7 @@ def stranger() -> Iterator[tuple[str, int]]:
     thread.join()
 
 
-def test_client_says_whom_it_asked_when_nobody_there_speaks_kafka(stranger: tuple[str, int]) -> None:
+def test_client_names_the_address_when_the_server_does_not_speak_kafka(stranger: tuple[str, int]) -> None:
     """The message holds the address, the reason and what to check."""
     settings = ClientSettings((stranger,), timeout_ms=1)
 
@@ -97,8 +97,8 @@ def test_client_says_whom_it_asked_when_nobody_there_speaks_kafka(stranger: tupl
         client.topics()
 
 
-def test_client_says_whom_it_asked_when_nobody_listens() -> None:
-    """A refused connection is told as such."""
+def test_client_names_the_address_when_the_connection_is_refused() -> None:
+    """The error says that the connection was refused."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
     settings = ClientSettings((address,), timeout_ms=1)

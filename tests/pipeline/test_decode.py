@@ -168,7 +168,7 @@ def test_decoder_hides_aborted_transactions_and_nothing_else() -> None:
 
 
 def test_decoder_returns_the_wanted_columns_only() -> None:
-    """What nobody asked for is not decoded."""
+    """Other columns are not decoded."""
     decoded = _decode(batch(_numbered(4)), columns=("timestamp", "offset"))
 
     assert list(decoded.columns) == ["timestamp", "offset"]

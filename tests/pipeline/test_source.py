@@ -129,8 +129,8 @@ def test_source_says_what_is_wrong_with_the_request(broker, load) -> None:
             frame.count()
 
 
-def test_source_fails_on_lost_records_unless_told_to_go_on(broker, load) -> None:
-    """Offsets that were deleted are an error by default; failOnDataLoss=false reads what is left."""
+def test_source_fails_on_lost_records_unless_failondataloss_is_false(broker, load) -> None:
+    """Deleted offsets are an error by default; failOnDataLoss=false reads what is left."""
     topic = broker.topic()
     broker.produce(topic, _numbered(10))
     broker.delete_records(topic, 0, 6)

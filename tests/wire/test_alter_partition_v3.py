@@ -32,7 +32,7 @@ def encoded(**partition: Any) -> bytes:
 
 
 def test_request_without_the_wish_is_kafkas_byte_for_byte() -> None:
-    """Whoever does not give up says nothing new."""
+    """A leader that does not give up sends Kafka's message."""
     out = io.BytesIO()
     entity_writer(kafkas.AlterPartitionRequest)(out, build(kafkas.AlterPartitionRequest, fields()))
 

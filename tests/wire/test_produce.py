@@ -127,7 +127,7 @@ def test_records_stay_where_they_were_received() -> None:
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_parse_refuses_more_partitions_than_any_use_has(version: int) -> None:
-    """Over all topics together; each costs time while nobody else is served."""
+    """Over all topics together; each costs time that other requests wait for."""
     topics = [("t", [(index, None) for index in range(ITEMS_MAX // 2)])] * 2
     parse_produce(produce_request(version, None, 1, 0, topics), version)
 

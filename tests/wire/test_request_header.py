@@ -45,7 +45,7 @@ def test_header_is_what_kio_writes(versions: tuple[int, int], correlation_id: in
 
 
 def test_header_with_tags_is_skipped() -> None:
-    """Tagged fields that nobody here knows are passed over."""
+    """The parser skips unknown tagged fields."""
     tags = b"\x02\x00\x01x\x05\x02yz"
     header = parse_request_header(encode_request_header(3, 12, 7, "a")[:-1] + tags + b"body")
 
@@ -76,7 +76,7 @@ def test_frames_that_end_inside_the_header_are_refused(size: int) -> None:
     ],
 )
 def test_malformed_headers_are_refused(frame: str) -> None:
-    """Nothing but DecodeError tells so; the connection is closed."""
+    """Each raises DecodeError and nothing else; the broker closes the connection."""
     with pytest.raises(DecodeError):
         parse_request_header(bytes.fromhex(frame))
 
@@ -98,7 +98,7 @@ def test_response_header_reads_back_what_was_written(correlation_id: int, versio
 
 
 def test_response_headers_that_end_early_are_refused() -> None:
-    """An answer without an id is an answer to nobody."""
+    """An answer without an id belongs to no request."""
     with pytest.raises(DecodeError):
         correlation_id_of(b"\x00\x00\x00")
     with pytest.raises(DecodeError):

@@ -211,7 +211,7 @@ def test_stuck_read_comes_when_the_fault_is_cleared(scene: Scene) -> None:
 
 
 def test_stuck_write_stands_until_the_time_is_over(scene: Scene) -> None:
-    """The thread that writes stands still so long, no longer; then the write is done."""
+    """The fault blocks the writing thread for its time and no longer; then the write is done."""
     file = scene.file()
     scene.rule("disk-stuck", directions=["write"], duration_ms=500)
 
@@ -222,7 +222,7 @@ def test_stuck_write_stands_until_the_time_is_over(scene: Scene) -> None:
 
 
 def test_stuck_read_never_stops_the_loop_for_ever(scene: Scene) -> None:
-    """Without an end, a read that the loop itself waits for is let through: nobody could clear the fault."""
+    """A fault without an end lets a read on the loop's own thread through: no request could clear it."""
     file = scene.file()
     scene.rule("disk-stuck", directions=["read"])
 
@@ -287,7 +287,7 @@ def test_failing_disk_raises_os_errors_of_the_kind_asked_for(scene: Scene, name:
 
 
 def test_failing_disk_fails_each_read_through_one_handle(scene: Scene) -> None:
-    """Whoever tries again meets the fault again."""
+    """Each retry fails again."""
     file = scene.file()
     rule = scene.rule("disk-fail", directions=["read"])
 

@@ -111,7 +111,7 @@ def test_fetch_is_refused_as_a_whole_only_for_its_session(code: ErrorCode, whole
 
 @pytest.mark.parametrize(("code", "whole"), [(ErrorCode.NOT_CONTROLLER, 41), (ErrorCode.INVALID_UPDATE_VERSION, 0)])
 def test_alter_partition_is_refused_as_kafka_does(code: ErrorCode, whole: int) -> None:
-    """Who is no controller says so of the whole; what is wrong with one proposal stands in its row."""
+    """NOT_CONTROLLER refuses the whole request; an error of one proposal stands in its row."""
     refusal = reply(
         ApiKey.ALTER_PARTITION,
         3,

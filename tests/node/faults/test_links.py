@@ -38,7 +38,7 @@ def heal(world: World, *brokers: int) -> None:
 
 
 def controller(world: World) -> int:
-    """Return who holds the lease."""
+    """Return the broker that holds the lease."""
     return next(each for each in (1, 2, 3) if world.broker(each).controller.active is not None)
 
 
@@ -116,7 +116,7 @@ async def test_other_brokers_feel_nothing_of_a_cut_link(world: World) -> None:
 
 @faulty
 async def test_broker_that_is_cut_off_from_the_controller_is_fenced_in_the_end(world: World) -> None:
-    """It is silent, not gone: it gets the whole session time-out. Afterwards it registers or is heard of again."""
+    """It is silent, not dead: it gets the whole session time-out. Afterwards it registers or sends heartbeats again."""
     await world.topic()
     busy = controller(world)
     lonely = next(each for each in (1, 2, 3) if each != busy)
@@ -209,8 +209,8 @@ async def test_connections_that_lost_nothing_survive_the_cut(world: World) -> No
 
 
 @faulty
-async def test_end_of_a_process_behind_a_cut_is_not_heard_of(world: World) -> None:
-    """Neither the end of the stream nor a refusal crosses the cut: the dead broker is fenced for its silence."""
+async def test_end_of_a_process_behind_a_cut_is_not_noticed(world: World) -> None:
+    """Neither the end of the stream nor a refusal crosses the cut: only its silence has the dead broker fenced."""
     await world.topic()
     busy = controller(world)
     victim = next(each for each in (1, 2, 3) if each != busy)
@@ -293,7 +293,7 @@ async def test_connection_whose_end_died_behind_a_cut_still_takes_what_is_writte
 
 @faulty
 async def test_owner_may_close_a_connection_whose_end_died_behind_a_cut(world: World) -> None:
-    """Whoever gives up waiting closes it, and all is forgotten while the cut goes on."""
+    """An owner that gives up waiting closes it, and the broker forgets it while the cut lasts."""
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
@@ -314,8 +314,8 @@ async def test_owner_may_close_a_connection_whose_end_died_behind_a_cut(world: W
 
 
 @faulty
-async def test_connections_that_were_never_heard_are_forgotten_when_they_end(world: World) -> None:
-    """A broker that forgot the cut tries again and again; its attempts do not pile up at the other end."""
+async def test_connections_without_a_request_are_forgotten_when_they_end(world: World) -> None:
+    """A broker without the rule connects again and again; its attempts do not pile up at the other end."""
     await cut(world, ((1, 2),), "link-cut-one-way")
     heal(world, 1)
     record = world.broker(1).image.brokers[2]  # type: ignore[index]

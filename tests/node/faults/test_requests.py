@@ -83,7 +83,7 @@ async def test_reply_is_lost_in_its_turn(world: World) -> None:
 
 @faulty
 async def test_idempotent_retry_after_a_lost_reply_writes_nothing_twice(world: World) -> None:
-    """The producer sends the same batch again and is told its old offset."""
+    """The producer sends the same batch again and gets its old offset."""
     await world.topic()
     await add(world, "api-drop-reply", apis=["PRODUCE"], trigger="once")
     records = batch(producer_id=7, producer_epoch=0, base_sequence=0)
@@ -112,7 +112,7 @@ async def test_error_is_answered_and_nothing_is_done(world: World) -> None:
 
 @faulty
 async def test_error_without_an_acknowledgement_is_silence(world: World) -> None:
-    """acks=0: nobody waits for an answer, and the next one must not be mistaken for it."""
+    """With acks=0 the client expects no answer, and must not take the next one for it."""
     await world.topic()
     client = await world.client()
     await add(world, "api-error", apis=["PRODUCE"], error="REQUEST_TIMED_OUT", trigger="once")
@@ -172,7 +172,7 @@ async def test_throttle_holds_the_answer_back(world: World) -> None:
 
 @faulty
 async def test_throttled_client_that_leaves_is_forgotten(world: World) -> None:
-    """Its answer has nobody to go to, and that is no error."""
+    """Its answer has no connection to go to, and that is no error."""
     await world.topic()
     client = await world.client()
     await add(world, "api-throttle", apis=["PRODUCE"], delay_ms=300)
@@ -241,8 +241,8 @@ async def test_fault_that_exists_already_is_refused(world: World) -> None:
         await add(world, "disk-fail", id="f3")
 
 
-async def test_broker_takes_no_faults_unless_it_was_told_to(world: World) -> None:
-    """A broker that was started for its own sake cannot be broken over the network."""
+async def test_broker_takes_no_faults_unless_injection_is_enabled(world: World) -> None:
+    """A broker without fault injection cannot be broken over the network."""
     with pytest.raises(ControlRefused, match=r"Start it with --config fault\.injection\.enable=true"):
         await add(world, "api-disconnect", apis=["FETCH"])
     assert verbs.show(world.broker(), {}) == {"faults": []}
@@ -251,7 +251,7 @@ async def test_broker_takes_no_faults_unless_it_was_told_to(world: World) -> Non
 
 @faulty
 async def test_control_is_served_between_brokers_only_and_spared_by_faults(world: World) -> None:
-    """Who injects faults must be able to end them; clients cannot inject any."""
+    """Tools that inject faults must be able to end them; clients cannot inject any."""
     await add(world, "api-disconnect", client_id="*", listener="internal")
     peer = await world.peer()
     answer = await peer.body(peer.send(ApiKey.CONTROL, 0, b'{"verb":"faults.list"}'))

@@ -153,7 +153,7 @@ def test_rule_strikes_no_more_when_it_is_over() -> None:
 
 
 def test_rule_that_sticks_is_not_spent_by_its_trigger() -> None:
-    """What it struck is to stay stuck until somebody clears it."""
+    """An operation that it struck stays stuck until the fault is cleared."""
     stuck = rule("disk-stuck", directions=["read"], trigger="once")
     slow = rule("disk-slow", delay_ms=1, trigger="once")
     assert stuck.strikes()

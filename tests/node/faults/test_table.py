@@ -47,7 +47,7 @@ def test_rule_takes_and_shows_every_field_of_its_kind(name: str) -> None:
 
 @pytest.mark.parametrize("name", BROKER_KINDS)
 def test_rule_refuses_fields_of_other_kinds(name: str) -> None:
-    """An option without an effect would be a fault that somebody believes in."""
+    """An option without an effect would make an operator believe in a fault that is not there."""
     given = {field: MADE_UP[field] for field in KINDS[name].fields - {"id", "kind"}}
     foreign = sorted(MADE_UP.keys() - KINDS[name].fields)
     for field in foreign:

@@ -36,7 +36,7 @@ async def test_record_that_the_journal_could_not_take_is_refused(
 
 @faulty
 async def test_begin_that_fails_leaves_no_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was told that it failed finds nothing in the list, and may use the id again."""
+    """After the error the fault is not listed, and its id may be used again."""
 
     async def fail() -> None:
         raise RuntimeError("no journal today")

@@ -120,7 +120,7 @@ async def test_head_is_answered_with_the_head_alone(world: World) -> None:
 async def test_wrong_requests_get_a_sentence_and_the_connection_ends(
     world: World, request_bytes: bytes, status: int, sentence: str
 ) -> None:
-    """The right status, what is wrong in words, and the peer may read it before the line is cut."""
+    """The right status and a sentence, and the peer can read it before the connection ends."""
     await serve(world)
     client = await HttpClient.connect()
     answered, headers, body = await ask(world, client, request_bytes)
@@ -209,7 +209,7 @@ async def test_client_that_hangs_up_its_side_still_gets_its_answer(world: World)
 
 
 async def test_silent_client_is_let_go(world: World) -> None:
-    """Whoever connects and says nothing costs a connection for some seconds."""
+    """A client that connects and sends nothing costs a connection for some seconds."""
     await serve(world)
     client = await HttpClient.connect()
     await world.later(endpoint.REQUEST_S - 1)
@@ -234,7 +234,7 @@ async def test_empty_lines_buy_no_time(world: World) -> None:
     assert client.received == b""
 
 
-async def test_slow_client_is_told_that_it_is_too_slow(world: World) -> None:
+async def test_slow_client_gets_a_timeout_answer(world: World) -> None:
     """A byte now and then does not keep a connection alive."""
     await serve(world)
     client = await HttpClient.connect()
@@ -346,7 +346,7 @@ async def test_nothing_is_kept_or_timed_while_nobody_is_connected(world: World) 
 
 
 async def test_stop_closes_connections_and_the_listener(world: World) -> None:
-    """A broker that stops does not wait for those who read its metrics."""
+    """A broker that stops does not wait for readers of its metrics."""
     await serve(world)
     client = await HttpClient.connect()
     await ask(world, client, GET)
@@ -402,7 +402,7 @@ async def test_any_byte_in_a_request_gets_an_answer(world: World, around: bytes)
 
 
 async def test_client_that_does_not_take_its_answer_is_cut_off(world: World) -> None:
-    """A page is large, and somebody who asks without reading would have it kept for ever."""
+    """A page is large, and a client that never reads would have the broker keep it for ever."""
     await world.topic("many", partitions=300)
     await serve(world)
     client = await HttpClient.connect()

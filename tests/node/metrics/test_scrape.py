@@ -344,7 +344,7 @@ async def test_broker_fenced_for_its_silence_is_counted_by_the_controller(world:
 
 
 async def test_sessions_requests_and_connections_are_counted(world: World) -> None:
-    """Who is connected, what was asked, in which version, and which sessions are remembered."""
+    """Connections, requests by version, and fetch sessions."""
     await world.topic()
     client = await world.client()
     await client.produce("t", batch())
@@ -362,7 +362,7 @@ async def test_sessions_requests_and_connections_are_counted(world: World) -> No
 
 
 async def test_api_versions_of_any_version_are_counted_as_version_0(world: World) -> None:
-    """Whoever asks with a version that nobody knows is answered, and breaks no page."""
+    """A request with an unknown version is answered, and breaks no page."""
     client = await world.client()
     for version in (32_767, 300, 255, 5, -1, -32_768):
         await client.body(client.send(ApiKey.API_VERSIONS, version, b""))
@@ -428,7 +428,7 @@ async def test_broker_says_who_it_is(world: World) -> None:
     assert not samples.has("process_cpu_seconds_total")
 
 
-async def test_figures_of_the_process_are_shown_when_somebody_knows_them(world: World) -> None:
+async def test_figures_of_the_process_are_shown_where_they_are_known(world: World) -> None:
     """They come from outside: a simulated broker has none."""
     scraper = Scraper(world.broker(), lambda: ProcessFigures(1.5, 2, 3, 4, 5, 6.25))
     samples = Samples(b"".join(await scraper.scrape()).decode())

@@ -40,7 +40,7 @@ def test_samples_of_a_name_stand_together_behind_their_meaning() -> None:
 
 @pytest.mark.parametrize("value", ["plain", 'a "rack"', "back\\slash", "two\nlines", "ünïcode", ""])
 def test_label_values_survive_their_quoting(value: str) -> None:
-    """A rack's name is whatever somebody typed; the library reads it back, and would have written the same."""
+    """A rack's name is any text; the library reads it back, and would have written the same."""
     registry = CollectorRegistry()
     LibraryGauge("g", "A.", ["rack"], registry=registry).labels(value).set(1)
     text = f"# HELP g A.\n# TYPE g gauge\ng{labels_text(('rack',), (value,))} 1.0\n"

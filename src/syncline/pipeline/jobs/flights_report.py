@@ -57,17 +57,17 @@ def run(
     `progress` is called with a few words as each step begins. A running session is used and left running;
     otherwise one is made for `master` and stopped. A failed check is in the summary, not an exception.
     """
-    tell = progress or (lambda _: None)
+    say = progress or (lambda _: None)
     running = SparkSession.getActiveSession()
     if running is None:
-        tell("starting Spark")
+        say("starting Spark")
     session = running or spark_session(name="flights report", master=master)
     try:
-        facts = gather(session, bootstrap, topic, journal_topic, expected_rows=expected_rows, tell=tell)
+        facts = gather(session, bootstrap, topic, journal_topic, expected_rows=expected_rows, say=say)
     finally:
         if running is None:
             session.stop()
-    tell("drawing the report")
+    say("drawing the report")
     report = Path(out_path)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(render(facts), encoding="utf-8")
@@ -82,16 +82,16 @@ def gather(
     journal_topic: str,
     *,
     expected_rows: int,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> Facts:
     """Return everything that the report shows, read from the brokers."""
     began = time.monotonic()
-    tell(f"reading {topic} and checking every record")
+    say(f"reading {topic} and checking every record")
     flights = read_flights(session, bootstrap, topic).cache()
     integrity = flights_integrity(flights)
     cells = flight_cells(flights)
     flights.unpersist()
-    tell(f"reading {journal_topic} and building its tables")
+    say(f"reading {journal_topic} and building its tables")
     events = tables.journal(
         _read(session, bootstrap, journal_topic, "partition int, offset long, value binary")
     ).cache()
@@ -134,7 +134,7 @@ def read_flights(session: SparkSession, bootstrap: str, topic: str) -> DataFrame
 
 
 def flights_integrity(flights: DataFrame) -> Row:
-    """Return one row of counts that tell whether all flights are there once, and in order."""
+    """Return one row of counts that show whether all flights are there once, and in order."""
     along = Window.partitionBy("key", "partition").orderBy("offset")
     placed = flights.withColumn("before", F.lag("sequence").over(along))
     counted = placed.agg(
