@@ -423,11 +423,13 @@ class Partition:
         """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
         self.watchers.role_changed()
         self._surroundings.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
+        if self._surroundings.check_invariants:
+            self.check_invariants()
 
     def check_invariants(self) -> None:
         """Assert how log, role and waiters belong together."""
         log, leader = self.log, self.leader
-        log.check_invariants()
+        log.check_newest()
         if leader is not None:
             leader.check_invariants()
         assert leader is None or self.follower is None, f"{self} leads and follows"

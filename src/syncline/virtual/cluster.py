@@ -10,7 +10,6 @@ started again a little later, as a supervisor would do it.
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,15 +83,15 @@ class VirtualCluster:
         self.ghost = Ghost(self.hosts, LOG_DIRECTORY, lambda: self.loop.now_ns, self.trace.record)
         self.store.on_commit = self.ghost.committed_metadata
         self.failures: list[str] = []
-        self.invariants = Invariants(self.hosts, lambda: self.loop.now_ns, self.failures)
+        self.invariants = Invariants(self.hosts, self.failures)
         self._all_processes: list[Process] = []
         self._graveyard: list[Node] = []
         self.is_ending = False
 
-    def _instant_is_over(self, _now_ns: int) -> None:
+    def _instant_is_over(self, now_ns: int) -> None:
         if self.ghost.acknowledged:
             self.ghost.instant_is_over()
-        self.invariants.instant_is_over()
+        self.invariants.instant_is_over(now_ns)
 
     @property
     def bootstrap(self) -> str:
@@ -140,22 +139,12 @@ class VirtualCluster:
             coordination=SimCoordination(self.store),
             clock=host.clock,
             rng=stream(self.seed, "node", host.broker_id, host.lives),
-            probe=self._probe_of(host),
+            probe=self.ghost.probe_of(host, host.lives),
         )
         self._graveyard.append(host.node)
         host.starting = self.loop.create_task(host.node.start(), name=f"start {host.name}")
         process = host.process
         host.starting.add_done_callback(lambda task: self._started(host, process, task))
-
-    def _probe_of(self, host: Host) -> Callable[[str, TopicPartition, int, int], None]:
-        """Return what a broker calls when something notable happens: the ghost and the invariants hear of it."""
-        ghost, touched, broker_id = self.ghost.probe_of(host, host.lives), self.invariants.touched, host.broker_id
-
-        def probe(kind: str, key: TopicPartition, leader_epoch: int, offset: int) -> None:
-            touched(broker_id, key)
-            ghost(kind, key, leader_epoch, offset)
-
-        return probe
 
     def _started(self, host: Host, process: Process | None, task: "asyncio.Task[None]") -> None:
         if task.cancelled() or host.process is not process:
