@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from syncline.explain.diagnosis.findings import Cause, Effect
 from syncline.model import events
 from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
 from syncline.model.config_types import ConfigDefinition
@@ -215,6 +216,15 @@ def test_journal_page_shows_events_as_they_are_written() -> None:
 
     assert {json.loads(line)["type"] for line in examples} == {event.TYPE for event in get_args(events.KnownEvent)}
     assert [events.to_json(events.from_json(line)).decode() for line in examples] == examples
+
+
+def test_journal_page_lists_every_cause_and_effect() -> None:
+    """What `why --json` may answer is on the page; an unknown cause is in the text."""
+    section = JOURNAL.partition("## Ask it why")[2].partition("\n## ")[0]
+    table, _, fields_ = section.partition("With `--json`:")
+
+    assert [each.value for each in Cause if f"`{each.value}`" not in table and each is not Cause.UNKNOWN] == []
+    assert [each.value for each in Effect if f"`{each.value}`" not in fields_] == []
 
 
 def test_journal_page_lists_every_reason() -> None:

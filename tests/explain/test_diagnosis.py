@@ -1,12 +1,15 @@
 """A diagnosis names the true cause from what brokers report, and says that it is unknown when no broker reports it."""
 
+import json
+
 import pytest
 
 from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect
+from syncline.model.events import from_json
 
 from . import incidents
 from .incidents import CATALOGUE, Incident
-from .witnesses import NOON, diagnosed, fault, joined, left, stall
+from .witnesses import NOON, PARTITION, TOPIC, diagnosed, fault, joined, left, observation, stall
 
 
 def main_of(diagnosis: Diagnosis) -> tuple[Cause, int]:
@@ -120,6 +123,43 @@ def test_event_that_was_written_twice_counts_once() -> None:
     events = (*stall(2, 1_000, 14_000), left(2, 12_000, 900))
 
     assert len(diagnosed(*events, *events).findings) == 1
+
+
+def test_events_of_version_1_are_diagnosed_without_their_reasons() -> None:
+    """Their reasons were text, which no reader parses; the conditions still name the cause."""
+    text = "not heard of for more than 9000 ms"
+    place = {"v": 1, "ts_ms": NOON + 10_000, "broker": 3}
+    partition = {"topic": TOPIC, "partition": PARTITION, "leader_epoch": 4}
+    fenced = {**place, "type": "broker_state", "subject": 2, "state": "fenced", "reason": text}
+    left_isr = {
+        **place,
+        **partition,
+        "type": "isr_change",
+        "partition_epoch": 7,
+        "change": "shrink",
+        "outcome": "committed",
+        "before": [1, 2, 3],
+        "after": [1, 3],
+        "rule": "fencing",
+        "evidence": {"reason": text},
+    }
+    elected = {
+        **place,
+        **partition,
+        "type": "election",
+        "leader_before": 1,
+        "leader_after": 3,
+        "isr": [1, 3],
+        "reason": "preferred leader",
+    }
+
+    diagnosis = diagnosed(
+        observation("controller-unreachable", 2, 3, 1_000, 20_000, controller=3),
+        *(from_json(json.dumps(each)) for each in (fenced, left_isr, elected)),
+    )
+
+    assert main_of(diagnosis) == (Cause.FENCED_ALIVE, 2)
+    assert {each.effect for each in diagnosis.findings} == {Effect.LEFT, Effect.ELECTED}
 
 
 def test_replica_selects_the_findings_of_one_broker() -> None:
