@@ -1,100 +1,50 @@
-"""The group coordinator of one broker: one `GroupShard` per led partition of the offsets topic.
+"""The group coordinator of one broker: one `Term` per led partition of the offsets topic.
 
-The rules are core's; here they get their log, their clock and their callers.
+`core/groups` has the rules; here they get their log, their clock and their callers.
 
-    request -> shard -> effects -> Reply:   the caller's callback
-                                -> Persist: one batch appended to the partition; its fate goes back to the shard
+    request -> term.shard -> effects -> Reply:   the caller's callback
+                                     -> Persist: one batch appended to the partition; its fate goes back to the shard
 
-What is easy to break:
+Timers: one timer of the loop for all terms, at the earliest deadline.
 
-- A shard belongs to one term of leadership. When the term ends, everything
-  that waits is answered NOT_COORDINATOR, and what the log says later about the
-  shard's writes is not listened to (M39).
-- A write that failed after it was appended may still be committed: the shard
-  does not know what its log holds any more, so it is dropped, and the next
-  term (or `became_leader` for this one) reads the log anew.
-- Effects are performed in their order, also when the log answers at once: a
-  shard's queue is worked off by one loop only, never by a nested one.
-
-Timers: one timer of the loop for all shards, at the earliest deadline.
+Invariant: at most one term per partition, and while one is active the timer is set for its next deadline or earlier.
 """
 
 import asyncio
 import logging
 import random
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from enum import Enum
-from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from syncline.core.groups.groups import GroupShard, partition_of
+from syncline.core.groups.groups import GroupShard
 from syncline.core.groups.messages import (
-    AnyReply,
     CommitReply,
     CommitRequest,
     DeleteReply,
-    Effect,
     GroupDescription,
     GroupSettings,
     GroupStatistics,
     HeartbeatReply,
-    Instant,
     JoinReply,
     JoinRequest,
     LeaveReply,
     MemberIdentity,
     OffsetDeleteReply,
-    Persist,
-    Reply,
     SyncReply,
     SyncRequest,
-    Ticket,
 )
 from syncline.core.groups.records import CommittedOffset, GroupRecordError, is_storable
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import OFFSETS_TOPIC
+from syncline.node.groups.offsets_topic import OffsetsTopic
 from syncline.node.groups.port import GroupsHost
-from syncline.records.batch import BatchHeader, iterate
-from syncline.records.builder import BatchBuilder
+from syncline.node.groups.replay import replay
+from syncline.node.groups.term import Act, Answer, OneReply, Phase, Term, instant_now
 from syncline.records.errors import DecodeError
-from syncline.records.record import read_records
 from syncline.storage.errors import StorageError
 
 log = logging.getLogger("syncline.groups")
-
-# Between two looks at the loop while a log is read: some 10 ms of work.
-REPLAYED_RECORDS_PER_TURN: Final = 500
-
-OneReply = TypeVar("OneReply", bound=AnyReply)
-Answer: TypeAlias = Callable[[OneReply], None]
-Act: TypeAlias = Callable[[GroupShard, Ticket, Instant], tuple[Effect, ...]]
-
-
-class _Phase(Enum):
-    LOADING = 0
-    ACTIVE = 1
-    FAILED = 2
-    OVER = 3
-
-
-class _Term:
-    """One term of leadership over one partition of the offsets topic."""
-
-    __slots__ = ("answers", "deleted_topics", "index", "is_performing", "leader_epoch", "phase", "queue", "shard")
-
-    def __init__(self, index: int, leader_epoch: int, shard: GroupShard) -> None:
-        self.index = index
-        self.leader_epoch = leader_epoch
-        self.shard = shard
-        self.phase = _Phase.LOADING
-        # Topics that went while the log was being read.
-        self.deleted_topics: dict[str, None] = {}
-        self.answers: dict[Ticket, Answer[Any]] = {}
-        self.queue: deque[Effect] = deque()
-        self.is_performing = False
 
 
 class GroupCoordinator:
@@ -104,26 +54,28 @@ class GroupCoordinator:
         self._host = host
         # Dice of its own: how often members join must not change what others throw.
         self._dice = random.Random(host.rng.getrandbits(64))  # noqa: S311 - ids need no secrecy
-        self._terms: dict[int, _Term] = {}
-        self._last_ticket: Ticket = 0
+        self._topic = OffsetsTopic(host)
+        self._terms: dict[int, Term] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._is_creating_topic = False
 
     # Leadership
 
     def became_leader(self, partition_index: int, leader_epoch: int) -> None:
         """Take over the groups of a partition, or learn that the term over it has a new number."""
         term = self._terms.get(partition_index)
-        if term is not None and term.phase is _Phase.ACTIVE:
+        if term is not None and term.phase is Phase.ACTIVE:
             # No write was lost between the terms, or the term were over: the shard still equals the log.
             term.leader_epoch = max(term.leader_epoch, leader_epoch)
             return
         if term is not None and term.leader_epoch >= leader_epoch:
             return
         self._end(partition_index)
-        shard = GroupShard(_settings(self._host.config), self._draw_uuid)
-        term = self._terms[partition_index] = _Term(partition_index, leader_epoch, shard)
+        dice = self._dice
+        shard = GroupShard(_settings(self._host.config), lambda: str(UUID(int=dice.getrandbits(128), version=4)))
+        term = self._terms[partition_index] = Term(
+            self._host, partition_index, leader_epoch, shard, on_doubt=self._end, on_deadline=self._watch
+        )
         self._host.spawn(self._load(term))
 
     def resigned(self, partition_index: int) -> None:
@@ -140,18 +92,15 @@ class GroupCoordinator:
 
     def _end(self, partition_index: int) -> None:
         term = self._terms.pop(partition_index, None)
-        if term is None:
-            return
-        term.phase = _Phase.OVER
-        self._perform(term, term.shard.resigned())
-        assert not term.answers, f"{len(term.answers)} requests wait for a term that is over"
+        if term is not None:
+            term.end()
 
-    def _draw_uuid(self) -> str:
-        return str(UUID(int=self._dice.getrandbits(128), version=4))
-
-    async def _load(self, term: _Term) -> None:
+    async def _load(self, term: Term) -> None:
         try:
-            record_count = await self._replay(term, self._committed_batches(term.index))
+            partition = self._host.partition(OFFSETS_TOPIC, term.index)
+            if partition is None:
+                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is not here")
+            record_count = await replay(self._host, term, partition.read_committed_batches(0))
         except RequestError as error:
             log.info("groups of %s-%s are not loaded: %s", OFFSETS_TOPIC, term.index, error)
             if self._terms.get(term.index) is term:
@@ -159,40 +108,16 @@ class GroupCoordinator:
             return
         except (GroupRecordError, DecodeError, StorageError, OSError):
             log.exception("groups of %s-%s cannot be loaded", OFFSETS_TOPIC, term.index)
-            term.phase = _Phase.FAILED
+            if term.phase is Phase.LOADING:
+                term.move_to(Phase.FAILED)
             return
-        if term.phase is _Phase.LOADING:
-            term.phase = _Phase.ACTIVE
+        if term.phase is Phase.LOADING:
+            term.move_to(Phase.ACTIVE)
             level = logging.INFO if record_count else logging.DEBUG
             log.log(level, "groups of %s-%s are loaded: %s records", OFFSETS_TOPIC, term.index, record_count)
-            self._perform(term, term.shard.loaded(self._now()))
+            term.perform(term.shard.loaded(instant_now(self._host)))
             if term.deleted_topics:
-                self._perform(term, term.shard.forget_topics(tuple(term.deleted_topics), self._now()))
-
-    def _committed_batches(self, partition_index: int) -> AsyncIterator[bytes]:
-        partition = self._host.partition(OFFSETS_TOPIC, partition_index)
-        if partition is None:
-            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is not here")
-        return partition.read_committed_batches(0)
-
-    async def _replay(self, term: _Term, chunks: AsyncIterator[bytes]) -> int:
-        record_count = 0
-        turn_count = 0
-        try:
-            async for chunk in chunks:
-                for position, header in iterate(chunk, 0, len(chunk)):
-                    if term.phase is not _Phase.LOADING:
-                        return record_count
-                    turn_count += _replay_batch(term.shard, chunk, position, header, self._now())
-                    if turn_count >= REPLAYED_RECORDS_PER_TURN:
-                        record_count += turn_count
-                        turn_count = 0
-                        await asyncio.sleep(0)
-        finally:
-            # Left to the garbage collector, a generator is closed whenever that pleases.
-            if isinstance(chunks, AsyncGenerator):
-                await chunks.aclose()
-        return record_count + turn_count
+                term.perform(term.shard.forget_topics(tuple(term.deleted_topics), instant_now(self._host)))
 
     # Requests. The answer comes at once or later, exactly once.
 
@@ -285,10 +210,10 @@ class GroupCoordinator:
         """Delete the offsets of topics that are gone."""
         for index in sorted(self._terms):
             term = self._terms[index]
-            if term.phase is _Phase.LOADING:
+            if term.phase is Phase.LOADING:
                 term.deleted_topics.update(dict.fromkeys(names))
-            elif term.phase is _Phase.ACTIVE:
-                self._perform(term, term.shard.forget_topics(names, self._now()))
+            elif term.phase is Phase.ACTIVE:
+                term.perform(term.shard.forget_topics(names, instant_now(self._host)))
 
     def _submit(
         self,
@@ -307,9 +232,7 @@ class GroupCoordinator:
         except RequestError as error:
             answer(refusal(error.code))
             return
-        self._last_ticket += 1
-        term.answers[self._last_ticket] = answer
-        self._perform(term, act(term.shard, self._last_ticket, self._now()))
+        term.submit(act, answer)
 
     # Answers from what is committed. They raise `RequestError` when this broker cannot give them.
 
@@ -324,7 +247,7 @@ class GroupCoordinator:
 
     def list_groups(self) -> tuple[GroupDescription, ...]:
         """Return the groups coordinated here, without their members."""
-        if any(term.phase is _Phase.LOADING for term in self._terms.values()):
+        if any(term.phase is Phase.LOADING for term in self._terms.values()):
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return tuple(group for term in self._active_terms() for group in term.shard.list_groups())
 
@@ -336,103 +259,33 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of the offsets topic that holds a group."""
-        topic = self._host.image.topics.get(OFFSETS_TOPIC)
-        count = len(topic.partitions) if topic is not None else self._host.config.offsets_topic_num_partitions
-        return partition_of(group_id, count)
+        return self._topic.partition_of(group_id)
 
     def create_topic(self) -> None:
-        """See to it that the offsets topic comes to be; it takes a moment."""
-        if not self._is_creating_topic:
-            self._is_creating_topic = True
-            self._host.spawn(self._create_topic())
+        """Have the controller create the offsets topic; the metadata shows it a moment later."""
+        self._topic.create()
 
-    async def _create_topic(self) -> None:
-        try:
-            await self._host.create_internal_topic(OFFSETS_TOPIC)
-        except RequestError as error:
-            # Whoever needs it asks again, and so do we.
-            log.warning("cannot create %s: %s", OFFSETS_TOPIC, error)
-        finally:
-            self._is_creating_topic = False
-
-    def _term(self, group_id: str) -> _Term:
+    def _term(self, group_id: str) -> Term:
         if not is_storable(group_id):
             raise RequestError(ErrorCode.INVALID_GROUP_ID)
         term = self._terms.get(self.partition_of(group_id))
         if term is None:
             raise RequestError(ErrorCode.NOT_COORDINATOR)
-        if term.phase is _Phase.LOADING:
+        if term.phase is Phase.LOADING:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if term.phase is _Phase.FAILED:
+        if term.phase is Phase.FAILED:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return term
 
-    def _active_terms(self) -> list[_Term]:
-        return [self._terms[index] for index in sorted(self._terms) if self._terms[index].phase is _Phase.ACTIVE]
-
-    # Effects
-
-    def _perform(self, term: _Term, effects: tuple[Effect, ...]) -> None:
-        term.queue.extend(effects)
-        if term.is_performing:
-            return
-        term.is_performing = True
-        while term.queue:
-            effect = term.queue.popleft()
-            match effect:
-                case Reply():
-                    self._answer(term, effect)
-                case Persist():
-                    if term.phase is _Phase.ACTIVE:
-                        self._append(term, effect)
-                case _:
-                    assert_never(effect)
-        term.is_performing = False
-        if term.phase is _Phase.ACTIVE:
-            self._watch(term)
-
-    def _answer(self, term: _Term, effect: Reply) -> None:
-        assert effect.ticket in term.answers, f"ticket {effect.ticket} was answered before"
-        answer = term.answers.pop(effect.ticket)
-        try:
-            answer(effect.reply)
-        except Exception:
-            # An answer that cannot be given is its requester's loss; the group goes on.
-            log.exception("a reply of groups of %s-%s failed", OFFSETS_TOPIC, term.index)
-
-    def _append(self, term: _Term, effect: Persist) -> None:
-        done = partial(self._written, term, effect.write_id)
-        partition = self._host.partition(OFFSETS_TOPIC, term.index)
-        if partition is None or not partition.is_leader:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-            return
-        builder = BatchBuilder()
-        now_ms = self._host.clock.wall_ms()
-        for record in effect.records:
-            builder.append(now_ms, record.key, record.value)
-        partition.append_internal(builder.build(), done)
-
-    def _written(self, term: _Term, write_id: int, error: ErrorCode, base_offset: int) -> None:
-        if term.phase is not _Phase.ACTIVE:
-            return
-        if error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            # The high watermark has passed it: that it did so with few replicas is no reason to forget it.
-            error = ErrorCode.NONE
-        if error and base_offset >= 0:
-            log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, term.index, error.name)
-            self._end(term.index)
-            return
-        self._perform(term, term.shard.persisted(write_id, error, self._now()))
+    def _active_terms(self) -> list[Term]:
+        return [self._terms[index] for index in sorted(self._terms) if self._terms[index].phase is Phase.ACTIVE]
 
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
         for index, term in self._terms.items():
             assert term.index == index, f"the term of {term.index} is found at {index}"
-            assert term.phase is not _Phase.OVER, f"the term of {index} is over, and still there"
-            assert not term.queue, f"{len(term.queue)} effects of {index} were not performed"
-            assert (term.phase is _Phase.ACTIVE) == term.shard.is_loaded, f"{index} is {term.phase.name}"
-            if term.phase is _Phase.ACTIVE:
-                term.shard.check_invariants()
+            term.check_invariants()
+            if term.phase is Phase.ACTIVE:
                 due_ms = term.shard.next_deadline_ms()
                 assert due_ms is None or (self._timer is not None and self._timer_ms <= due_ms), (
                     f"{index} has something due at {due_ms} ms, and no timer is set for it"
@@ -440,16 +293,11 @@ class GroupCoordinator:
 
     # Time
 
-    def _now(self) -> Instant:
-        return Instant(self._host.clock.mono_ms(), self._host.clock.wall_ms())
-
-    def _watch(self, term: _Term) -> None:
-        deadline_ms = term.shard.next_deadline_ms()
-        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
-            self._start_timer(deadline_ms)
-
-    def _start_timer(self, deadline_ms: int) -> None:
+    def _watch(self, deadline_ms: int) -> None:
+        """Look at the terms at this time, or earlier."""
         if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
             self._timer.cancel()
         self._timer_ms = deadline_ms
         # A delay of nothing could leave the clock where it is, and the timer would fire for ever.
@@ -458,23 +306,13 @@ class GroupCoordinator:
 
     def _time_over(self) -> None:
         self._timer = None
-        now = self._now()
+        at = instant_now(self._host)
         for term in self._active_terms():
             deadline_ms = term.shard.next_deadline_ms()
-            if deadline_ms is not None and deadline_ms <= now.now_ms:
-                self._perform(term, term.shard.tick(now))
-            else:
-                self._watch(term)
-
-
-def _replay_batch(shard: GroupShard, chunk: bytes, position: int, header: BatchHeader, at: Instant) -> int:
-    if header.is_control:
-        return 0
-    records = read_records(chunk, position, header)
-    for record in records:
-        if record.key is not None:
-            shard.replay(record.key, record.value, at)
-    return len(records)
+            if deadline_ms is not None and deadline_ms <= at.now_ms:
+                term.perform(term.shard.tick(at))
+            elif deadline_ms is not None:
+                self._watch(deadline_ms)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

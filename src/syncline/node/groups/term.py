@@ -1,0 +1,165 @@
+"""One term of leadership over one partition of the offsets topic: a shard of groups, its log and its callers.
+
+A term begins LOADING, and is ACTIVE once the shard has read the log. What is easy to break:
+
+- When the term ends, everything that waits is answered NOT_COORDINATOR, and the fates of its writes that the log
+  reports later are ignored: the next leader's log decides them, and an acknowledgement could be a lie.
+- A write that failed after it was appended may still be committed: the shard does not know what its log holds any more,
+  so the term ends.
+- Effects are performed in their order, also when the log answers at once: one loop works off a shard's queue, never a
+  nested one.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
+
+from syncline.core.groups.groups import GroupShard
+from syncline.core.groups.messages import AnyReply, Effect, Instant, Persist, Reply, Ticket
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import OFFSETS_TOPIC
+from syncline.node.groups.port import GroupsHost
+from syncline.records.builder import BatchBuilder
+
+log = logging.getLogger("syncline.groups")
+
+OneReply = TypeVar("OneReply", bound=AnyReply)
+Answer: TypeAlias = Callable[[OneReply], None]
+Act: TypeAlias = Callable[[GroupShard, Ticket, Instant], tuple[Effect, ...]]
+
+
+class Phase(Enum):
+    """Where a term is in its life."""
+
+    LOADING = 0
+    ACTIVE = 1
+    FAILED = 2
+    OVER = 3
+
+
+_MOVES: Final = {
+    Phase.LOADING: (Phase.ACTIVE, Phase.FAILED, Phase.OVER),
+    Phase.ACTIVE: (Phase.OVER,),
+    Phase.FAILED: (Phase.OVER,),
+    Phase.OVER: (),
+}
+
+
+def instant_now(host: GroupsHost) -> Instant:
+    """Return the time of an event that begins now."""
+    return Instant(host.clock.mono_ms(), host.clock.wall_ms())
+
+
+class Term:
+    """The groups of one partition, while this broker leads it."""
+
+    def __init__(
+        self,
+        host: GroupsHost,
+        index: int,
+        leader_epoch: int,
+        shard: GroupShard,
+        *,
+        on_doubt: Callable[[int], None],
+        on_deadline: Callable[[int], None],
+    ) -> None:
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.phase = Phase.LOADING
+        # Topics that were deleted while the log was being read.
+        self.deleted_topics: dict[str, None] = {}
+        self._host = host
+        # Called with the partition when a write may be in the log or not.
+        self._on_doubt = on_doubt
+        # Called with the time at which the shard has something to do next.
+        self._on_deadline = on_deadline
+        self._answers: dict[Ticket, Answer[Any]] = {}
+        self._last_ticket: Ticket = 0
+        self._queue: deque[Effect] = deque()
+        self._is_performing = False
+
+    def __repr__(self) -> str:
+        return f"<groups of {OFFSETS_TOPIC}-{self.index}, epoch {self.leader_epoch}: {self.phase.name}>"
+
+    def move_to(self, phase: Phase) -> None:
+        """Go on to another phase."""
+        assert phase in _MOVES[self.phase], f"a term goes from {self.phase.name} to {phase.name}"
+        self.phase = phase
+
+    def submit(self, act: Act, answer: Answer[Any]) -> None:
+        """Let the shard act on a request; `answer` gets the reply, now or later."""
+        self._last_ticket += 1
+        self._answers[self._last_ticket] = answer
+        self.perform(act(self.shard, self._last_ticket, instant_now(self._host)))
+
+    def end(self) -> None:
+        """Answer everything that waits, for this broker does not lead the partition any more."""
+        self.move_to(Phase.OVER)
+        self.perform(self.shard.resigned())
+        assert not self._answers, f"{len(self._answers)} requests wait for a term that is over"
+
+    def perform(self, effects: tuple[Effect, ...]) -> None:
+        """Answer and append what the shard decided."""
+        self._queue.extend(effects)
+        if self._is_performing:
+            return
+        self._is_performing = True
+        while self._queue:
+            effect = self._queue.popleft()
+            match effect:
+                case Reply():
+                    self._answer(effect)
+                case Persist():
+                    if self.phase is Phase.ACTIVE:
+                        self._append(effect)
+                case _:
+                    assert_never(effect)
+        self._is_performing = False
+        if self.phase is Phase.ACTIVE and (deadline_ms := self.shard.next_deadline_ms()) is not None:
+            self._on_deadline(deadline_ms)
+
+    def _answer(self, effect: Reply) -> None:
+        assert effect.ticket in self._answers, f"ticket {effect.ticket} was answered before"
+        answer = self._answers.pop(effect.ticket)
+        try:
+            answer(effect.reply)
+        except Exception:
+            # An answer that cannot be given is its requester's loss; the group goes on.
+            log.exception("a reply of groups of %s-%s failed", OFFSETS_TOPIC, self.index)
+
+    def _append(self, effect: Persist) -> None:
+        done = partial(self._written, effect.write_id)
+        partition = self._host.partition(OFFSETS_TOPIC, self.index)
+        if partition is None or not partition.is_leader:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        builder = BatchBuilder()
+        now_ms = self._host.clock.wall_ms()
+        for record in effect.records:
+            builder.append(now_ms, record.key, record.value)
+        partition.append_internal(builder.build(), done)
+
+    def _written(self, write_id: int, error: ErrorCode, base_offset: int) -> None:
+        if self.phase is not Phase.ACTIVE:
+            return
+        if error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            # The high watermark has passed it: that it did so with few replicas is no reason to forget it.
+            error = ErrorCode.NONE
+        if error and base_offset >= 0:
+            log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, self.index, error.name)
+            self._on_doubt(self.index)
+            return
+        self.perform(self.shard.persisted(write_id, error, instant_now(self._host)))
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between two callbacks of the loop."""
+        assert self.phase is not Phase.OVER, f"{self} is still there"
+        assert not self._queue, f"{self}: {len(self._queue)} effects were not performed"
+        assert (self.phase is Phase.ACTIVE) == self.shard.is_loaded, f"{self}: its shard disagrees"
+        assert len(self._answers) <= self._last_ticket, f"{self}: {len(self._answers)} of {self._last_ticket} wait"
+        if self.phase is Phase.ACTIVE:
+            self.shard.check_invariants()
