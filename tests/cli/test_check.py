@@ -11,7 +11,7 @@ def test_check_says_that_the_default_is_clean() -> None:
     """Without options, the command checks the default rules and finds them clean."""
     shown = succeed("check")
 
-    assert shown.startswith("Clean: nothing within these bounds breaks anything")
+    assert shown.startswith("Clean: no history within these bounds breaks a property")
 
 
 def test_check_tells_the_shortest_history_and_ends_with_one() -> None:
@@ -23,7 +23,7 @@ def test_check_tells_the_shortest_history_and_ends_with_one() -> None:
     lines = ran.stdout.splitlines()
     assert lines[0] == "  1. replica 0 appends m0@0 from a producer"
     assert lines[-2].startswith("S1 is violated")
-    assert lines[-1].startswith("No history shorter than these 10 steps breaks anything")
+    assert lines[-1].startswith("No history shorter than these 10 steps breaks a property")
 
 
 def test_check_gives_the_history_to_programs() -> None:

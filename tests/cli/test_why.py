@@ -61,7 +61,7 @@ def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str,
 
 def test_isr_of_an_unknown_topic_is_empty(at: tuple[str, str]) -> None:
     """No broker leads a partition of it."""
-    assert "no broker leads anything of no-such-topic" in succeed("isr", "no-such-topic", *at)
+    assert "no broker leads a partition of no-such-topic" in succeed("isr", "no-such-topic", *at)
     assert "name a topic or TOPIC:PARTITION" in refused("isr", "t:x", *at)
 
 

@@ -58,10 +58,10 @@ def check(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the replication protocol: every order of events within bounds, over an abstract model of it.
+    """Check the replication protocol: play every order of events within bounds on an abstract model.
 
     Prints the shortest history that breaks a property (S1, S2, S3, S6: docs/model-check.md), or that there is none.
-    Ends with 1 when something is violated, with --table when a check does not end as documented.
+    The exit code is 1 if a property is violated; with --table, if a check does not end as documented.
     """
     if table:
         _refuse_others(context)
@@ -158,11 +158,14 @@ def _data(outcome: Outcome, took_s: float) -> dict[str, Any]:
 def _verdict(outcome: Outcome, took_s: float) -> str:
     seen = f"{counted(outcome.states, 'state')}, {counted(outcome.transitions, 'transition')}, {took_s:.1f} s"
     if outcome.violated is not None:
-        return f"No history shorter than these {counted(outcome.depth, 'step')} breaks anything ({seen})."
+        return f"No history shorter than these {counted(outcome.depth, 'step')} breaks a property ({seen})."
     if not outcome.is_complete:
-        return f"Nothing is violated up to {counted(outcome.depth, 'step')}, then --states-max was reached ({seen})."
+        return (
+            f"No property is violated up to {counted(outcome.depth, 'step')}; then --states-max was reached ({seen})."
+        )
     return (
-        f"Clean: nothing within these bounds breaks anything; all seen after {counted(outcome.depth, 'step')} ({seen})."
+        "Clean: no history within these bounds breaks a property; "
+        f"every state is reached within {counted(outcome.depth, 'step')} ({seen})."
     )
 
 

@@ -33,8 +33,8 @@ def isr(
 ) -> None:
     """Show the ISR of each partition, and of each follower the lag and the time left until it is evicted.
 
-    It asks the brokers of a cluster on this machine. LEFT is "-" where no time runs: a follower with everything stays
-    in the ISR, one outside cannot be evicted.
+    It asks the brokers of a cluster on this machine. LEFT is "-" for followers that are not about to be evicted: they
+    have everything, or are out of the ISR already.
     """
     from syncline.local.control import controls
 
@@ -92,11 +92,11 @@ def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:
     if cells:
         print_table(list(HEADERS), cells)
     elif not silent:
-        print("no partitions" if place is None else f"no broker leads anything of {place}")
+        print("no partitions" if place is None else f"no broker leads a partition of {place}")
     for sentence in silent.values():
         print(f"\n{sentence}")
     if silent:
-        print(f"\nWhat is led by {counted(len(silent), 'broker')} that did not answer is missing.")
+        print(f"\nPartitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
 
 
 def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
