@@ -212,7 +212,7 @@ def test_decoder_refuses_a_batch_that_becomes_too_large(codec: str) -> None:
 
 def test_decoder_refuses_a_chunk_whose_batches_become_too_large_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch is within its bound; the chunk is refused before all of them lie in memory."""
-    monkeypatch.setattr(decoding, "_INT32_MAX", 5_000)
+    monkeypatch.setattr(decoding, "CHUNK_BYTES_MAX", 5_000)
     chunk = b"".join(batch([Record(None, bytes(2_000), 0)], base_offset=n, codec="zstd") for n in range(4))
 
     with pytest.raises(DecodeError, match="batch at offset 2 cannot be decompressed: zstd: more than"):

