@@ -102,7 +102,7 @@ def test_join_is_refused_when_the_group_is_full() -> None:
 
 
 def test_pending_member_makes_an_empty_group_and_no_rebalance() -> None:
-    """A member that was only told its id disturbs nobody."""
+    """A member that has only got its id disturbs no other member."""
     driver = GroupDriver()
     driver.join()
     assert driver.state() == "Empty"
@@ -182,11 +182,11 @@ def test_join_chooses_the_protocol_by_vote(offers: tuple[str, ...], chosen: str)
     ("second_join_ms", "answered_ms"),
     [
         pytest.param(None, 3_000, id="alone"),
-        pytest.param(1_000, 6_000, id="someone-came-in-the-first-window"),
+        pytest.param(1_000, 6_000, id="a-member-joined-in-the-first-window"),
     ],
 )
 def test_join_of_an_empty_group_waits_in_windows(second_join_ms: int | None, answered_ms: int) -> None:
-    """A window in which someone new joined is followed by another one."""
+    """A window in which a new member joined is followed by another one."""
     driver = GroupDriver(GroupSettings())
     _, ticket = driver.new_member()
     if second_join_ms is not None:
@@ -421,7 +421,7 @@ def test_heartbeat_tells_where_the_group_is(phase: str, member: str | None, gene
         member_id = driver.stable(1)[0]
     if phase in ("preparing", "rejoined"):
         driver.new_member()
-        driver.join()  # someone pending keeps the rebalance open
+        driver.join()  # a pending member keeps the rebalance open
     if phase == "rejoined":
         driver.join(member_id)
     if phase == "empty":
@@ -560,7 +560,7 @@ def test_leave_answers_each_member_in_order() -> None:
         pytest.param(("wrong", "i"), ErrorCode.FENCED_INSTANCE_ID, id="wrong-member-id"),
         pytest.param(("", "i"), ErrorCode.NONE, id="by-instance"),
         pytest.param(("", "j"), ErrorCode.UNKNOWN_MEMBER_ID, id="unknown-instance"),
-        pytest.param(("", None), ErrorCode.UNKNOWN_MEMBER_ID, id="nobody"),
+        pytest.param(("", None), ErrorCode.UNKNOWN_MEMBER_ID, id="no-member"),
     ],
 )
 def test_leave_by_instance(who: tuple[str, str], error: ErrorCode) -> None:
@@ -631,7 +631,7 @@ def _stable_static(driver: GroupDriver) -> tuple[str, str]:
 def test_static_leader_restarts_without_a_rebalance(
     version: int, leader_is: str, member_count: int, *, skip: bool
 ) -> None:
-    """New id, same generation. Before v9 it must believe that it follows; from v9 on it is told to skip the work."""
+    """New id, same generation. Before v9 the reply makes it a follower; from v9 on it skips the assignment."""
     driver = GroupDriver()
     old, follower = _stable_static(driver)
 
@@ -812,7 +812,7 @@ def test_successor_knows_a_stable_group_from_the_log() -> None:
 
 
 def test_successor_knows_an_empty_group_and_its_generation() -> None:
-    """The generation goes on, so that members of the past are told apart."""
+    """The generation goes on, so that former members can be recognised."""
     driver = GroupDriver()
     driver.leave(*driver.stable(1))
 
@@ -822,7 +822,7 @@ def test_successor_knows_an_empty_group_and_its_generation() -> None:
 
 
 def test_resigning_answers_everything_that_waits() -> None:
-    """Joins, Syncs and writes hear NOT_COORDINATOR, each once."""
+    """Joins, Syncs and writes are answered with NOT_COORDINATOR, each once."""
     driver = GroupDriver()
     first, _ = driver.new_member()
     driver.tick()

@@ -39,8 +39,8 @@ def _commit_of(
         pytest.param("none", "m", 1, 9, ErrorCode.GROUP_ID_NOT_FOUND, id="unknown-group-with-generation-v9"),
         pytest.param("empty", "", -1, 9, ErrorCode.NONE, id="empty-generation-none"),
         pytest.param("empty", "m", 2, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="empty-with-generation"),
-        pytest.param("stable", "", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="stable-nobody"),
-        pytest.param("stable", "", 1, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="stable-nobody-right-generation"),
+        pytest.param("stable", "", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="stable-no-member"),
+        pytest.param("stable", "", 1, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="stable-no-member-right-generation"),
         pytest.param("stable", "member", -1, 9, ErrorCode.ILLEGAL_GENERATION, id="stable-member-generation-none"),
         pytest.param("stable", "member", 2, 9, ErrorCode.ILLEGAL_GENERATION, id="stable-member-next-generation"),
         pytest.param("stable", "x", 1, 9, ErrorCode.UNKNOWN_MEMBER_ID, id="stable-unknown-member"),
@@ -151,7 +151,7 @@ def test_commit_is_shown_and_answered_only_when_the_log_has_it_h11() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "answered"),
     [
         pytest.param(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE, id="replicas"),
         pytest.param(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, id="leadership"),
@@ -159,7 +159,7 @@ def test_commit_is_shown_and_answered_only_when_the_log_has_it_h11() -> None:
         pytest.param(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, id="size"),
     ],
 )
-def test_commit_that_cannot_be_written_says_why(failure: ErrorCode, told: ErrorCode) -> None:
+def test_commit_that_cannot_be_written_says_why(failure: ErrorCode, answered: ErrorCode) -> None:
     """The log's error is translated to one that clients know what to do with; nothing is stored."""
     driver = GroupDriver()
     driver.is_committing = False
@@ -167,7 +167,7 @@ def test_commit_that_cannot_be_written_says_why(failure: ErrorCode, told: ErrorC
 
     driver.commit_log(failure)
 
-    assert (driver.answers[ticket].errors, driver.offset()) == ({("t", 0): told}, None)
+    assert (driver.answers[ticket].errors, driver.offset()) == ({("t", 0): answered}, None)
 
 
 def test_commit_that_takes_too_long_is_answered_and_still_stored_when_the_log_commits_it() -> None:

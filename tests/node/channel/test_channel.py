@@ -78,14 +78,14 @@ class Member:
                 rack=None,
                 **{"incarnation_id": UUID(int=self.broker_id), **self.identity},
             ),
-            on_image=self.note,
+            on_image=self.take_image,
             on_event=lambda _event: None,
             check_invariants=True,
         )
         await self.channel.start()
         return self
 
-    def note(self, old: MetadataImage, new: MetadataImage, _delta: MetadataDelta) -> None:
+    def take_image(self, old: MetadataImage, new: MetadataImage, _delta: MetadataDelta) -> None:
         """Remember the versions, which only go forward."""
         assert new.version > old.version
         self.images.append(new.version)
@@ -115,7 +115,7 @@ def run(directory: Path, test: Callable[[list[Member]], Awaitable[None]], count:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until `condition` holds."""
-    while not condition():  # noqa: ASYNC110 - nobody would set an event
+    while not condition():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)
 
 
@@ -201,7 +201,7 @@ def test_leaving_broker_hands_over_and_is_let_go(tmp_path: Path) -> None:
 
 
 def test_broker_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    """Its data says so; it does not wait for the time to be over."""
+    """Its data names another cluster; it is refused at once."""
 
     async def test(_members: list[Member]) -> None:
         stranger = Member(9, tmp_path, cluster_id="somewhere else")
@@ -212,8 +212,8 @@ def test_broker_of_another_cluster_is_refused(tmp_path: Path) -> None:
     run(tmp_path, test, count=1)
 
 
-def test_second_process_of_a_living_broker_is_told_so_when_its_time_is_over(tmp_path: Path) -> None:
-    """It waits for the first one's session to end; when that lives on, the sentence says what is wrong."""
+def test_second_process_of_a_living_broker_is_refused_when_its_time_is_over(tmp_path: Path) -> None:
+    """It waits for the first one's session to end; when that lives on, the error names the cause and the remedy."""
 
     async def test(_members: list[Member]) -> None:
         twin = Member(2, tmp_path, incarnation_id=UUID(int=77))

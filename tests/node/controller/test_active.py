@@ -31,7 +31,7 @@ WHY = Why(Reason.CONFIGS_ALTERED)
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that does not move until it is set."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -46,7 +46,7 @@ class Clock:
 
 
 class Store:
-    """A store whose commits are done when the test says so."""
+    """A store whose commits end when the test ends them."""
 
     def __init__(self) -> None:
         self.commits: list[tuple[list[Batch], Callable[[Exception | None], None]]] = []
@@ -94,7 +94,7 @@ class Stage:
         )
 
     def count_deposed(self) -> None:
-        """Take note."""
+        """Count a deposition."""
         self.deposed += 1
 
     def decide(self, number: int | None, name: str) -> None:
@@ -177,7 +177,7 @@ def test_answer_that_rests_on_something_uncommitted_waits_for_it() -> None:
 
 
 def test_lost_lease_ends_the_controller_on_the_spot() -> None:
-    """Everything undecided is answered with None; nothing was told to anybody; polls are sent away."""
+    """Every open decision is answered with None, no broker gets metadata, and parked polls are refused."""
 
     async def test() -> None:
         stage = Stage()
@@ -335,7 +335,7 @@ class Listener:
 
 
 async def listener() -> tuple[Listener, int]:
-    """Return a server that accepts connections and says nothing, and its port."""
+    """Return a server that accepts connections and sends nothing, and its port."""
     server = Listener()
     return server, await server.start()
 
@@ -357,7 +357,7 @@ async def committed(stage: Stage, condition: Callable[[], bool]) -> None:
 
 
 def test_broker_whose_listener_refuses_connections_is_fenced_at_once() -> None:
-    """The clock stands still: it is evidence, not time, that fences. The journal is told why."""
+    """The clock does not move: evidence fences, not time. The journal has the reason."""
 
     async def test() -> None:
         server, port = await listener()
@@ -439,7 +439,7 @@ def test_holder_that_was_deposed_for_silence_is_fenced_with_the_takeover() -> No
 
 
 def test_silent_broker_is_fenced_when_its_session_is_over() -> None:
-    """It listens but is not heard of: the session timeout decides."""
+    """It listens but sends no heartbeats: the session timeout decides."""
 
     async def test() -> None:
         server, port = await listener()
@@ -480,7 +480,7 @@ def test_controller_that_did_not_run_blames_nobody() -> None:
 
 
 def test_controller_that_cannot_renew_stops() -> None:
-    """The lease is somebody else's: it finds out by itself, too."""
+    """Another broker has the lease: the controller finds out by itself, too."""
 
     async def test() -> None:
         stage = Stage()

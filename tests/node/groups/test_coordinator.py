@@ -446,7 +446,7 @@ def test_losing_leadership_answers_what_is_parked() -> None:
 
 
 def test_m39_a_commit_is_not_acknowledged_by_a_term_that_is_over() -> None:
-    """Even if the log calls back later, the client heard NOT_COORDINATOR, and a new term reads the log."""
+    """Even if the log calls back later, the client got NOT_COORDINATOR, and a new term reads the log."""
 
     async def story(broker: StandInBroker) -> None:
         partition = broker.led()
@@ -487,7 +487,7 @@ def test_write_of_unknown_fate_ends_the_term_and_the_next_reads_the_log_h11() ->
 
 
 def test_new_term_without_lost_writes_keeps_the_groups() -> None:
-    """A leader elected again goes on; nobody has to wait for the log to be read."""
+    """A leader elected again goes on; no request has to wait until the log is read."""
 
     async def story(broker: StandInBroker) -> None:
         member_id = await stable_member(broker)
@@ -498,19 +498,19 @@ def test_new_term_without_lost_writes_keeps_the_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "answered"),
     [
         pytest.param(ErrorCode.NOT_ENOUGH_REPLICAS, 15, id="under-min-isr"),
         pytest.param(ErrorCode.NOT_LEADER_OR_FOLLOWER, 16, id="not-leader"),
         pytest.param(ErrorCode.MESSAGE_TOO_LARGE, 28, id="too-large"),
     ],
 )
-def test_commit_refused_by_the_log_is_translated(refusal: ErrorCode, told: int) -> None:
+def test_commit_refused_by_the_log_is_translated(refusal: ErrorCode, answered: int) -> None:
     """Nothing was appended: the coordinator stays."""
 
     async def story(broker: StandInBroker) -> None:
         broker.led().refusal = refusal
-        assert (await commit(broker, 7)).topics[0].partitions[0].error_code == told
+        assert (await commit(broker, 7)).topics[0].partitions[0].error_code == answered
         assert await committed(broker) == (0, -1)
 
     play(story)
@@ -620,8 +620,8 @@ def test_statistics_show_every_group() -> None:
 
     async def story(broker: StandInBroker) -> None:
         await stable_member(broker)
-        (line,) = broker.groups.statistics()
-        assert (line.group_id, line.state.value, line.generation, line.member_count) == ("g", "Stable", 1, 1)
+        (shown,) = broker.groups.statistics()
+        assert (shown.group_id, shown.state.value, shown.generation, shown.member_count) == ("g", "Stable", 1, 1)
 
     play(story)
 

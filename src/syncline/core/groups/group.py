@@ -1,18 +1,19 @@
 """One classic consumer group: who is in it, and what follows from that alone.
 
-This is the state and its bookkeeping; who may change it when is told in
-`rebalance` and `membership`.
+This is the state and its bookkeeping; `rebalance` and `membership` decide when
+it changes.
 
 A group that only stores offsets has no protocol type and stays EMPTY for ever.
 The states and their moves:
 
     EMPTY ──first join──> PREPARING_REBALANCE ──all joined or time over──> COMPLETING_REBALANCE
       ^                      ^      │                                         │ leader's Sync stored
-      └──── nobody left ─────┼──────┘ <────── join, leave, expiry ──────── STABLE
+      └──── no member ───────┼──────┘ <────── join, leave, expiry ──────── STABLE
 
 Invariants: the leader is a member; every static instance names a member;
 `tally` counts, for each protocol, the members that offer it. A pending member
-(told its id, not yet back with it) is no member, but a rebalance waits for it.
+(it has got its id, and has not joined with it yet) is no member, but a rebalance
+waits for it.
 Source: KIP-62, KIP-345, KIP-394, KIP-814.
 """
 
@@ -53,10 +54,10 @@ class Group:
         self.pending: dict[str, None] = {}
         # Members of this generation whose Sync has not come yet.
         self.awaited_syncs: dict[str, None] = {}
-        # Of an initial rebalance: whether someone joined in this window, and how much longer windows may go on.
+        # Of an initial rebalance: whether a member joined in this window, and how much longer windows may go on.
         self.is_joined_in_window = False
         self.windows_rest_ms = 0
-        # A group is shown to others once someone has joined, or the log holds an offset of it.
+        # Clients see a group once a member has joined, or the log holds an offset of it.
         self.is_visible = False
         self.subscribed: frozenset[str] | None = None
         self._instances: dict[str, str] = {}
@@ -143,13 +144,13 @@ class Group:
 
     @property
     def has_everyone_joined(self) -> bool:
-        """Return whether the rebalance waits for nobody any more."""
+        """Return whether all members have joined, so that the rebalance may complete."""
         return not self.pending and all(member.join_ticket is not None for member in self.members.values())
 
     # Protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return whether someone who offers this may join: an empty group takes any."""
+        """Return whether a member that offers this may join: an empty group takes any."""
         if self.state is GroupState.EMPTY:
             return True
         return protocol_type == self.protocol_type and any(
@@ -198,7 +199,7 @@ class Group:
         self.state_timestamp_ms = wall_ms
 
     def begin_generation(self, *, wall_ms: int) -> None:
-        """Close the generation: its members are those who are in now."""
+        """Close the generation: its members are those of the group now."""
         late = [each.member_id for each in self.members.values() if each.join_ticket is None]
         assert all(self.members[each].group_instance_id is not None for each in late), (
             f"{self.group_id}: {late} have not joined generation {self.generation + 1}"

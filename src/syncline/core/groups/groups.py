@@ -10,7 +10,7 @@ the next leader's log, so an acknowledgement after that could be a lie (M39).
 Every event gives effects, to be performed in their order. Time comes in with
 each event; `tick` is due at `next_deadline_ms`.
 
-Not evident: heartbeats and rebalances live in memory only. A member of a group
+Easy to miss: heartbeats and rebalances live in memory only. A member of a group
 that was loaded gets a fresh session, and a rebalance under way begins anew
 with the members' next heartbeats.
 """
@@ -121,7 +121,7 @@ class GroupShard:
         return tuple(effect for effect in self._out.take() if isinstance(effect, Reply))
 
     def persisted(self, write_id: int, error: ErrorCode, at: Instant) -> tuple[Effect, ...]:
-        """Take note of what became of a `Persist`: in the order of the log, each once."""
+        """Take over the fate of a `Persist`; each is reported once."""
         self._begin(at)
         self._out.persisted(write_id, error)
         return self._out.take()
@@ -231,7 +231,7 @@ class GroupShard:
         return self._offsets.of_group(group_id)
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what is shown of a group; None when nobody joined it and no offset of it is committed."""
+        """Return what is shown of a group; None when no member has joined it and it has no committed offset."""
         group = self._groups.get(group_id)
         return group.described() if group is not None and group.is_visible else None
 
@@ -250,7 +250,7 @@ class GroupShard:
         )
 
     def statistics(self) -> tuple[GroupStatistics, ...]:
-        """Return every group in a line, for status displays."""
+        """Return a short view of every group, for status displays."""
         return tuple(
             GroupStatistics(
                 group_id=group.group_id,

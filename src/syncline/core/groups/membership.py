@@ -1,9 +1,9 @@
 """Join, Sync, Heartbeat and Leave: what each may do, in which state, and what it is answered.
 
-The order of the checks is part of the protocol, since clients tell their next
+The order of the checks is part of the protocol, since clients derive their next
 step from the first error that applies. Facts that are easy to get wrong:
 
-- A dynamic member joins in two steps (KIP-394): the first tells it its id.
+- A dynamic member joins in two steps (KIP-394): the first gives it its id.
   Until it comes back it is pending: the group exists, without members, and no
   rebalance begins; but if it leaves instead, a settled group rebalances.
 - A rejoin that changes nothing is answered from the current generation; only
@@ -95,7 +95,7 @@ class Membership:
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Who waits already counts: that is how the last to rejoin are put out of a group that is too large.
+            # Members that wait already count: so the last to rejoin are removed from a group that is too large.
             return (member is not None and member.join_ticket is not None) or group.joining_count < size_max
         return member is not None or len(group.members) < size_max
 
@@ -219,7 +219,7 @@ class Membership:
                 generation=group.generation,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
-                # Before v9 a leader could not be told to skip the assignment, so it is made to believe it follows.
+                # Before v9 no reply can have a leader skip the assignment, so the reply names its old id as the leader.
                 leader=(group.leader or "") if request.can_skip_assignment else old_leader,
                 members=group.joined_members() if is_leader else (),
                 skip_assignment=is_leader and error is ErrorCode.NONE,
@@ -273,7 +273,7 @@ class Membership:
     def heartbeat(
         self, ticket: Ticket, group_id: str, member_id: str, group_instance_id: str | None, generation: int
     ) -> None:
-        """Answer a Heartbeat: it prolongs the session, and tells of a rebalance."""
+        """Answer a Heartbeat: it prolongs the session, and the reply announces a rebalance."""
         self._out.reply(ticket, HeartbeatReply(error=self._beat(group_id, member_id, group_instance_id, generation)))
 
     def _beat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
@@ -293,7 +293,7 @@ class Membership:
     # Leave, and sessions that run out
 
     def leave(self, ticket: Ticket, group_id: str, identities: tuple[MemberIdentity, ...]) -> None:
-        """Put members out at their own or an administrator's request."""
+        """Remove members at their own or an administrator's request."""
         group = self._groups.get(group_id)
         if group is None:
             unknown = tuple((identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in identities)
@@ -319,7 +319,7 @@ class Membership:
         return error
 
     def session_over(self, group: Group, member_id: str) -> None:
-        """Put out a member that gave no sign of life in time; forget a pending one that never came back."""
+        """Remove a member that sent nothing in time; forget a pending one that never came back."""
         if member_id in group.pending:
             del group.pending[member_id]
             self._rebalance.try_complete(group)

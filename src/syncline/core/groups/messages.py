@@ -132,7 +132,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """A member as the leader is told of it."""
+    """A member, as the reply to the leader's Join lists it."""
 
     member_id: str
     group_instance_id: str | None
@@ -233,7 +233,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatistics:
-    """A group in a line, for status displays."""
+    """A short view of a group, for status displays."""
 
     group_id: str
     state: GroupState

@@ -1,16 +1,16 @@
 """Committed offsets: what a commit must satisfy, what a fetch sees, and when they expire.
 
-`stored` is what the log has committed, and all that anybody is shown. A commit
+`stored` is what the log has committed, and all that a client can see. A commit
 under way is only counted in `pending`, so that nothing expires below it and a
 deletion reaches it too; it becomes visible in log order when the log commits
-it. So a later coordinator, which reads the log, cannot know less than what was
-acknowledged or shown (H11).
+it. So a later coordinator, which reads the log, cannot know less than this one
+has acknowledged or shown (H11).
 
 Expiry, judged by the wall clock: an offset with an expiry time of its own goes
 then. Otherwise, after `offsets.retention.minutes` without members: counted
 from the moment the group became empty, or, for a group that never had members,
 from the commit. While a consumer group is stable, offsets of topics that
-nobody in it reads expire by their commit time; in any other state nothing does.
+no member reads expire by their commit time; in any other state nothing does.
 Source: KIP-211, KIP-496 (deletion of offsets).
 """
 
@@ -75,7 +75,7 @@ class Offsets:
     # Commit
 
     def commit(self, ticket: Ticket, group_id: str, request: CommitRequest) -> None:
-        """Store offsets for a member, or for whoever uses an empty group as a notebook."""
+        """Store offsets for a member, or for a client that uses a group without members to keep offsets."""
         error = self._commit_refusal(group_id, request)
         errors: dict[tuple[str, int], ErrorCode] = {}
         accepted: dict[OffsetKey, CommittedOffset] = {}
@@ -99,7 +99,7 @@ class Offsets:
         if group is None:
             if request.generation < 0:
                 return ErrorCode.NONE
-            # KIP-848 gave clients that know v9 the more telling error.
+            # KIP-848 gave clients that know v9 the more precise error.
             return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_group_id_not_found else ErrorCode.ILLEGAL_GENERATION
         if request.generation < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -139,8 +139,8 @@ class Offsets:
 
         def answered(error: ErrorCode) -> None:
             failure = offset_write_error(error)
-            told = {place: failure if outcome is ErrorCode.NONE else outcome for place, outcome in errors.items()}
-            self._out.reply(ticket, CommitReply(errors=told))
+            outcomes = {place: failure if outcome is ErrorCode.NONE else outcome for place, outcome in errors.items()}
+            self._out.reply(ticket, CommitReply(errors=outcomes))
 
         records = tuple(offset_record(key, value) for key, value in accepted.items())
         self._write_offsets(group_id, tuple(accepted), records, applied, answered)
@@ -196,8 +196,8 @@ class Offsets:
 
         def answered(error: ErrorCode) -> None:
             failure = group_write_error(error)
-            told = {place: failure if outcome is ErrorCode.NONE else outcome for place, outcome in errors.items()}
-            self._out.reply(ticket, OffsetDeleteReply(error=ErrorCode.NONE, errors=told))
+            outcomes = {place: failure if outcome is ErrorCode.NONE else outcome for place, outcome in errors.items()}
+            self._out.reply(ticket, OffsetDeleteReply(error=ErrorCode.NONE, errors=outcomes))
 
         self._bury(group_id, doomed, answered)
 
@@ -232,7 +232,7 @@ class Offsets:
     def _bury_group(self, group: Group, answered: Callable[[ErrorCode], None]) -> None:
         group_id = group.group_id
         assert not group.members, f"{group_id} is deleted with {len(group.members)} members"
-        # Out of the way at once: whoever joins from here on joins a new group, whose records come after these.
+        # Removed at once: a member that joins from here on joins a new group, whose records come after these.
         del self._groups[group_id]
         self._bury_in_parts(group_id, list(self._places(group_id)))
 

@@ -1,10 +1,10 @@
 """What the rules of groups decide during one event, and what of it is still under way.
 
-A decision that must survive is written to the log, and its requester hears of
-it only when the log has committed it. Three things hang on a write, and they
+A decision that must survive is written to the log, and its requester gets the
+answer only when the log has committed it. Three things hang on a write, and they
 may come apart: `applied` changes the state that others read, and runs whenever
 the log commits, however late; `settled` runs at the commit or the failure,
-when nothing is under way any more; `answered` tells the requester, once, at
+when nothing is under way any more; `answered` answers the requester, once, at
 the commit, at a failure, or when `write_timeout_ms` is over. So the state
 always equals the committed log, also after a client has given up.
 
@@ -52,7 +52,7 @@ def _nothing() -> None:
 
 
 class Outbox:
-    """The effects of the event that is being handled, the open writes and the deadlines of one coordinator."""
+    """The effects of the present event, the open writes and the deadlines of one coordinator."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -80,7 +80,7 @@ class Outbox:
         self._effects.append(Reply(ticket, reply))
 
     def start(self, key: TimerKey, delay_ms: int) -> None:
-        """Let `key` come due `delay_ms` from now, instead of whenever it was to."""
+        """Let `key` come due `delay_ms` from now, instead of at its time before."""
         self.timers.set(key, self.at.now_ms + max(delay_ms, 0))
 
     def write(
@@ -150,7 +150,7 @@ class Outbox:
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client hears when a group's metadata could not be written."""
+    """Return the error for a client when a group's metadata could not be written."""
     if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
         return ErrorCode.NOT_COORDINATOR
     if error in _NOT_NOW:
@@ -159,7 +159,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client hears when offsets could not be written."""
+    """Return the error for a client when offsets could not be written."""
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return group_write_error(error)

@@ -1,8 +1,8 @@
 """How a classic group gets from one generation to the next.
 
 A rebalance is two barriers. At the first, every member's Join waits until all
-have come (or the time is over): that closes the generation, and the leader is
-told who is in it. At the second, every member's Sync waits for the leader's,
+have come (or the time is over): that closes the generation, and the leader gets
+the list of its members. At the second, every member's Sync waits for the leader's,
 which carries the assignment; once the log has it, the group is stable.
 
 Who waits how long:
@@ -10,7 +10,7 @@ Who waits how long:
 - For members to rejoin: the longest rebalance timeout in the group. Who has
   not come by then is out, except static members, whose session decides.
 - A group that was empty collects members in windows of
-  `group.initial.rebalance.delay.ms`: a window in which someone joined is
+  `group.initial.rebalance.delay.ms`: a window in which a member joined is
   followed by another, within the rebalance timeout, so that a group that
   starts up rebalances once and not once per member.
 - For members to Sync: the same rebalance timeout again.
@@ -35,7 +35,7 @@ class Rebalance:
     # What members cause
 
     def membership_changed(self, group: Group) -> None:
-        """Rebalance, or, if that is under way, see whether it waits for nobody any more."""
+        """Rebalance; if a rebalance is under way, complete it when all members have joined."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.try_complete(group)
         else:
@@ -60,7 +60,7 @@ class Rebalance:
             self._out.start(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
 
     def try_complete(self, group: Group) -> None:
-        """Close the generation if nobody is waited for; an initial rebalance waits for its time, not for members."""
+        """Close the generation if all members have joined; an initial rebalance waits for its time, not for members."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
@@ -69,7 +69,7 @@ class Rebalance:
             self._complete(group)
 
     def remove(self, group: Group, member: Member) -> None:
-        """Put a member out and say so to its waiting Join; what follows for the group is the caller's."""
+        """Remove a member and answer its waiting requests; the caller decides what follows for the group."""
         self._out.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member.member_id))
         self.answer_join(member, JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
         if member.sync_ticket is not None:
@@ -106,7 +106,7 @@ class Rebalance:
         self._complete(group)
 
     def sync_time_over(self, group: Group) -> None:
-        """Put out the members that joined but never asked for their assignment."""
+        """Remove the members that joined but never asked for their assignment."""
         if not group.awaited_syncs:
             return
         assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), (
@@ -156,7 +156,7 @@ class Rebalance:
         self._out.start(TimerKey(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
 
     def _store_empty(self, group: Group) -> None:
-        # A failure is nobody's answer: a coordinator that starts from an older record rebalances the same way.
+        # No request waits for this write: a coordinator that starts from an older record rebalances the same way.
         record = group_record(GroupKey(group.group_id), group.stored({}))
         self._out.write((record,), applied=lambda: None, answered=lambda _: None)
 

@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`, byte for byte Kafka's.
 
-Two kinds of record share the topic, told apart by the version that opens the
+Two kinds of record share the topic, distinguished by the version that opens the
 key: 0 and 1 are a committed offset, 2 is a group's metadata. A null value is a
 tombstone. Tools that read Kafka's own topic read this one.
 

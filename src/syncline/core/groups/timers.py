@@ -31,7 +31,7 @@ class Timers(Generic[Key]):
         return key in self._deadlines_ms
 
     def set(self, key: Key, deadline_ms: int) -> None:
-        """Let `key` come due at `deadline_ms`, instead of whenever it was to."""
+        """Let `key` come due at `deadline_ms`, instead of at its time before."""
         self._deadlines_ms[key] = deadline_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or deadline_ms < queued_ms:

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from syncline.model.errors import ErrorCode
-from syncline.node.controller.admin import Asked, serve
+from syncline.node.controller.admin import AdminRequest, serve
 from syncline.node.controller.private_messages import decode_forward, encode_forward_error
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_request, encode_response
@@ -42,7 +42,7 @@ def handle(broker: "MayBeController", request: "Request") -> None:
 
     try:
         key = ApiKey(forwarded.key)
-        asked = Asked(
+        asked = AdminRequest(
             key, forwarded.version, forwarded.receiver, decode_request(key, forwarded.version, forwarded.body)
         )
         served = serve(active, asked, reply)

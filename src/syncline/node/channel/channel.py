@@ -131,7 +131,7 @@ class Channel:
     # What others ask
 
     def heartbeat_now(self) -> None:
-        """Send a heartbeat at once: there is news that should not wait for the next one."""
+        """Send a heartbeat at once: the controller should get this broker's news before the next one is due."""
         self._wake.set()
 
     def propose_isr(

@@ -1,4 +1,4 @@
-"""Who a broker process is, as it tells the controller when it registers."""
+"""What a broker process reports of itself when it registers."""
 
 from dataclasses import dataclass
 from uuid import UUID

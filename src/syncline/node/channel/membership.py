@@ -5,7 +5,7 @@ One task does it all, round by round:
     search ──> connect ──> register ──> heartbeats, one per interval, until the connection breaks ──> search
 
 The search asks the store every few milliseconds at first, then less often. `states.py` has the states and what moves
-them. What is to be done with an answer is decided in functions that do not await.
+them. Functions that do not await decide what follows from an answer.
 
 Invariants: the broker is ready when an image shows its own registration in service; heartbeats go over a registered
 link only; a broker that stops with all others sends none.
@@ -119,7 +119,7 @@ class Membership:
             assert self._link.broker_epoch == record.broker_epoch, f"ready with the record of {record.broker_epoch}"
             self._ready.set_result(None)
         if record.fenced and self.departure not in {DepartureState.LEAVING, DepartureState.RELEASED}:
-            # Fenced until the controller hears that this broker knows its own registration.
+            # The controller fences this broker until a heartbeat shows that it has applied its own registration.
             self._wake.set()
 
     def _own(self, image: MetadataImage) -> BrokerRecord | None:
@@ -276,7 +276,7 @@ class Membership:
         async with asyncio.timeout(self._config().broker_session_timeout_ms / 1_000):
             return await asking
 
-    # What is said, and what follows from the answers
+    # Messages, and what follows from the answers
 
     def _registration(self) -> Any:
         identity = self._identity
@@ -305,7 +305,7 @@ class Membership:
     def _registration_answered(self, reply: Any) -> _Verdict:
         error = ErrorCode(int(reply.error_code))
         if error is ErrorCode.NONE:
-            # What was refused before is remembered: it says why a broker that waits is not ready in time.
+            # The last refusal stays: it explains why a broker that waits is not ready in time.
             return _Verdict.GRANTED
         self._last_verdict = _Verdict.NOT_NOW
         if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:

@@ -1,7 +1,7 @@
 """The cluster's metadata at a broker: asked for, applied, asked for again.
 
-The broker polls with the version that it has; the controller answers as soon as there is more. Asking again says that
-everything before has been applied, which is why the next poll leaves only after `on_image` has returned.
+The broker polls with the version that it has; the controller answers as soon as there is a newer one. The next poll
+tells the controller that the broker has applied everything before, so it leaves only after `on_image` has returned.
 
 Invariant: `image` goes forward by whole versions, and `on_image` is called for each image before anything else is done
 with it.
@@ -45,7 +45,7 @@ class MetadataStream:
     def _take(self, news: News) -> None:
         old = self.image
         if news.error is not ErrorCode.NONE or news.version < old.version:
-            # Not a controller any more; or one that does not know yet that it is not.
+            # The other end is no controller any more, or does not know yet that it is not.
             self._link.close()
             return
         new = apply_news(old, news)

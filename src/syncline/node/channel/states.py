@@ -3,9 +3,9 @@
 Two machines, because a broker may lose the controller in any phase of its departure:
 
 - `LinkState`: how far the broker is with the controller of the moment.
-- `DepartureState`: whether it wants to stay, and if not, how it goes. A broker that leaves alone hands its partitions
-  over and says so with each heartbeat; one that stops with all others, or that may stop, sends no heartbeats, because a
-  late one would put it back into service.
+- `DepartureState`: whether it wants to stay, and if not, how it leaves. A broker that leaves alone hands its partitions
+  over and asks with each heartbeat whether it may stop. One that stops with all others, or that may stop, sends no
+  heartbeats: a late one would put it back into service.
 
 `Machine.happened()` is the only way from one state to another. An event that the table does not have for the present
 state is a fault of ours and fails an assertion. docs/controller-channel.md shows the tables as diagrams.

@@ -1,1 +1,1 @@
-"""The active controller, and the way of every broker to it."""
+"""The active controller, and its private messages with the brokers."""

@@ -1,9 +1,9 @@
 """Administration: from a client's request to a decision, and from its answer to the reply.
 
-These requests reach the controller through the broker that the client spoke to
-(FORWARD). What they mean is decided in `core`; here fields are renamed. All
-replies to a topic or resource carry their own error; the request as a whole
-cannot fail, except that there may be no controller to take it.
+The broker that received such a request forwards it here (FORWARD). `core`
+decides; this module translates fields. Each topic or resource has an error of
+its own in the reply; the request as a whole fails only when this broker is not
+the controller any more.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ from syncline.wire.entities import build
 PRODUCER_ID_BLOCK: Final = 1_000
 
 
-class Asked(NamedTuple):
+class AdminRequest(NamedTuple):
     """A decoded request, and the broker that the client sent it to."""
 
     key: ApiKey
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 Reply = Callable[[Any], None]
 
 
-def serve(controller: ActiveController, asked: Asked, reply: Reply) -> bool:
+def serve(controller: ActiveController, asked: AdminRequest, reply: Reply) -> bool:
     """Decide on an administrative request; return False if the key is none of them."""
     server = SERVERS.get(asked.key)
     if server is None:
@@ -61,7 +61,7 @@ def serve(controller: ActiveController, asked: Asked, reply: Reply) -> bool:
     return True
 
 
-def _create_topics(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _create_topics(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     request = asked.entity
     topics = [_new_topic(topic) for topic in request.topics]
     if _is_over(request):
@@ -127,7 +127,7 @@ def _created(
     return row
 
 
-def _delete_topics(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _delete_topics(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     request = asked.entity
     if asked.version >= 6:
         topics = [TopicReference(each.name, each.topic_id or NO_TOPIC_ID) for each in request.topics]
@@ -164,7 +164,7 @@ def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[
     return Decision((), tuple(TopicResult(topic.name, code, None, topic.topic_id) for topic in topics))
 
 
-def _create_partitions(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _create_partitions(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     request = asked.entity
     topics = [
         MorePartitions(
@@ -193,7 +193,7 @@ def _create_partitions(controller: ActiveController, asked: Asked, reply: Reply)
     controller.decide(decide, answer)
 
 
-def _alter_configs(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _alter_configs(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     request = asked.entity
     replace = asked.key == ApiKey.ALTER_CONFIGS
     resources = [
@@ -230,7 +230,7 @@ def _alter_configs(controller: ActiveController, asked: Asked, reply: Reply) -> 
     controller.decide(decide, answer)
 
 
-def _elect_leaders(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _elect_leaders(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     request = asked.entity
     wanted = None
     if request.topic_partitions is not None:
@@ -263,12 +263,12 @@ def _elect_leaders(controller: ActiveController, asked: Asked, reply: Reply) -> 
 
 
 def _elected(
-    asked: Asked,
+    asked: AdminRequest,
     code: ErrorCode,
     results: Sequence[ElectionResult],
     topics: Sequence[tuple[str, Sequence[int] | None]] | None,
 ) -> Any:
-    """Return the reply: a row for each of `topics` as they were asked for, also where nothing is told of it."""
+    """Return the reply: a row for each requested topic, empty where there is no result."""
     rows = []
     rest = deque(results)
     for name, indexes in topics or ():
@@ -280,13 +280,13 @@ def _elected(
     return asked.reply_with({"error_code": code, "replica_election_results": rows})
 
 
-def _describe_quorum(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _describe_quorum(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     from syncline.node.controller.quorum import describe
 
     reply(asked.reply_with(describe(controller, asked.entity.topics)))
 
 
-def _allocate_producer_ids(controller: ActiveController, asked: Asked, reply: Reply) -> None:
+def _allocate_producer_ids(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
     def decide(image: MetadataImage, _version: int) -> Decision[int]:
         first = image.next_producer_id
         changes = (ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),)
@@ -311,7 +311,7 @@ def _is_over(request: Any) -> bool:
     return bool(request.timeout.total_seconds() <= 0)
 
 
-SERVERS: Final[dict[ApiKey, Callable[[ActiveController, Asked, Reply], None]]] = {
+SERVERS: Final[dict[ApiKey, Callable[[ActiveController, AdminRequest, Reply], None]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,

@@ -1,8 +1,8 @@
-"""What a controller notices about brokers that it does not fence, or not yet.
+"""What a controller reports about brokers that it does not fence, or not yet.
 
-A broker that is heard of late may be paused, or behind a cut line; one that is
-heard of and applies metadata late acts on what was true some time ago. Neither
-changes anything here: the session timeout alone decides.
+A broker whose heartbeats are late may be paused, or its connection may be cut.
+One that sends heartbeats and applies metadata late acts on old metadata. The
+controller only journals both: the session timeout alone decides.
 
 Times in ms of the node's monotonic clock.
 """
@@ -25,7 +25,7 @@ COMMITS_MAX: Final = 1_000
 
 
 class BrokerWatch:
-    """The brokers as one controller hears of them."""
+    """Watches the heartbeats and the metadata versions of the brokers."""
 
     def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -35,14 +35,14 @@ class BrokerWatch:
         self._times: deque[int] = deque(maxlen=COMMITS_MAX)
 
     def committed(self, version: int) -> None:
-        """Note that everything up to `version` is out."""
+        """Record that the controller has sent everything up to `version` to the brokers."""
         self._versions.append(version)
         self._times.append(self._clock.mono_ms())
 
     def look(
         self, brokers: Iterable[BrokerId], sessions: BrokerSessions, version: int, heartbeat_interval_ms: int
     ) -> None:
-        """Tell who of `brokers`, all of them unfenced, is heard of late or late with the metadata."""
+        """Report which unfenced brokers heartbeat late or lag behind in metadata."""
         now_ms = self._clock.mono_ms()
         present: dict[BrokerId, None] = {}
         for broker in brokers:

@@ -1,9 +1,9 @@
 """Evidence that a broker's process is gone.
 
-A broker that does not answer may be busy, stopped, or behind a cut line: only
-time tells, and it gets the whole session timeout. But when a connection to its
-inter-broker listener breaks and a new one is *refused*, nobody has that port
-any more: the process has ended, and waiting is pointless.
+A broker that does not answer may be busy, paused or cut off: only time tells,
+and it gets the whole session timeout. But when a connection to its inter-broker
+listener breaks and a new one is *refused*, no process has that port any more:
+the broker's process has ended, and waiting is pointless.
 
 The controller keeps one silent connection to each broker for this. A broken
 one is tried again at once; one that breaks again soon, or cannot be made for
@@ -45,25 +45,25 @@ class DeathWatch:
         self._port = port
         self._on_gone = on_gone
         self._on_looked = on_looked
-        # Waits until the line to that broker is whole; TimeoutError.
+        # Waits until the broker can be reached; raises TimeoutError.
         self._reach = reach
-        self._line: _Line | None = None
+        self._connection: _SilentConnection | None = None
         self._task = loop.create_task(self._watch())
 
     def stop(self) -> None:
         """End the watch; no callback comes after this."""
         self._task.cancel()
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     async def _watch(self) -> None:
         pause_s = RETRY_FIRST_S
         looked = False
         while True:
             connected_at = self._loop.time()
-            line = _Line(self._loop.create_future())
-            is_connected = await self._connect(line)
+            connection = _SilentConnection(self._loop.create_future())
+            is_connected = await self._connect(connection)
             if is_connected is None:
                 if not looked:
                     self._on_looked()
@@ -73,21 +73,21 @@ class DeathWatch:
                 looked = True
                 self._on_looked()
             if is_connected:
-                self._line = line
-                await line.lost
-                self._line = None
+                self._connection = connection
+                await connection.lost
+                self._connection = None
                 if self._loop.time() - connected_at >= STEADY_S:
                     pause_s = RETRY_FIRST_S
                     continue
             await asyncio.sleep(pause_s)
             pause_s = min(RETRY_LAST_S, 2 * pause_s)
 
-    async def _connect(self, line: "_Line") -> bool | None:
+    async def _connect(self, connection: "_SilentConnection") -> bool | None:
         """Return whether the connection could be made, None when it was refused."""
         try:
             if self._reach is not None:
                 await self._reach()
-            await self._loop.create_connection(lambda: line, self._host, self._port)
+            await self._loop.create_connection(lambda: connection, self._host, self._port)
         except ConnectionRefusedError:
             return None
         except OSError:
@@ -148,8 +148,8 @@ class DeathWatches:
         self._watches.clear()
 
 
-class _Line(asyncio.Protocol):
-    """A connection on which nothing is ever said."""
+class _SilentConnection(asyncio.Protocol):
+    """A connection on which neither end sends anything."""
 
     def __init__(self, lost: "asyncio.Future[None]") -> None:
         self.lost = lost

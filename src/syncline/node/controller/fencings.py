@@ -1,7 +1,7 @@
 """Fencing brokers, and fencing them again where the store could not write it.
 
-Nobody asks twice for a fencing: a dead process is found once, and a session ends once. A fencing whose commit failed
-is therefore remembered here, and decided again with the next round while that registration is still the current one.
+The controller finds a dead process once, and a session ends once, so no second request would repeat a fencing whose
+commit failed. This module remembers it, and decides it again with the next round if the registration is still the same.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Fencings:
         self._lost: dict[BrokerId, tuple[BrokerEpoch, Why]] = {}
 
     def fence(self, broker_id: BrokerId, why: Why) -> None:
-        """Fence a broker: it leads nothing and is in no ISR until it is heard of again."""
+        """Fence a broker: it leads nothing and is in no ISR until its heartbeats arrive again."""
 
         def decide(image: MetadataImage, _version: int) -> Decision[bool]:
             decision = fence(image, broker_id, self._config(), why)

@@ -1,8 +1,8 @@
 """Messages between brokers for which Kafka has none, or none that fits.
 
-METADATA_DELTAS (20000): "I have version v, what came after?" It is answered at
-once if anything did, and otherwise as soon as something does: the changes of
-each later version, or a snapshot where those are no longer at hand.
+METADATA_DELTAS (20000): a broker reports the version that it has. The controller
+answers as soon as there is a newer one: with the changes of each later version,
+or with a snapshot if it does not keep those any more.
 
     request   broker id i32 | broker epoch i64 | version i64
     answer    error i16 | kind u8 (0 deltas, 1 snapshot) | lease epoch i64 | version i64 | JSON
@@ -13,10 +13,11 @@ FORWARD (20001): a client's request on its way to the controller, and back.
     request   key i16 | version i16 | receiving broker i32 | body of the request
     answer    error i16 | body of the answer (if no error)
 
-STOP_TOGETHER (20004): "the whole cluster stops, I append nothing any more, and my followers have everything".
+STOP_TOGETHER (20004): a broker of a cluster that stops as a whole appends nothing any more, and its followers have
+everything.
 
     request   broker id i32 | broker epoch i64
-    answer    error i16, when all brokers have said so, or some did not in time
+    answer    error i16, when all brokers have reported this, or the time for it is over
 
 Numbers are big endian, as in Kafka's own messages.
 """
@@ -45,7 +46,7 @@ _SNAPSHOT: Final = 1
 
 
 class Poll(NamedTuple):
-    """What a broker has, and who it is."""
+    """Which version a broker has."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -148,7 +149,7 @@ def encode_stop(broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bytes:
 
 
 def decode_stop(body: Buffer, position: int) -> tuple[BrokerId, BrokerEpoch]:
-    """Return who asks, from the request whose body begins at `position`."""
+    """Return the sender, from the request whose body begins at `position`."""
     broker_id, broker_epoch = _STOP.unpack_from(body, position)
     return BrokerId(broker_id), BrokerEpoch(broker_epoch)
 

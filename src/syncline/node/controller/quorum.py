@@ -1,9 +1,9 @@
-"""DescribeQuorum: the controller, told in the words of Kafka's metadata quorum.
+"""DescribeQuorum: the controller, described as Kafka describes its metadata quorum.
 
 There is no quorum here: one broker holds the lease, and the store is one file.
-What administrators look for in the answer is there nevertheless: who decides
-(the lease holder is the leader, the lease's number the epoch), up to what
-version the metadata are committed, and how far each broker has followed them
+The answer has what administrators look for nevertheless: which broker decides
+(the lease holder is the leader, the lease's number the epoch), which version
+of the metadata is committed, and how far each broker has followed it
 (registered brokers are the voters: each of them may become controller).
 
 Units: offsets are metadata versions, plus one as log ends are; timestamps are Unix ms, -1 unknown.
@@ -56,21 +56,21 @@ def _voter(controller: ActiveController, record: BrokerRecord) -> dict[str, Any]
     version = controller.image.version
     session = controller.sessions.of(record.broker_id)
     now_ms, mono_ms = controller.clock.wall_ms(), controller.clock.mono_ms()
-    seen, heard_ms, caught_up_ms = NONE, NONE, NONE
+    applied_version, last_contact_wall_ms, caught_up_ms = NONE, NONE, NONE
     if record.broker_id == controller.image.controller_id:
-        seen, heard_ms, caught_up_ms = version, now_ms, now_ms
+        applied_version, last_contact_wall_ms, caught_up_ms = version, now_ms, now_ms
     elif session is not None and session.broker_epoch == record.broker_epoch:
-        seen = session.metadata_version
-        heard_ms = now_ms - (mono_ms - session.last_contact_ms)
-        if seen >= version:
-            caught_up_ms = heard_ms
+        applied_version = session.metadata_version
+        last_contact_wall_ms = now_ms - (mono_ms - session.last_contact_ms)
+        if applied_version >= version:
+            caught_up_ms = last_contact_wall_ms
         elif session.caught_up_ms is not None:
             caught_up_ms = now_ms - (mono_ms - session.caught_up_ms)
     return {
         "replica_id": record.broker_id,
         "replica_directory_id": None,
-        "log_end_offset": seen + 1 if seen != NONE else NONE,
-        "last_fetch_timestamp": heard_ms,
+        "log_end_offset": applied_version + 1 if applied_version != NONE else NONE,
+        "last_fetch_timestamp": last_contact_wall_ms,
         "last_caught_up_timestamp": caught_up_ms,
     }
 

@@ -65,35 +65,32 @@ class GroupCoordinator:
         """Take over the groups of a partition, or learn that the term over it has a new number."""
         term = self._terms.get(partition_index)
         if term is not None and term.phase is Phase.ACTIVE:
-            # No write was lost between the terms, or the term were over: the shard still equals the log.
+            # No write was lost between the terms, or the term would be over: the shard still equals the log.
             term.leader_epoch = max(term.leader_epoch, leader_epoch)
             return
         if term is not None and term.leader_epoch >= leader_epoch:
             return
-        self._end(partition_index)
+        self.resigned(partition_index)
         dice = self._dice
         shard = GroupShard(_settings(self._host.config), lambda: str(UUID(int=dice.getrandbits(128), version=4)))
         term = self._terms[partition_index] = Term(
-            self._host, partition_index, leader_epoch, shard, on_doubt=self._end, on_deadline=self._watch
+            self._host, partition_index, leader_epoch, shard, on_doubt=self.resigned, on_deadline=self._watch
         )
         self._host.spawn(self._load(term))
 
     def resigned(self, partition_index: int) -> None:
         """Give up the groups of a partition that this broker does not lead any more."""
-        self._end(partition_index)
+        term = self._terms.pop(partition_index, None)
+        if term is not None:
+            term.end()
 
     def close(self) -> None:
         """Answer all that waits, and stop."""
         for partition_index in sorted(self._terms):
-            self._end(partition_index)
+            self.resigned(partition_index)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _end(self, partition_index: int) -> None:
-        term = self._terms.pop(partition_index, None)
-        if term is not None:
-            term.end()
 
     async def _load(self, term: Term) -> None:
         try:
@@ -104,7 +101,7 @@ class GroupCoordinator:
         except RequestError as error:
             log.info("groups of %s-%s are not loaded: %s", OFFSETS_TOPIC, term.index, error)
             if self._terms.get(term.index) is term:
-                self._end(term.index)
+                self.resigned(term.index)
             return
         except (GroupRecordError, DecodeError, StorageError, OSError):
             log.exception("groups of %s-%s cannot be loaded", OFFSETS_TOPIC, term.index)
@@ -252,7 +249,7 @@ class GroupCoordinator:
         return tuple(group for term in self._active_terms() for group in term.shard.list_groups())
 
     def statistics(self) -> tuple[GroupStatistics, ...]:
-        """Return every group coordinated here in a line."""
+        """Return a short view of every group coordinated here."""
         return tuple(group for term in self._active_terms() for group in term.shard.statistics())
 
     # Where a group lives

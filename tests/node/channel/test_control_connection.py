@@ -1,4 +1,4 @@
-"""Lines between brokers and the controller: which break, which are void, and what is asked again (KIP-497)."""
+"""Connections between brokers and the controller: which break, which are void, and what is sent again (KIP-497)."""
 
 import asyncio
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def propose(world: World, leader: int, proposal: ProposeIsr, answered: Callable[
 
 @three
 async def test_channel_proposes_again_when_the_answer_was_lost(world: World) -> None:
-    """The first copy may have been accepted; the second is told so, and the leader hears of the ISR as committed."""
+    """The first copy may have been accepted; the answer to the second says so, and the leader has its committed ISR."""
     await world.topic(replicas=(2, 3))
     answers: list[IsrAnswer] = []
     world.network.cut("broker-1", "broker-2")
@@ -171,11 +171,11 @@ async def test_channel_gives_up_a_clients_request_when_there_is_no_controller_in
     assert 30 <= world.loop.time() - began < 32
 
 
-# A broker played by the test, that says what a delayed or doubled packet would say.
+# A broker played by the test, which sends what a delayed or doubled packet would carry.
 
 
 class Impostor:
-    """Broker 2: a listener that only listens, and lines to the controller."""
+    """Broker 2: a listener that only listens, and connections to the controller."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -188,9 +188,9 @@ class Impostor:
         server = self._world.loop.create_server(asyncio.Protocol, "broker-2", INTERNAL_PORT)
         await process.context.run(self._world.loop.create_task, server)
 
-    async def register(self, line: WireClient) -> ErrorCode:
-        """Register over a line, and be unfenced if that was granted."""
-        answer = await line.ask(
+    async def register(self, connection: WireClient) -> ErrorCode:
+        """Register over a connection, and be unfenced if that was granted."""
+        answer = await connection.ask(
             ApiKey.BROKER_REGISTRATION,
             4,
             broker_id=2,
@@ -207,12 +207,12 @@ class Impostor:
         )
         if not int(answer.error_code):
             self.broker_epoch = int(answer.broker_epoch)
-            await self.heartbeat(line, self.broker_epoch)
+            await self.heartbeat(connection, self.broker_epoch)
         return ErrorCode(int(answer.error_code))
 
-    async def heartbeat(self, line: WireClient, broker_epoch: int) -> ErrorCode:
-        """Say over a line that it lives and knows everything."""
-        answer = await line.ask(
+    async def heartbeat(self, connection: WireClient, broker_epoch: int) -> ErrorCode:
+        """Send a heartbeat with a metadata version beyond all that there are."""
+        answer = await connection.ask(
             ApiKey.BROKER_HEARTBEAT,
             1,
             broker_id=2,
@@ -223,10 +223,10 @@ class Impostor:
         )
         return ErrorCode(int(answer.error_code))
 
-    async def shrink(self, line: WireClient, broker_epoch: int | None = None) -> tuple[ErrorCode, Any]:
-        """Propose over a line that broker 2 alone is in sync; return the errors of the answer and of its row."""
+    async def shrink(self, connection: WireClient, broker_epoch: int | None = None) -> tuple[ErrorCode, Any]:
+        """Propose over a connection that broker 2 alone is in sync; return the errors of the answer and of its row."""
         record = self._world.broker(1).image.partition("t", 0)
-        answer = await line.ask(
+        answer = await connection.ask(
             ApiKey.ALTER_PARTITION,
             3,
             broker_id=2,
@@ -249,26 +249,26 @@ class Impostor:
         rows = [ErrorCode(int(row.error_code)) for topic in answer.topics for row in topic.partitions]
         return ErrorCode(int(answer.error_code)), rows
 
-    async def create_topic(self, line: WireClient, name: str) -> ErrorCode:
-        """Forward a client's request over a line; return the error around the client's answer."""
+    async def create_topic(self, connection: WireClient, name: str) -> ErrorCode:
+        """Forward a client's request over a connection; return the error around the client's answer."""
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
         fields = {"topics": [topic], "timeout": 5_000, "validate_only": False}
         body = encode_request(build(request_type(ApiKey.CREATE_TOPICS, 5), fields))
         head = encode_forward(ApiKey.CREATE_TOPICS, 5, 2)
-        return decode_forward_answer(await line.body(line.send(ApiKey.FORWARD, 0, head, body)), 0)[0]
+        return decode_forward_answer(await connection.body(connection.send(ApiKey.FORWARD, 0, head, body)), 0)[0]
 
 
 lone_controller = pytest.mark.brokers(2, started=1)
 
 
 async def joined(world: World) -> tuple[Impostor, WireClient]:
-    """Return broker 2, which leads a topic, and the line over which it is registered."""
-    impostor, line = Impostor(world), await world.peer(1)
+    """Return broker 2, which leads a topic, and the connection over which it is registered."""
+    impostor, connection = Impostor(world), await world.peer(1)
     await impostor.listen()
-    assert await impostor.register(line) is ErrorCode.NONE
+    assert await impostor.register(connection) is ErrorCode.NONE
     await world.until(lambda: world.broker(1).image.is_active(2))
     await world.topic(replicas=(2, 1))
-    return impostor, line
+    return impostor, connection
 
 
 def isr(world: World) -> tuple[int, ...]:
@@ -277,17 +277,17 @@ def isr(world: World) -> tuple[int, ...]:
 
 
 @lone_controller
-async def test_controller_takes_a_proposal_when_it_comes_over_the_line_of_the_registration(world: World) -> None:
+async def test_controller_takes_a_proposal_when_it_comes_over_the_connection_of_the_registration(world: World) -> None:
     """The ordinary case, against which the others stand."""
-    impostor, line = await joined(world)
+    impostor, connection = await joined(world)
 
-    assert await impostor.shrink(line) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert await impostor.shrink(connection) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert isr(world) == (2,)
 
 
 @lone_controller
-async def test_controller_refuses_a_proposal_when_its_line_is_older_than_the_registration(world: World) -> None:
-    """An earlier copy that was delayed on a line given up must not be accepted behind the leader's back."""
+async def test_controller_refuses_a_proposal_when_its_connection_is_older_than_the_registration(world: World) -> None:
+    """An earlier copy that was delayed on an abandoned connection must not be accepted behind the leader's back."""
     impostor, old = await joined(world)
     new = await world.peer(1)
     await impostor.register(new)
@@ -301,8 +301,8 @@ async def test_controller_refuses_a_proposal_when_its_line_is_older_than_the_reg
 
 
 @lone_controller
-async def test_controller_refuses_a_proposal_when_nobody_has_registered_over_its_line(world: World) -> None:
-    """A line that never carried a registration speaks for nobody."""
+async def test_controller_refuses_a_proposal_when_no_broker_has_registered_over_its_line(world: World) -> None:
+    """A connection that never carried a registration stands for no broker."""
     impostor, _ = await joined(world)
 
     assert await impostor.shrink(await world.peer(1)) == (ErrorCode.NOT_CONTROLLER, [])
@@ -310,7 +310,7 @@ async def test_controller_refuses_a_proposal_when_nobody_has_registered_over_its
 
 
 @lone_controller
-async def test_controller_does_not_hear_a_heartbeat_when_its_line_is_older_than_the_registration(world: World) -> None:
+async def test_controller_refuses_a_heartbeat_when_its_connection_is_older_than_the_registration(world: World) -> None:
     """One that was delayed must not put a broker back into service that was fenced because all brokers stop."""
     impostor, old = await joined(world)
     new = await world.peer(1)
@@ -327,7 +327,7 @@ async def test_controller_does_not_hear_a_heartbeat_when_its_line_is_older_than_
 
 
 @lone_controller
-async def test_controller_carries_nothing_out_for_a_client_when_the_line_is_older_than_the_registration(
+async def test_controller_carries_nothing_out_for_a_client_when_the_connection_is_older_than_the_registration(
     world: World,
 ) -> None:
     """A topic that was created by a resent request and deleted since is not created again by the delayed first copy."""
@@ -365,11 +365,11 @@ async def test_broker_that_is_no_controller_says_so_when_it_is_asked_to_decide(w
     impostor = Impostor(world)
     impostor.broker_epoch = 1
     await world.topic()
-    line = await world.peer(3)
+    connection = await world.peer(3)
 
-    assert await impostor.heartbeat(line, 1) is ErrorCode.NOT_CONTROLLER
-    assert await impostor.shrink(line) == (ErrorCode.NOT_CONTROLLER, [])
-    assert await impostor.register(line) is ErrorCode.NOT_CONTROLLER
+    assert await impostor.heartbeat(connection, 1) is ErrorCode.NOT_CONTROLLER
+    assert await impostor.shrink(connection) == (ErrorCode.NOT_CONTROLLER, [])
+    assert await impostor.register(connection) is ErrorCode.NOT_CONTROLLER
 
 
 @three
