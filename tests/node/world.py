@@ -17,8 +17,9 @@ from syncline.node.connection import Connection
 from syncline.node.node import Node
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
-from syncline.virtual.cluster import CLIENT_PORT, INTERNAL_PORT, ClusterSettings, Host, VirtualCluster
+from syncline.virtual.cluster import CLIENT_PORT, INTERNAL_PORT, ClusterSettings, VirtualCluster
 from syncline.virtual.disk import DiskSettings
+from syncline.virtual.host import Host
 from syncline.virtual.links import MS, NetworkSettings
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient

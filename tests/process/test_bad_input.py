@@ -17,7 +17,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from syncline.model.errors import ErrorCode
-from syncline.records.builder import build_batch
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from syncline.wire.codec import encode_request, request_type
 from syncline.wire.entities import build
@@ -27,6 +26,7 @@ from tests.conformance.wire_client import Answer, Closed, Connection, Silent, re
 from tests.patience import until
 from tests.process import processes, raw
 from tests.process.load import QUIET, Load, check_history, create_topic, read_all
+from tests.record_batches import build_batch
 
 pytestmark = pytest.mark.process
 

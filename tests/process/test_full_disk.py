@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from syncline.model.errors import ErrorCode
-from syncline.records.builder import build_batch
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 from tests.cluster import LocalCluster, start_cluster
@@ -18,6 +17,7 @@ from tests.conformance.wire_client import Answer, Connection, request_frame
 from tests.patience import until
 from tests.process import disks, processes
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
+from tests.record_batches import build_batch
 
 pytestmark = pytest.mark.process
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.records.batch import BatchHeader, crc_matches
-from syncline.records.builder import BatchBuilder, assemble, build_batch
+from syncline.records.builder import BatchBuilder, assemble
 from syncline.records.compression import Codec, compress, decompress
 from syncline.records.errors import DecodeError
 from syncline.records.recompress import recompress
 from syncline.records.record import Record, first_at_or_after, keyless, latest, read_records, records_block
+from tests.record_batches import build_batch
 from tests.records.vector import VECTOR
 from tests.strategies import batches, codecs, damaged, record_fields
 

@@ -7,10 +7,11 @@ from hypothesis import given
 
 from syncline.model.errors import ErrorCode
 from syncline.records.batch import BatchHeader, crc_matches, reseal
-from syncline.records.builder import BatchBuilder, build_batch
+from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
 from syncline.records.record import read_records
-from syncline.records.validate import Fault, InvalidBatch, TopicRules, admit, prepare, validate_client_batch
+from syncline.records.validate import Fault, InvalidBatch, TopicRules, admit, prepare
+from tests.record_batches import build_batch
 from tests.records.vector import VECTOR
 from tests.strategies import batches, damaged
 
@@ -39,9 +40,8 @@ def changed(place: int, layout: str, value: int, *, seal: bool = True) -> bytear
 def validate(data: bytes, rules: TopicRules = RULES, version: int = 9, now_ms: int = NOW_MS) -> tuple:
     """Return (batch as it would be stored, header)."""
     buffer = bytearray(b"head" + data + b"tail")
-    stored, position, header = validate_client_batch(
-        memoryview(buffer), 4, 4 + len(data), produce_version=version, rules=rules, now_ms=now_ms
-    )
+    view = memoryview(buffer)
+    stored, position, header = prepare(view, 4, admit(view, 4, 4 + len(data), version), rules, now_ms)
     return bytes(stored[position : position + header.size_bytes]), header
 
 

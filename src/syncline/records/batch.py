@@ -38,7 +38,6 @@ COMPRESSION_BITS: Final = 0x07
 APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-DELETE_HORIZON_BIT: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH: Final = struct.Struct(">i")
@@ -117,11 +116,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
-    def has_producer(self) -> bool:
-        """Whether the batch belongs to an idempotent producer's sequence."""
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """The sequence number of the last record; sequences wrap from 2^31 - 1 to 0."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
@@ -152,14 +146,6 @@ def iterate(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, BatchHe
     # A shorter tail cannot be judged by its magic, but an impossible length shows already.
     if end - position >= OVERHEAD_BYTES and _LENGTH.unpack_from(buffer, position + 8)[0] < LENGTH_MIN:
         raise DecodeError(f"the batch at {position} has an impossible length")
-
-
-def whole_bytes(buffer: Buffer, start: int, end: int) -> int:
-    """Return how many bytes of `buffer[start:end]` whole batches fill."""
-    filled = start
-    for position, header in iterate(buffer, start, end):
-        filled = position + header.size_bytes
-    return filled - start
 
 
 def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:

@@ -7,7 +7,7 @@ stamped later, the CRC covers the rest.
 Units: timestamps are milliseconds since the Unix epoch, sizes bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from syncline.records.batch import (
@@ -109,20 +109,6 @@ def assemble(header: BatchHeader, records: bytes | bytearray | memoryview) -> by
     out += records
     reseal(out, 0, len(out))
     return out
-
-
-def build_batch(
-    records: Iterable[tuple[int, bytes | None, bytes | None]],
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    compression: int = Codec.NONE,
-) -> bytearray:
-    """Return a batch of (timestamp, key, value) records."""
-    builder = BatchBuilder(base_offset=base_offset, leader_epoch=leader_epoch)
-    for timestamp_ms, key, value in records:
-        builder.append(timestamp_ms, key, value)
-    return builder.build(compression)
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:

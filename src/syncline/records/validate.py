@@ -103,13 +103,6 @@ class TopicRules(NamedTuple):
     compression: int | None = None
 
 
-def validate_client_batch(
-    buffer: WritableBuffer, start: int, end: int, *, produce_version: int, rules: TopicRules, now_ms: int
-) -> tuple[WritableBuffer, int, BatchHeader]:
-    """Return (buffer, position, header) of what is to be stamped and appended: `admit`, then `prepare`."""
-    return prepare(buffer, start, admit(buffer, start, end, produce_version), rules, now_ms)
-
-
 def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
     """Return the header of the one batch in `buffer[start:end]`. Raises InvalidBatch."""
     size = _claimed_size(buffer, start, end)

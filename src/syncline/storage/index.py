@@ -90,11 +90,6 @@ class OffsetIndex:
         other._offsets, other._positions = self._offsets[:], self._positions[:]
         return other
 
-    def drop_last(self) -> None:
-        """Forget the newest entry."""
-        self._offsets.pop()
-        self._positions.pop()
-
     def encode(self) -> bytes:
         """Return the contents of the `.index` file."""
         entries = array("i", bytes(self.file_bytes))

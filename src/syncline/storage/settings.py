@@ -27,6 +27,3 @@ class LogSettings:
     flush_messages: int = UNLIMITED
     # Whether `cleanup.policy` has "delete": without it only what lies below the log start goes.
     is_delete_policy: bool = True
-
-
-DEFAULTS: Final = LogSettings()

@@ -1,8 +1,8 @@
 """Three unmodified brokers on three simulated hosts, in one loop.
 
-A host has a disk, a clock and a link to everybody; a broker process lives on
+A host has a disk, a clock and a link to every other; a broker process lives on
 it until it is killed, and its next life finds what the disk kept. Nothing here
-knows how a broker works: it is given its ports and started.
+knows how a broker works: it gets its ports and starts.
 
 A broker that could not start (its disk was full, it was registered already) is
 started again a little later, as a supervisor would do it.

@@ -2,7 +2,7 @@
 
 The store itself is a safe place (a committed batch stays), as the embedded
 one is: a file that is synced. What may go wrong is around it: a commit takes
-time; its answer is not heard when the broker dies meanwhile; the lease changes
+time; its answer is lost when the broker dies meanwhile; the lease changes
 hands when its holder dies, is silent for too long, or for no reason that the
 holder could know (`lose_lease`).
 
@@ -54,7 +54,7 @@ class ClusterStore:
             self.vacate(excluded=self.holding)
 
     def vacate(self, excluded: "SimCoordination | None" = None) -> None:
-        """Take the lease from its holder and let somebody else win it a little later."""
+        """Take the lease from its holder and let another candidate win it a little later."""
         self.holder = None
         self.holding = None
         self.lease_epoch += 1
@@ -72,7 +72,7 @@ class ClusterStore:
             view for view in self.candidates if view is not excluded and (view.process is None or view.process.runs)
         ]
         if not able:
-            # Paused candidates cannot take a lock; whoever goes on first will.
+            # Paused candidates cannot take a lock; the first one that goes on will.
             if self.candidates:
                 self.loop.call_at_ns(self.loop.now_ns + 10 * MS, self._elect, None, context=KERNEL)
             return

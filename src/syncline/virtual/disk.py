@@ -72,7 +72,7 @@ class SimDisk:
         self._trace.record(self.loop.now_ns, "disk", self.medium.host, operation, path, size)
 
     def later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
-        """Run `work` beside the loop: it takes effect at some moment, and its end is heard of at a later one."""
+        """Run `work` beside the loop: it takes effect at one moment, and `done` is called at a later one."""
         self.loop.call_at_ns(self.loop.now_ns + self._latency_ns(), self._work, work, done)
 
     def _work(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
@@ -247,7 +247,7 @@ class SimDisk:
         return f"{self.medium.host}-boot-{self.medium.boots}"
 
 
-# Whoever takes a lock outside of any simulated process.
+# The holder of a lock that was taken outside of any simulated process.
 WORLD_PROCESS: Final = Process("world")
 
 

@@ -7,7 +7,7 @@ the others room. Targets may be roles ("leader", "controller"), looked up when
 the fault strikes; those find more than names.
 
 Times and durations are in ns. Everything has ended by `end_ns`; the injector
-(not the plan) keeps to the budget of power cuts, since it knows who has not
+(not the plan) keeps to the budget of power cuts, since it knows which replica has not
 yet recovered.
 """
 

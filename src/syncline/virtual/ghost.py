@@ -1,14 +1,14 @@
-"""What is true of the cluster, kept beside it and invisible to it.
+"""An observer of the cluster that the cluster cannot see.
 
-The ghost is told of moments by the brokers' probes (a replica leads, a high
-watermark moves, an acknowledgement goes out) and of every commit of the
+The brokers' probes report moments to the ghost (a replica leads, a high watermark
+moves, an acknowledgement goes out), and the store reports every commit of the
 controller. It keeps C, the committed log of each partition: the longest prefix
 that any leader has put below its high watermark. From these it checks, at the
 moment itself, the invariants of replication; a violation is a sentence.
 
 Names of invariants: I1, I4, I6 of the replication rules; S1 (a new leader has
-all of C), S2 (C never changes), S7 (one leader per epoch), S9 (who is
-acknowledged is on every member of the in-sync set).
+all of C), S2 (C never changes), S7 (one leader per epoch), S9 (an
+acknowledged record is on every member of the in-sync set).
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class Ghost:
         self.violations: list[str] = []
         self.counts: dict[str, int] = {}
 
-    # What the checks ask
+    # For the checks
 
     def committed_end(self, key: TopicPartition) -> int:
         """Return the offset below which everything is committed."""
@@ -64,7 +64,7 @@ class Ghost:
             reader = self._raw[broker_id, key] = RawLog(self._hosts[broker_id].medium, self._log_directory, key)
         return reader
 
-    # What it is told
+    # Reports from brokers and the store
 
     def probe_of(self, host: Host, incarnation: int) -> Callable[[str, TopicPartition, int, int], None]:
         """Return the probe of one broker process."""
@@ -120,7 +120,7 @@ class Ghost:
         if record.leader not in {NONE, was.leader}:
             self.counts["elections"] = self.counts.get("elections", 0) + 1
             if record.leader not in {*was.isr, *was.elr}:
-                # Allowed as a last resort, when nobody is left in either; S1 judges what comes of it.
+                # Allowed as a last resort, when both sets are empty; S1 judges the outcome.
                 self.counts["last resort elections"] = self.counts.get("last resort elections", 0) + 1
                 if was.isr or was.elr:
                     self._violated(f"S4 {key}: elected {record.leader}, which was not in {was.isr} or {was.elr}")

@@ -1,4 +1,4 @@
-"""One simulated machine: what stays when its broker dies, and the broker that lives there now.
+"""One simulated machine: what outlives its brokers, and the broker that lives there now.
 
 The medium and the clock belong to the machine and outlive every process. The
 process, its node and its view of the disk are of one life; between two lives

@@ -6,7 +6,7 @@ callbacks that depends on nothing but the seed, and idle time costs nothing.
 
 Time is an integer count of nanoseconds. A timer lasts at least a microsecond
 and each wake-up moves the clock: with floats, a client that sleeps
-`deadline - now` may sleep for ever, since adding 1e-17 s changes nothing. Some
+`deadline - now` may never wake, since adding 1e-17 s changes nothing. Some
 clients wait without waiting until something happens (they spin); on a real
 machine time passes meanwhile, so here, too: when thousands of callbacks have
 run in one instant, the clock goes on to the next timer.
@@ -41,21 +41,21 @@ DELAY_NS_MIN: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 # Cancelled timers stay in the heap until they are due, or until they are this many and more than half of it.
 CANCELLED_TIMERS_MAX: Final = 1_000
-# Callbacks in one instant after which somebody must be spinning; who did a moment ago is found out sooner.
+# Callbacks in one instant after which a client must be spinning; one that did a moment ago is detected sooner.
 SPIN_CALLBACKS: Final = 3_000
 SPIN_AGAIN_CALLBACKS: Final = 60
 
 
 class DeadlockError(Exception):
-    """Nothing is runnable and no timer is set: the simulated world has come to a standstill."""
+    """Nothing is runnable and no timer is set: time cannot move."""
 
 
 class LivelockError(Exception):
-    """Callbacks run for ever in one instant and no timer is set."""
+    """Callbacks never end in one instant and no timer is set."""
 
 
 class NotInVirtualTimeError(RuntimeError):
-    """Something was asked for that does not exist in virtual time (threads, executors, real sockets)."""
+    """Code wanted something that does not exist in virtual time (threads, executors, real sockets)."""
 
 
 class WorldNetwork(Protocol):
@@ -78,7 +78,7 @@ def _nothing() -> None:
 
 
 class VirtualHandle(asyncio.TimerHandle):
-    """A callback to run, at once or at `when_ns`; it knows whose it is."""
+    """A callback to run, at once or at `when_ns`, and its process."""
 
     __slots__ = ("in_heap", "process", "when_ns")
 
@@ -263,7 +263,7 @@ class VirtualLoop(BaseEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Return a task of the process that asks."""
+        """Return a task of the current process."""
         task = VirtualTask(coro, loop=self, name=name, context=context)
         process = current_process.get()
         if process is not None:
@@ -371,7 +371,7 @@ class VirtualLoop(BaseEventLoop):
     # The outside
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
-        """Refuse: threads run in real time, in an order that nobody can replay."""
+        """Refuse: threads run in real time, in an order that no seed can replay."""
         raise NotInVirtualTimeError(f"run_in_executor({func!r}): there are no threads in virtual time")
 
     def _world_network(self) -> WorldNetwork:

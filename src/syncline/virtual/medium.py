@@ -32,7 +32,7 @@ class Inode:
         # Since the last sync, in order: (position, size) of a write, or (new size, -1) of a truncation.
         self.pending: list[tuple[int, int, bytes]] = []
         self.locked_by: Process | None = None
-        # Given when it is first asked for; 0: not yet.
+        # Set by the first lock; 0: not yet.
         self.number = 0
 
     def append(self, data: bytes) -> None:

@@ -5,11 +5,11 @@ cut in one direction is enough to keep connections from being made.
 
 What the simulated kernel does goes on while a process is paused: connections
 are accepted into the backlog and bytes pile up. When a process dies its kernel
-closes its connections (FIN or RST); when the whole host dies nobody is told,
+closes its connections (FIN or RST); when the whole host dies it tells no peer,
 and peers find out when they send something after it is back.
 
-Addresses are host names. 127.0.0.1 and localhost mean "whoever listens on that
-port", so that programs which only know the loopback address can be told apart
+Addresses are host names. 127.0.0.1 and localhost mean the host that
+listens on that port, so that programs which use only the loopback address work
 too. Time is in nanoseconds, sizes in bytes.
 """
 
@@ -156,7 +156,7 @@ class Network:
                 transport.peer_is_back()
 
     def is_silent(self, host: str) -> bool:
-        """Return whether nobody on `host` answers, not even its kernel."""
+        """Return whether `host` has lost its power: not even its kernel answers."""
         return host in self._silent_hosts
 
     # Listening and connecting
@@ -187,7 +187,7 @@ class Network:
         return port
 
     def _find(self, host: str, port: int) -> tuple[str, Listener | None]:
-        """Return the name of the host at an address, and who listens there."""
+        """Return the name of the host at an address, and its listener."""
         if host in LOOPBACK:
             for (name, listening_port), listener in self._listeners.items():
                 if listening_port == port:

@@ -149,7 +149,7 @@ class Pipe:
             return
         receiver = self._receiver
         if receiver.is_gone and not receiver.is_silent:
-            # Nobody has this connection any more: the kernel over there answers with a reset.
+            # No process has this connection any more: the kernel over there answers with a reset.
             self._bounce_later()
         elif self._link.cuts or receiver.is_silent:
             self._batch_sent_ns = -1

@@ -1,10 +1,9 @@
 """A process: one life of one program on one simulated host.
 
 Everything that asyncio will run later (callbacks, timers, task steps) carries
-the `contextvars` context in which it was asked for. The context names the
-process, so the loop knows, for each handle, whose it is. That is all it takes
-to kill: handles of a dead process are dropped when their turn comes, without
-`finally`, without goodbye, as SIGKILL does it. Handles of a paused process are
+the `contextvars` context of the code that requested it. The context names the
+process, so the loop knows the process of each handle. To kill a process, the
+loop drops its handles when their turn comes; no `finally` runs, as with SIGKILL. Handles of a paused process are
 held back and run in a burst when it goes on, as SIGCONT does it.
 
 Invariants: a dead process never runs again; a restart is a new `Process`.
@@ -18,7 +17,7 @@ import contextvars
 from contextvars import ContextVar
 from typing import Any, Final
 
-# Where code runs decides whose its handles, connections and files are. None is the world: links, faults, checks.
+# The process that owns the handles, connections and files of the running code. None: links, faults, checks.
 current_process: Final[ContextVar["Process | None"]] = ContextVar("current_process", default=None)
 # The kernels of the hosts run in this context: in no process, so never paused and never dead.
 KERNEL: Final = contextvars.Context()
@@ -65,15 +64,15 @@ class Process:
         return [task for task in self._tasks if not task.done()]
 
     def die(self) -> None:
-        """Stop for ever, at once."""
+        """End at once."""
         self.alive = False
         self.runs = False
         self.held.clear()
 
     def abandon(self) -> None:
-        """Take apart what a finished run left behind, so that the interpreter has nothing to say about it.
+        """Close what a finished run left behind, so that the interpreter does not warn of it.
 
-        `finally` blocks run here, in a process that is dead: whatever they ask of the world is refused.
+        `finally` blocks run here, in a dead process: every port refuses them.
         """
         self.die()
         tasks, self._tasks = self.pending_tasks(), []

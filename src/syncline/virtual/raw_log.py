@@ -1,6 +1,6 @@
 """Partition logs read from the bare files of a simulated disk, past all code that wrote them.
 
-The checks must not trust the storage layer to tell them what it stored, so
+The checks must not take the storage layer's word for what it stored, so
 this is a reader of its own: segment files in the order of their names, batch
 after batch, by the first bytes of the batch header.
 """

@@ -1,6 +1,6 @@
 """What code may reach during a run: the simulated world, and nothing else.
 
-Third-party clients ask the standard library for the time and for dice. Within
+Third-party clients take time and random numbers from the standard library. Within
 `sealed` they get virtual time and a seeded stream instead; Syncline's own
 modules, which are given a clock and a generator, get an error, since asking
 would make production code depend on what cannot be simulated. An audit hook
@@ -45,7 +45,7 @@ THREAD_STARTERS: Final = ("_start_new_thread", "_start_joinable_thread")
 # Loading modules and formatting tracebacks reads source files.
 MAY_OPEN: Final = ("importlib", "_frozen_importlib", "linecache", "tokenize", "zipimport", "encodings")
 
-# The thread whose world is simulated. Others are none of ours (a library's, in the same process), and go on as ever.
+# The thread that is simulated. Other threads of this process belong to libraries, and are left alone.
 _armed_thread = 0
 _is_hooked = False
 
@@ -201,7 +201,7 @@ def _armed_hook() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sealed(loop: VirtualLoop, seed: int) -> Iterator[None]:
-    """Replace the world by the simulated one while the body runs."""
+    """Replace time, random numbers, files and sockets by simulated ones while the body runs."""
     rng = stream(seed, "third-party")
     with contextlib.ExitStack() as stack:
         stack.enter_context(_stable_client_hashes())

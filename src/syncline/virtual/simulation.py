@@ -31,7 +31,7 @@ from syncline.virtual.verdict import judge, unsettled
 from syncline.virtual.workload import ConsumerClient, ProducerClient
 
 START_S: Final = 15
-# After the faults: time for the last writes, and for everything to become whole.
+# After the faults: time for the last writes, and for every replica to catch up.
 QUIET_SHARE: Final = 0.3
 LAST_WRITES_S: Final = 2
 SETTLE_S: Final = 45
@@ -51,7 +51,7 @@ FRAMES_SHOWN: Final = 5
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What can be asked of a run besides its seed."""
+    """Options of a run besides its seed."""
 
     seconds: int = 30
     with_faults: bool = True
@@ -166,7 +166,7 @@ class Simulation:
         error = context.get("exception")
         is_callback = "handle" in context or "transport" in context
         if isinstance(error, KafkaError | OSError) and not is_callback:
-            return  # a client's future that nobody looked at any more
+            return  # a client's future that it no longer awaits
         where = _where(error) if isinstance(error, BaseException) else ""
         self._cluster.failures.append(f"unhandled: {context.get('message')}: {error!r} {where}")
 
@@ -232,7 +232,7 @@ class Simulation:
             for name in self._topics
         ]
         while not all(name in cluster.store.image.topics for name in self._topics):
-            # This client takes a controller that it does not know yet for None, and trips over it.
+            # This client fails with an AttributeError while it has not learnt of a controller.
             with contextlib.suppress(KafkaError, AttributeError):
                 await admin.create_topics(topics)
             await asyncio.sleep(0.1)
@@ -277,7 +277,7 @@ class Simulation:
             consumer.stop()
         for client in self._clients():
             if not client.task.done():
-                # This client waits for ever for its last commit when its coordinator is lost at that moment.
+                # This client never stops waiting for its last commit when its coordinator is lost at that moment.
                 await asyncio.wait([client.task], timeout=CLIENT_STOP_S)
         await self._cluster.stop()
 

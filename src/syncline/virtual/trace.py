@@ -3,7 +3,7 @@
 Each event (bytes delivered on a link, a disk operation, a commit, a fault, a
 moment in a broker, an answer to a client) is one tuple of integers and
 strings. Two runs are the same when their hashes are the same; where they are
-not, the first line that differs tells where to look. Nothing in an event may
+not, the first line that differs shows where to look. Nothing in an event may
 come from the process that runs the simulation: no addresses, no real time.
 """
 

@@ -2,7 +2,7 @@
 
 The bytes travel through two pipes (`pipe.py`), one per direction. What is in
 flight beyond the kernels' buffers counts as this transport's own write buffer,
-and the protocol is asked to pause.
+and the protocol has to pause.
 
 Invariants: `connection_made` comes first, `connection_lost` last and once;
 nothing is delivered while reading is paused or before the protocol started.
@@ -104,7 +104,6 @@ class VirtualTransport(asyncio.Transport):
         self._is_delivering = False
         self._is_writing_paused = False
         self._end_is_sent = False
-        self._end_is_seen = False
         self._is_closing = False
         self._is_lost = False
         self._high_bytes = HIGH_WATER_BYTES
@@ -198,7 +197,6 @@ class VirtualTransport(asyncio.Transport):
             cast("asyncio.Protocol", protocol).data_received(data)
 
     def _deliver_end(self) -> None:
-        self._end_is_seen = True
         keep_open = cast("asyncio.Protocol", self._protocol).eof_received()
         if not keep_open:
             self.close()
@@ -255,7 +253,7 @@ class VirtualTransport(asyncio.Transport):
         return self._low_bytes, self._high_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the marks at which the protocol is told to pause and to go on."""
+        """Set the marks at which the protocol has to pause and may go on."""
         if high is None:
             high = HIGH_WATER_BYTES if low is None else 4 * low
         if low is None:

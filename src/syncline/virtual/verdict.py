@@ -1,9 +1,9 @@
-"""Judging a finished run: what clients were told against what lies on the disks.
+"""Judging a finished run: the answers that clients got against what lies on the disks.
 
 Names of the checks: H1 (an offset has one value), H2 (an acknowledged record is
 there), H5 (once, when the producer is idempotent), H7 and H10 are judged while
 consumers read, H8/H9 (a producer's records are in its order), S3 (replicas
-agree below the mark), L3 (replicas are whole), L5 (everybody got an answer,
+agree below the mark), L3 (replicas are whole), L5 (every request got an answer,
 every consumer is at the end).
 """
 
@@ -30,7 +30,7 @@ def unsettled(
     producers: Sequence[ProducerClient],
     consumers: Sequence[ConsumerClient],
 ) -> str | None:
-    """Return what is not yet as it must be after all faults have ended; None when everything is."""
+    """Return what is still missing now that all faults have ended; None when the cluster is whole."""
     for key in keys:
         record = cluster.store.image.partition(key.topic, key.partition)
         if record is None:
@@ -81,7 +81,7 @@ def judge(
 
 
 def _agreed_log(cluster: VirtualCluster, key: TopicPartition, violations: list[str]) -> bytes:
-    """Return the log below the highest mark; note it if replicas differ below the marks that both have."""
+    """Return the log below the highest mark; report it if replicas differ below the marks that both have."""
     record = cluster.store.image.partition(key.topic, key.partition)
     if record is None:
         violations.append(f"L1 {key} does not exist")
@@ -131,7 +131,7 @@ def _judge_producer(
         if value.startswith(f"{producer.name}:".encode()):
             duplicates += len(offsets) - 1
             if value not in known:
-                violations.append(f"H6 {key}: {value.decode()} is stored, nobody sent it")
+                violations.append(f"H6 {key}: {value.decode()} is stored, no producer sent it")
             if len(offsets) > 1 and producer.is_idempotent:
                 violations.append(f"H5 {key}: {value.decode()} of an idempotent producer is stored at {offsets}")
     last = -1

@@ -2,7 +2,7 @@
 
 Each value is unique (client, partition, number), so it names its writer and
 its place in that writer's order. A send ends `ok` (with an offset) or `info`:
-a time-out or a broken connection does not tell whether the record was stored.
+a time-out or a broken connection leaves open whether the record was stored.
 Timestamps are passed explicitly, because the client's record builder, written
 in C, would read the real clock.
 """
@@ -18,9 +18,8 @@ from syncline.model.ids import TopicPartition
 from syncline.virtual.clock import EPOCH_MS
 from syncline.virtual.cluster import VirtualCluster
 
-MS_PER_S: Final = 1000
 BURST_MAX: Final = 8
-# After an error; without a pause, client and user throw the same error at each other as fast as they can.
+# A pause after an error: without it, client and user would raise the same error without end.
 POLL_AGAIN_S: Final = 0.1
 
 
@@ -30,7 +29,7 @@ class Sent(NamedTuple):
     key: TopicPartition
     value: bytes
     is_ok: bool
-    offset: int  # -1 when the client was not told
+    offset: int  # -1 when the client got none
     sent_ns: int
     done_ns: int
 
@@ -56,7 +55,7 @@ class ProducerClient:
         self.task: asyncio.Task[None] = self.process.context.run(cluster.loop.create_task, self._run())
 
     def stop_sending(self) -> None:
-        """Send nothing new; what is under way goes on."""
+        """Send nothing new; requests in flight go on."""
         self._is_open = False
 
     async def _run(self) -> None:

@@ -9,10 +9,10 @@ import pytest
 from syncline.core.groups.records import GroupRecordError
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.records.builder import build_batch
 from syncline.virtual.loop import VirtualLoop, run
 from syncline.wire.api import ApiKey
 from tests.node.groups.stand_in import StandInBroker
+from tests.record_batches import build_batch
 
 Story = Callable[[StandInBroker], Awaitable[None]]
 
