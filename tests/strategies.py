@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
 from syncline.wire.endpoints import NodeEndpoint
-from syncline.wire.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from syncline.wire.fetch import FetchPartition, FetchRequest
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse
 from syncline.wire.metadata import MetadataPartition, MetadataTopic
 from syncline.wire.produce import ProducedPartition
 

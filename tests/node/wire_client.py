@@ -10,8 +10,8 @@ from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey, response_header_version
 from syncline.wire.codec import decode_response, encode_request, request_type
 from syncline.wire.entities import build
-from syncline.wire.fetch import FetchedPartition, FetchPartition, FetchRequest, encode_fetch_request
-from syncline.wire.fetch_response import FetchResponse, parse_fetch_response
+from syncline.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse, parse_fetch_response
 from syncline.wire.frames import frame_request
 from syncline.wire.produce import ProducedPartition, encode_produce_request, parse_produce_response
 from syncline.wire.response_header import response_body_position

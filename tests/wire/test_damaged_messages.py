@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from syncline.wire.api_versions import parse_api_versions_request
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch import encode_fetch_response, parse_fetch_request, parse_fetch_response
+from syncline.wire.fetch import parse_fetch_request
+from syncline.wire.fetch_response import encode_fetch_response, parse_fetch_response
 from syncline.wire.metadata import parse_metadata_request
 from syncline.wire.produce import encode_produce_response, parse_produce, parse_produce_response
 from syncline.wire.request_header import encode_request_header, parse_request_header

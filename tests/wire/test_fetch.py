@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from syncline.wire import codec
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    encode_fetch_request,
-    encode_fetch_response,
-    parse_fetch_request,
-    parse_fetch_response,
-)
+from syncline.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request, parse_fetch_request
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response, parse_fetch_response
 from tests.strategies import fetch_requests, fetch_responses
 from tests.wire.entities import fetch_request, request_module
 

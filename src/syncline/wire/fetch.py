@@ -8,8 +8,7 @@ tagged field instead of its id (KIP-903); 16 leader hints in the answer
 
 Fields that a version lacks read as -1 ("none"), the session as (0, -1) ("no
 session"), the rack as "". A topic is a `str` up to version 12 and the 16 bytes
-of its id from 13. The answer is in `fetch_response`; its names are re-exported
-here because callers handle both.
+of its id from 13. The answer is in `fetch_response`.
 """
 
 import struct
@@ -17,12 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from syncline.records.buffers import Buffer
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch_response import (
-    FetchedPartition,
-    FetchResponse,
-    encode_fetch_response,
-    parse_fetch_response,
-)
 from syncline.wire.primitives import (
     TOPIC_ID_BYTES,
     compact_string,
@@ -36,18 +29,6 @@ from syncline.wire.primitives import (
     tagged,
     varint,
 )
-
-__all__ = [
-    "FetchPartition",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchedPartition",
-    "Topic",
-    "encode_fetch_request",
-    "encode_fetch_response",
-    "parse_fetch_request",
-    "parse_fetch_response",
-]
 
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13

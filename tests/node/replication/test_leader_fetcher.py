@@ -12,7 +12,7 @@ from syncline.node.replication import leader_fetcher
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch import FetchResponse
+from syncline.wire.fetch_response import FetchResponse
 from tests.node.wire_client import batch
 from tests.node.world import World
 

@@ -16,13 +16,8 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetching.operation import FetchOperation
 from syncline.wire.api import ApiKey
-from syncline.wire.fetch import (
-    FetchedPartition,
-    FetchRequest,
-    FetchResponse,
-    encode_fetch_response,
-    parse_fetch_request,
-)
+from syncline.wire.fetch import FetchRequest, parse_fetch_request
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 if TYPE_CHECKING:
     from syncline.node.fetching.serving import FetchServing

@@ -11,7 +11,7 @@ from syncline.model.errors import ErrorCode
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.wire.endpoints import NodeEndpoint
-from syncline.wire.fetch import FetchedPartition, FetchResponse
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse
 
 READ_COMMITTED: Final = 1
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

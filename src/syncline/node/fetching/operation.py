@@ -22,7 +22,8 @@ from syncline.node.fetching.reader import PATIENT, PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.partition import Partition
-from syncline.wire.fetch import FetchRequest, encode_fetch_response
+from syncline.wire.fetch import FetchRequest
+from syncline.wire.fetch_response import encode_fetch_response
 
 if TYPE_CHECKING:
     from syncline.node.request import Request

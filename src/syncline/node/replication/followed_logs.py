@@ -23,7 +23,7 @@ from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
-from syncline.wire.fetch import FetchedPartition
+from syncline.wire.fetch_response import FetchedPartition
 
 log = logging.getLogger("syncline.node")
 

@@ -50,7 +50,8 @@ from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import encode_request
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch import FetchedPartition, encode_fetch_request, parse_fetch_response
+from syncline.wire.fetch import encode_fetch_request
+from syncline.wire.fetch_response import FetchedPartition, parse_fetch_response
 
 log = logging.getLogger("syncline.node")
 
