@@ -1,4 +1,4 @@
-"""AlterPartition at the controller: the table of checks, 3.6."""
+"""AlterPartition at the controller: each check with its error, in the order of the checks."""
 
 from uuid import UUID
 
@@ -51,7 +51,7 @@ def test_b16_refusals_in_their_order(request_: tuple, error: ErrorCode) -> None:
 
 
 def test_b16_sender_that_does_not_lead() -> None:
-    """Broker 2 sends for a partition that 1 leads: its leader epoch is right, it still may not."""
+    """Broker 2 sends for a partition that 1 leads: its leader epoch is right, and the controller refuses it."""
     assert ask(b16(), 2, 5, 19, [1]).error is ErrorCode.INVALID_REQUEST
 
 
@@ -97,7 +97,7 @@ def test_f04_next_alter_partition_says_recovered() -> None:
 
 
 def test_recovering_with_two_members_is_refused() -> None:
-    """A leader that has not confirmed yet cannot have others in sync with it; nor can it take its word back."""
+    """A leader that has not confirmed yet leads alone, and one that has confirmed cannot recover again."""
     recovering = World(image(partition(leader=3, isr=(3,), recovery=Recovery.RECOVERING)))
 
     assert ask(recovering, 3, 5, 20, [3, 1], recovery=Recovery.RECOVERING).error is ErrorCode.INVALID_REQUEST
@@ -162,7 +162,7 @@ def test_unknown_topics_and_partitions_have_different_errors() -> None:
 
 
 def test_sender_that_never_registered_is_refused_as_a_whole() -> None:
-    """There is no epoch that it could have."""
+    """It has no broker epoch."""
     assert alter_partition(image(), 9, 109, [], ELR).answer.error is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -177,7 +177,7 @@ def test_member_that_leaves_or_never_registered_is_ineligible() -> None:
 
 
 def test_two_items_for_one_partition_are_judged_one_after_the_other() -> None:
-    """The second knows nothing of the first: its partition epoch is old by then."""
+    """The second was sent without knowing the result of the first: its partition epoch is stale by then."""
     world = b16()
     row = IsrRequest(TOPIC_ID, 0, 5, 20, ((1, -1), (3, -1)))
 

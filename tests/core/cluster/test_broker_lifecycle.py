@@ -51,7 +51,7 @@ def test_second_process_is_accepted_at_once_when_the_first_is_gone() -> None:
 
 
 def test_quick_bounce_puts_a_second_process_into_the_place_of_the_first() -> None:
-    """For demonstrations of what KIP-101 mended: accepted at once, in every in-sync set, leading what it led."""
+    """For demonstrations of what KIP-101 repaired: accepted at once, in every in-sync set, leading what it led."""
     world = World(image(), replace(ELR, quick_bounce_enable=True))
     before = world.t0
 
@@ -116,8 +116,8 @@ def test_f13_unfenced_only_after_it_saw_its_own_registration() -> None:
     assert (there.is_fenced, there.is_caught_up) == (False, True)
 
 
-def test_f14_leader_hands_over_and_is_let_go_when_all_know() -> None:
-    """1 leads and wants to stop: 2 leads at once; 1 goes when every active broker has seen it."""
+def test_f14_leader_hands_over_and_may_stop_when_all_have_seen_it() -> None:
+    """1 leads and wants to stop: 2 leads at once; 1 may stop when every active broker has seen that."""
     world = World(image())
 
     first = world.heartbeat(1, want_shut_down=True)

@@ -169,7 +169,7 @@ def test_append_to_everything_is_refused_and_subtract_does_nothing() -> None:
 
 
 def test_alter_configs_replaces_everything() -> None:
-    """Keys that are not named are gone."""
+    """Keys that the request does not name lose their values."""
     _, _, after = alter(start(retention_ms="5", segment_ms="7"), ("segment.ms", SET, "8"), replace=True)
 
     assert after.topic_configs("t") == {"segment.ms": "8"}

@@ -28,7 +28,7 @@ def test_topic_has_33_entries_in_order() -> None:
 
 
 def test_topic_value_and_its_synonyms_in_order() -> None:
-    """The topic's value, this broker's, everybody's, the file's, the default; the broker's name where it differs."""
+    """The topic's value, this broker's, the cluster's, the file's, the default; the broker's name where it differs."""
     layers = BrokerLayers({"log.segment.bytes": "3"}, {"log.segment.bytes": "4"}, {"log.segment.bytes": "5"})
 
     entry = one(describe_topic({"segment.bytes": "2000000"}, layers, ["segment.bytes"]))
@@ -101,7 +101,7 @@ def test_read_only_entries_say_so() -> None:
 
 
 def test_cluster_defaults_are_only_what_is_set() -> None:
-    """The resource "" knows the dynamic values for all brokers."""
+    """The resource "" has the dynamic values for all brokers."""
     entry = one(describe_cluster_defaults({"min.insync.replicas": "2"}))
 
     assert (entry.name, entry.value, entry.source) == ("min.insync.replicas", "2", 3)

@@ -1,4 +1,4 @@
-"""Elections and the eligible replicas: tables 7.3 and 7.4 of the replication rules."""
+"""Elections and the eligible replicas: the builder's table of Kafka, and the worked examples of KIP-966."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ElectLeaders at the controller: what an administrator may force, and what is answered."""
+"""ElectLeaders at the controller: what an administrator may force, and the answers."""
 
 import pytest
 
@@ -12,12 +12,12 @@ PREFERRED, UNCLEAN = ElectionKind.PREFERRED, ElectionKind.UNCLEAN
 
 
 def ask(world: World, kind: ElectionKind, wanted: object = (("t", (0,)),)) -> list[ErrorCode]:
-    """Ask for elections; return the errors in order."""
+    """Request elections; return the errors in order."""
     return [each.error for each in world.take(elect_leaders(world.image, world.settings, kind, wanted))]
 
 
 def test_f05_preferred_election_is_held_once() -> None:
-    """AR[0] is in sync and active: it leads, both epochs rise; asked again, there is nothing to do."""
+    """AR[0] is in sync and active: it leads, and both epochs rise; a second request finds nothing to do."""
     world = World(image(partition(leader=2)))
 
     answers = [*ask(world, PREFERRED), *ask(world, PREFERRED)]
@@ -45,7 +45,7 @@ def test_preferred_election_without_a_leader_takes_any_replica_that_may_lead() -
 
 
 def test_unclean_election_needs_no_configuration() -> None:
-    """Nobody in ISR or ELR lives: the first living replica leads though the topic does not allow it by itself."""
+    """No member of ISR or ELR is alive: the first living replica leads, although the topic does not allow it."""
     world = World(image(partition(leader=-1, isr=(), elr=(1,)), active=(2, 3), fenced=(1,)))
 
     assert ask(world, UNCLEAN) == [ErrorCode.NONE]
@@ -62,7 +62,7 @@ def test_unclean_election_prefers_a_clean_one() -> None:
 
 
 def test_unclean_election_is_not_needed_where_a_broker_leads() -> None:
-    """Any leader will do, also one that is not the preferred."""
+    """Any leader will do, even if it is not the preferred one."""
     assert ask(World(image(partition(leader=2))), UNCLEAN) == [ErrorCode.ELECTION_NOT_NEEDED]
 
 
@@ -96,5 +96,5 @@ def test_unknown_topics_and_partitions_have_their_own_answers() -> None:
 
 @pytest.mark.parametrize(("leader", "count"), [(1, 0), (2, 1)])
 def test_request_for_all_partitions_has_results_only_where_an_election_is_needed(leader: int, count: int) -> None:
-    """Without a list every partition is looked at; those that need nothing are left out of the answer."""
+    """Without a list the controller looks at every partition; those that need nothing are left out of the answer."""
     assert len(ask(World(image(partition(leader=leader))), PREFERRED, None)) == count

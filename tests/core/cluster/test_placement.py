@@ -1,4 +1,4 @@
-"""Where new replicas go."""
+"""Placement of new replicas."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def test_followers_of_one_leader_are_shifted_each_round() -> None:
 
 
 @pytest.mark.parametrize("start", range(4))
-def test_replicas_stand_in_different_racks(start: int) -> None:
+def test_replicas_are_in_different_racks(start: int) -> None:
     """With as many brokers in each of two racks, two replicas are never in the same one."""
     brokers = {each: broker(each, rack="a" if each <= 2 else "b") for each in (1, 2, 3, 4)}
     rack = {each: record.rack for each, record in brokers.items()}

@@ -91,7 +91,7 @@ def test_member_without_proof_of_a_clean_stop_leaves_the_isr(settings: BrokerCon
 
 
 def test_damaged_log_of_one_member_costs_nothing() -> None:
-    """The defect that this is for: 3 stopped last and its log is gone; 1 and 2 have healthy copies, and lead."""
+    """3 stopped last and its log is gone; 1 and 2 have healthy copies, and lead."""
     world = stopped(leader=3)
 
     back(world, 3, clean=False, failed=(directory_id(TOPIC_ID, 0).hex,))
@@ -103,7 +103,7 @@ def test_damaged_log_of_one_member_costs_nothing() -> None:
 
 
 def test_all_members_lost_data_and_the_last_leader_is_the_best_guess() -> None:
-    """Nobody has proof: ISR and ELR are empty, and the leader of before is waited for."""
+    """No broker has proof: ISR and ELR are empty, and the partition waits for its last leader."""
     world = stopped(leader=2)
 
     for each in (1, 2, 3):
@@ -129,7 +129,7 @@ def test_broker_that_starts_twice_keeps_its_place() -> None:
     assert (world.t0.leader, world.t0.isr) == (1, (1,))
 
 
-def test_brokers_that_were_away_are_not_asked() -> None:
+def test_brokers_that_were_fenced_before_do_not_count() -> None:
     """3 was fenced before: the two that serve stop together."""
     world = World(image(partition(isr=(1, 2)), active=(1, 2), fenced=(3,)))
 
@@ -146,7 +146,7 @@ def test_stopping_twice_changes_nothing() -> None:
 
 
 @BOTH
-def test_last_leader_is_waited_for_while_the_cluster_starts(settings: BrokerConfig) -> None:
+def test_partition_waits_for_its_last_leader_while_the_cluster_starts(settings: BrokerConfig) -> None:
     """1 and 3 are back before 2, which led: it leads again, and both are in sync from the first moment."""
     world = stopped(settings, leader=2)
     world.is_starting = True
@@ -162,7 +162,7 @@ def test_last_leader_is_waited_for_while_the_cluster_starts(settings: BrokerConf
 
 @BOTH
 def test_another_member_leads_when_the_last_leader_does_not_come_back(settings: BrokerConfig) -> None:
-    """2 stays away: when the time is over the first member that is there leads."""
+    """2 stays away: when the time is over, the first member that is back leads."""
     world = stopped(settings, leader=2)
     world.is_starting = True
     back(world, 3)
@@ -189,7 +189,7 @@ def test_another_member_leads_at_once_when_the_last_leader_lost_data(settings: B
 
 
 def test_partitions_that_are_not_at_rest_do_not_wait() -> None:
-    """One that has been without a leader since an accident is led as soon as it can be."""
+    """A partition that lost its leader in an accident gets one as soon as possible."""
     world = World(image(partition(leader=-1, isr=(), elr=(1,), last_known_elr=(2,)), active=(3,), fenced=(1, 2)))
     world.is_starting = True
 
@@ -217,7 +217,7 @@ def test_eligible_replica_leads_when_no_member_of_the_isr_comes_back() -> None:
 
 
 def test_eligible_replica_leads_when_it_comes_back_later() -> None:
-    """The start is long over: 2 leads as soon as it is there, and 1 stays eligible."""
+    """The start is long over: 2 leads as soon as it is back, and 1 stays eligible."""
     world = World(image(partition(isr=(1,), elr=(2, 3)), configs={"min.insync.replicas": "2"}))
     world.take(stop_together(world.image))
 

@@ -37,7 +37,7 @@ def test_f01_active_replicas_are_in_sync_and_the_first_of_them_leads() -> None:
 
 
 def test_created_topic_spreads_leaders_evenly_and_uses_defaults() -> None:
-    """Numbers left at -1 are the broker's defaults; leaders go round the brokers."""
+    """Numbers left at -1 are the broker's defaults; leaders rotate over the brokers."""
     (default, spread), after = create(image(), NewTopic("d"), NewTopic("n", 6, 3))
 
     assert (default.partitions, default.replication_factor) == (1, 1)
