@@ -351,32 +351,32 @@ CHANNEL_HEAD: Final = """\
 
 <!-- Generated from syncline/node/channel/states.py: python -m tests.documents -->
 
-Each broker keeps two connections to the controller of the moment. On the stream a poll for metadata waits until there
-is news; on the control connection the broker registers, sends heartbeats, proposes ISRs and forwards what clients ask.
-There are two because the answers on one connection come in the order of the requests.
+Each broker keeps two connections to the current controller. On the stream, a poll for metadata waits until there is a
+change. On the control connection, the broker registers, sends heartbeats, proposes ISRs and forwards clients' requests.
+One connection would not do, because its answers come in the order of the requests.
 
-What has no answer yet survives a change of the controller: ISR proposals until they are answered (KIP-497), requests
-until their time is over. Both wait until the broker is registered again.
+Unanswered ISR proposals (KIP-497) and requests survive a change of the controller, requests until their time-out. Both
+wait until the broker has registered again.
 
-Two state machines describe a broker's membership, as it may lose the controller in any phase of its departure. They are
-tables (`syncline/node/channel/states.py`). Every transition goes through them, and one that a table does not have fails
-an assertion, in production as in every simulated run.
+A broker can lose the controller in any phase of its departure, so two state machines describe its membership. They
+are tables (`syncline/node/channel/states.py`). A transition that is not in its table fails an assertion, in production
+as in simulated runs.
 """
 
 CHANNEL_LINK: Final = """\
-## With the controller of the moment
+## With the current controller
 
-A search asks the store who holds the lease, every 2 ms at first and every 250 ms in the end. A registration is granted
-when the controller has committed it; it may hold registrations back for a moment after it took over. Only a broker
-that is registered sends anything but its registration: the controller refuses what comes over other connections.
+A search asks the store for the lease holder, every 2 ms at first and finally every 250 ms. The controller grants a
+registration when it has committed it; just after it took over, it may delay registrations. Only a registered broker
+sends other requests: the controller refuses them on other connections.
 """
 
 CHANNEL_DEPARTURE: Final = """\
-## On its way out
+## Leaving
 
-A broker that stops alone asks with each heartbeat, one per 20 ms, whether it may stop: its partitions are handed over
+A broker that stops alone asks with each heartbeat, every 20 ms, whether it may stop: it hands its partitions over
 first. Brokers that stop together have no broker to hand over to: each waits until all are ready. A broker that stops
-with all others, or that may stop, sends no heartbeats, as a late one would put it back into service.
+with all others, or that may stop, sends no heartbeats, because a late one would unfence it again.
 """
 
 
