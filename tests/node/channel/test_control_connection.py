@@ -301,7 +301,7 @@ async def test_controller_refuses_a_proposal_when_its_connection_is_older_than_t
 
 
 @lone_controller
-async def test_controller_refuses_a_proposal_when_no_broker_has_registered_over_its_line(world: World) -> None:
+async def test_controller_refuses_a_proposal_when_no_broker_has_registered_over_its_connection(world: World) -> None:
     """A connection that never carried a registration stands for no broker."""
     impostor, _ = await joined(world)
 

@@ -615,17 +615,6 @@ def test_many_records_are_loaded_in_turns() -> None:
     play(story)
 
 
-def test_statistics_show_every_group() -> None:
-    """For status displays: state, generation, members."""
-
-    async def story(broker: StandInBroker) -> None:
-        await stable_member(broker)
-        (shown,) = broker.groups.statistics()
-        assert (shown.group_id, shown.state.value, shown.generation, shown.member_count) == ("g", "Stable", 1, 1)
-
-    play(story)
-
-
 def test_same_seed_gives_the_same_member_ids() -> None:
     """Ids come from the broker's dice."""
     ids: list[str] = []

@@ -23,7 +23,6 @@ from syncline.core.groups.messages import (
     DeleteReply,
     GroupDescription,
     GroupSettings,
-    GroupStatistics,
     HeartbeatReply,
     JoinReply,
     JoinRequest,
@@ -247,10 +246,6 @@ class GroupCoordinator:
         if any(term.phase is Phase.LOADING for term in self._terms.values()):
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return tuple(group for term in self._active_terms() for group in term.shard.list_groups())
-
-    def statistics(self) -> tuple[GroupStatistics, ...]:
-        """Return a short view of every group coordinated here."""
-        return tuple(group for term in self._active_terms() for group in term.shard.statistics())
 
     # Where a group lives
 
