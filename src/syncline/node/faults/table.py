@@ -6,7 +6,7 @@ A new option is one field of `FaultOptions`; where a broker acts on it, `Rule` r
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Final, NamedTuple, TypedDict, get_type_hints
+from typing import Annotated, Final, NamedTuple, TypedDict
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -97,9 +97,7 @@ class FaultOptions(TypedDict, total=False):
     fault_id: Annotated[str | None, Option("--id", "TEXT", "An id of your own.", "id")]
 
 
-OPTIONS: Final[dict[str, Option]] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(FaultOptions, include_extras=True).items()
-}
+OPTIONS: Final[dict[str, Option]] = {name: hint.__metadata__[0] for name, hint in FaultOptions.__annotations__.items()}
 
 
 class Place(Enum):
