@@ -140,7 +140,7 @@ def test_pending_member_is_waited_for_by_a_rebalance_until_it_leaves() -> None:
 # Barriers
 
 
-def test_join_tells_the_leader_everyone_and_the_follower_nobody() -> None:
+def test_join_gives_the_leader_all_members_and_followers_none() -> None:
     """Both name the leader; only the leader gets the members with their metadata for the chosen protocol."""
     driver = GroupDriver()
     first, _ = driver.new_member()
@@ -233,7 +233,7 @@ def test_join_of_a_group_that_became_empty_waits_a_window_again() -> None:
     assert driver.joined(ticket).generation == 3
 
 
-def test_rebalance_puts_out_whoever_does_not_rejoin_in_the_rebalance_timeout() -> None:
+def test_rebalance_removes_members_that_do_not_rejoin_in_the_rebalance_timeout() -> None:
     """The waiting Join is answered at the group's (largest) rebalance timeout; the absentee is unknown then."""
     driver = GroupDriver()
     absent, present = driver.stable(2, rebalance_ms=2_000)

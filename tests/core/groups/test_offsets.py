@@ -362,7 +362,7 @@ def test_offsets_of_an_abandoned_group_expire_from_the_moment_it_was_empty() -> 
     assert driver.offset() is None
 
 
-def test_offsets_of_a_live_group_expire_only_for_topics_that_nobody_reads() -> None:
+def test_offsets_of_a_live_group_expire_only_for_topics_that_no_member_reads() -> None:
     """The subscription protects its topics; others go by commit time."""
     settings = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=DAY_MS)
     driver = GroupDriver(settings)

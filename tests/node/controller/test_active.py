@@ -461,7 +461,7 @@ def test_silent_broker_is_fenced_when_its_session_is_over() -> None:
     run(test)
 
 
-def test_controller_that_did_not_run_blames_nobody() -> None:
+def test_controller_that_did_not_run_fences_no_broker() -> None:
     """After a pause of the controller itself, every broker gets a fresh session."""
 
     async def test() -> None:

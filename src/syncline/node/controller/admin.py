@@ -52,21 +52,21 @@ class AdminRequest(NamedTuple):
 Reply = Callable[[Any], None]
 
 
-def serve(controller: ActiveController, asked: AdminRequest, reply: Reply) -> bool:
+def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -> bool:
     """Decide on an administrative request; return False if the key is none of them."""
-    server = SERVERS.get(asked.key)
+    server = SERVERS.get(requested.key)
     if server is None:
         return False
-    server(controller, asked, reply)
+    server(controller, requested, reply)
     return True
 
 
-def _create_topics(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
-    request = asked.entity
+def _create_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+    request = requested.entity
     topics = [_new_topic(topic) for topic in request.topics]
     if _is_over(request):
         results = tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics)
-        reply(asked.reply_with({"topics": [_created(result, None, controller, {}) for result in results]}))
+        reply(requested.reply_with({"topics": [_created(result, None, controller, {}) for result in results]}))
         return
     created: dict[str, MetadataImage] = {}
     sent = {topic.name: dict(topic.configs) for topic in topics}
@@ -82,9 +82,9 @@ def _create_topics(controller: ActiveController, asked: AdminRequest, reply: Rep
         if results is None:
             reply(None)
             return
-        image = created["image"] if asked.version >= 5 else None
+        image = created["image"] if requested.version >= 5 else None
         rows = [_created(result, image, controller, sent.get(result.name or "", {})) for result in results]
-        reply(asked.reply_with({"topics": rows}))
+        reply(requested.reply_with({"topics": rows}))
 
     controller.decide(decide, answer)
 
@@ -127,9 +127,9 @@ def _created(
     return row
 
 
-def _delete_topics(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
-    request = asked.entity
-    if asked.version >= 6:
+def _delete_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+    request = requested.entity
+    if requested.version >= 6:
         topics = [TopicReference(each.name, each.topic_id or NO_TOPIC_ID) for each in request.topics]
     else:
         topics = [TopicReference(str(name)) for name in request.topic_names]
@@ -138,7 +138,7 @@ def _delete_topics(controller: ActiveController, asked: AdminRequest, reply: Rep
         if _is_over(request):
             return _refused_all(topics, ErrorCode.REQUEST_TIMED_OUT)
         if not controller.config.delete_topic_enable:
-            code = ErrorCode.INVALID_REQUEST if asked.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+            code = ErrorCode.INVALID_REQUEST if requested.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
             return _refused_all(topics, code)
         return delete_topics(image, topics)
 
@@ -148,14 +148,14 @@ def _delete_topics(controller: ActiveController, asked: AdminRequest, reply: Rep
             return
         rows = [
             {
-                "name": result.name if asked.version >= 6 else result.name or "",
+                "name": result.name if requested.version >= 6 else result.name or "",
                 "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
                 "error_code": result.error,
                 "error_message": result.message,
             }
             for result in results
         ]
-        reply(asked.reply_with({"responses": rows}))
+        reply(requested.reply_with({"responses": rows}))
 
     controller.decide(decide, answer)
 
@@ -164,8 +164,8 @@ def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[
     return Decision((), tuple(TopicResult(topic.name, code, None, topic.topic_id) for topic in topics))
 
 
-def _create_partitions(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
-    request = asked.entity
+def _create_partitions(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+    request = requested.entity
     topics = [
         MorePartitions(
             str(topic.name),
@@ -188,14 +188,14 @@ def _create_partitions(controller: ActiveController, asked: AdminRequest, reply:
         rows = [
             {"name": result.name, "error_code": result.error, "error_message": result.message} for result in results
         ]
-        reply(asked.reply_with({"results": rows}))
+        reply(requested.reply_with({"results": rows}))
 
     controller.decide(decide, answer)
 
 
-def _alter_configs(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
-    request = asked.entity
-    replace = asked.key == ApiKey.ALTER_CONFIGS
+def _alter_configs(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+    request = requested.entity
+    replace = requested.key == ApiKey.ALTER_CONFIGS
     resources = [
         ResourceChange(
             int(resource.resource_type),
@@ -209,7 +209,7 @@ def _alter_configs(controller: ActiveController, asked: AdminRequest, reply: Rep
     ]
 
     def decide(image: MetadataImage, _version: int) -> Decision[tuple[ResourceResult, ...]]:
-        decision = alter_configs(image, resources, controller.config, receiver=asked.receiver, replace=replace)
+        decision = alter_configs(image, resources, controller.config, receiver=requested.receiver, replace=replace)
         return _only_validated(decision) if request.validate_only else decision
 
     def answer(results: tuple[ResourceResult, ...] | None) -> None:
@@ -225,13 +225,13 @@ def _alter_configs(controller: ActiveController, asked: AdminRequest, reply: Rep
             }
             for result in results
         ]
-        reply(asked.reply_with({"responses": rows}))
+        reply(requested.reply_with({"responses": rows}))
 
     controller.decide(decide, answer)
 
 
-def _elect_leaders(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
-    request = asked.entity
+def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+    request = requested.entity
     wanted = None
     if request.topic_partitions is not None:
         wanted = [(str(each.topic), tuple(map(int, each.partitions))) for each in request.topic_partitions]
@@ -245,7 +245,7 @@ def _elect_leaders(controller: ActiveController, asked: AdminRequest, reply: Rep
     if refusal is not None or kind is None:
         code, text = refusal or (ErrorCode.NONE, None)
         results = [ElectionResult(name, index, code, text) for name, indexes in wanted or () for index in indexes]
-        reply(_elected(asked, code, results, wanted))
+        reply(_elected(requested, code, results, wanted))
         return
 
     def decide(image: MetadataImage, _version: int) -> Decision[tuple[ElectionResult, ...]]:
@@ -257,13 +257,13 @@ def _elect_leaders(controller: ActiveController, asked: AdminRequest, reply: Rep
             return
         topics: Sequence[tuple[str, Sequence[int] | None]]
         topics = [(name, None) for name in controller.image.topics] if wanted is None else wanted
-        reply(_elected(asked, ErrorCode.NONE, results, topics))
+        reply(_elected(requested, ErrorCode.NONE, results, topics))
 
     controller.decide(decide, answer)
 
 
 def _elected(
-    asked: AdminRequest,
+    requested: AdminRequest,
     code: ErrorCode,
     results: Sequence[ElectionResult],
     topics: Sequence[tuple[str, Sequence[int] | None]] | None,
@@ -277,16 +277,16 @@ def _elected(
             result = rest.popleft()
             own.append({"partition_id": result.partition, "error_code": result.error, "error_message": result.message})
         rows.append({"topic": name, "partition_result": own})
-    return asked.reply_with({"error_code": code, "replica_election_results": rows})
+    return requested.reply_with({"error_code": code, "replica_election_results": rows})
 
 
-def _describe_quorum(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
+def _describe_quorum(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
     from syncline.node.controller.quorum import describe
 
-    reply(asked.reply_with(describe(controller, asked.entity.topics)))
+    reply(requested.reply_with(describe(controller, requested.entity.topics)))
 
 
-def _allocate_producer_ids(controller: ActiveController, asked: AdminRequest, reply: Reply) -> None:
+def _allocate_producer_ids(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
     def decide(image: MetadataImage, _version: int) -> Decision[int]:
         first = image.next_producer_id
         changes = (ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),)
@@ -297,7 +297,7 @@ def _allocate_producer_ids(controller: ActiveController, asked: AdminRequest, re
             reply(None)
             return
         fields = {"error_code": ErrorCode.NONE, "producer_id_start": first, "producer_id_len": PRODUCER_ID_BLOCK}
-        reply(asked.reply_with(fields))
+        reply(requested.reply_with(fields))
 
     controller.decide(decide, answer)
 

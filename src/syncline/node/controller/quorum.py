@@ -20,9 +20,9 @@ from syncline.node.controller.active import ActiveController
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def describe(controller: ActiveController, asked: Any) -> dict[str, Any]:
+def describe(controller: ActiveController, requested: Any) -> dict[str, Any]:
     """Return the fields of the answer to a DescribeQuorum request."""
-    topics = [(str(topic.topic_name), [int(each.partition_index) for each in topic.partitions]) for topic in asked]
+    topics = [(str(topic.topic_name), [int(each.partition_index) for each in topic.partitions]) for topic in requested]
     if topics != [(METADATA_TOPIC, [0])]:
         return _unknown(topics)
     image = controller.image
