@@ -34,7 +34,7 @@ class Fetchers:
         """Connect anew to a leader whose process is another one now."""
         fetcher = self.by_leader.get(leader_id)
         if fetcher is not None:
-            fetcher.leader_moved()
+            fetcher.connection.drop()
 
     def go(self) -> None:
         """Start fetching what was added."""

@@ -137,10 +137,6 @@ class LeaderFetcher:
         if self._partitions.pop(key, None) is not None:
             self._fetcher.remove(key)
 
-    def leader_moved(self) -> None:
-        """Connect anew: the leader's process is another one, or has another address."""
-        self.connection.drop()
-
     def close(self) -> None:
         """Stop fetching."""
         self._logs.close()

@@ -1,0 +1,82 @@
+"""What no linter checks: every module is used, classes and modules stay readable, invariants are asserted."""
+
+import ast
+from typing import Final
+
+import pytest
+
+from tests.architecture import syntax
+
+METHODS_MAX: Final = 25
+ATTRIBUTES_MAX: Final = 20
+LINES_MAX: Final = 500
+# In these rooms a class that knows too much becomes a hub.
+NO_HUBS_IN: Final = ("core/", "node/")
+# Exceptions, with the figures (methods, attributes; lines) that they may not exceed. The section "Sizes" of
+# ARCHITECTURE.md gives the reason for each.
+LONG_CLASSES: Final[dict[str, tuple[int, int]]] = {}
+LONG_MODULES: Final[dict[str, int]] = {}
+# Assertions per 100 functions.
+DENSITY_MIN: Final = {"core": 20, "storage": 20}
+
+SIZES: Final = (syntax.ROOT / "ARCHITECTURE.md").read_text().partition("## Sizes")[2].partition("\n## ")[0]
+
+
+def test_every_module_is_used() -> None:
+    """A module that only tests import is dead. Modules that are imported by name appear in a string elsewhere."""
+    unused = [path for path in syntax.modules() if path not in syntax.used() and not path.endswith("__.py")]
+
+    assert unused == []
+
+
+def test_no_class_is_a_hub() -> None:
+    """A class that exceeds a limit is to be split by idea, or gets an exception with a reason."""
+    sizes = {f"{path}:{each.name}": syntax.size(each) for path, each in syntax.classes() if path.startswith(NO_HUBS_IN)}
+    limits = dict.fromkeys(sizes, (METHODS_MAX, ATTRIBUTES_MAX)) | LONG_CLASSES
+    too_long = {name: size for name, size in sizes.items() if size[0] > limits[name][0] or size[1] > limits[name][1]}
+    needless = [
+        name
+        for name in LONG_CLASSES
+        if name not in sizes or (sizes[name][0] <= METHODS_MAX and sizes[name][1] <= ATTRIBUTES_MAX)
+    ]
+
+    assert too_long == {}
+    assert needless == []
+
+
+def test_no_module_is_long() -> None:
+    """A module that exceeds the limit holds more than its name says."""
+    lengths = {path: len((syntax.SOURCE / path).read_text().splitlines()) for path in syntax.modules()}
+    too_long = {path: lines for path, lines in lengths.items() if lines > LONG_MODULES.get(path, LINES_MAX)}
+
+    assert too_long == {}
+    assert [path for path in LONG_MODULES if lengths.get(path, 0) <= LINES_MAX] == []
+
+
+def test_exceptions_have_reasons() -> None:
+    """ARCHITECTURE.md explains each class and module that is longer, and no other."""
+    names = [*(name.partition(":")[2] for name in LONG_CLASSES), *LONG_MODULES]
+
+    assert [name for name in names if f"| `{name}` |" not in SIZES] == []
+    assert SIZES.count("\n| `") == len(names)
+
+
+@pytest.mark.parametrize("package", DENSITY_MIN)
+def test_invariants_are_asserted(package: str) -> None:
+    """New functions bring their share of assertions."""
+    functions, assertions = len(syntax.functions(package)), syntax.assertions(package)
+
+    assert 100 * assertions / functions >= DENSITY_MIN[package], f"{assertions} assertions in {functions} functions"
+
+
+def test_assertions_have_messages() -> None:
+    """A log with the message tells more than the line that failed."""
+    silent = [
+        f"{path}:{node.lineno}"
+        for path, tree in syntax.modules().items()
+        if path.startswith(tuple(DENSITY_MIN))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) and node.msg is None
+    ]
+
+    assert silent == []
