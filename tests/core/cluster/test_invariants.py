@@ -10,6 +10,7 @@ from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.invariants import check_decision, check_image, check_partition
 from syncline.model.metadata import (
     BrokerChanged,
+    BrokerRecord,
     Change,
     ClusterCreated,
     ControllerChanged,
@@ -56,7 +57,6 @@ def test_partition_whose_sets_contradict_each_other_is_caught(changes: dict[str,
 @pytest.mark.parametrize(
     ("start", "complaint"),
     [
-        pytest.param(image(active=(2, 3), fenced=(1,)), "t-0 is led by", id="fenced-leader"),
         pytest.param(
             image().apply([BrokerChanged(broker(2, fenced=True, shutting_down=True))], 201), "still leaving", id="both"
         ),
@@ -73,9 +73,26 @@ def test_image_that_contradicts_itself_is_caught(start: MetadataImage, complaint
     assert complaint in str(caught.value)
 
 
-def test_bounced_leader_may_be_fenced_for_a_moment() -> None:
-    """With quick.bounce.enable a new process takes over whatever the old one led."""
-    check_image(image(active=(2, 3), fenced=(1,)), is_bounce=True)
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(broker(1, fenced=True), id="fenced"),
+        pytest.param(broker(1, shutting_down=True), id="leaving"),
+        pytest.param(broker(1, fenced=True, incarnation_id="next", broker_epoch=201), id="registered-anew"),
+    ],
+)
+def test_broker_that_leads_although_it_is_not_active_is_caught(record: BrokerRecord) -> None:
+    """Only with quick.bounce.enable a new process leads on, what the old one led, while it is still fenced."""
+    before = image()
+    changes = (BrokerChanged(record),)
+    after = before.apply(changes, 201)
+
+    with pytest.raises(AssertionError, match="is not active, and leads"):
+        check_decision(before, changes, after, WHY)
+
+    check_decision(before, changes, after, Why(Reason.BOUNCED))
+    again = BrokerChanged(record._replace(host="moved"))
+    check_decision(after, (again,), after.apply((again,), 202), Why(Reason.REGISTERED_AGAIN))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +106,9 @@ def test_bounced_leader_may_be_fenced_for_a_moment() -> None:
         ),
         pytest.param(moved(replicas=(1, 2, 3, 4), isr=(1, 2, 3, 4)), "is not active", id="joins-inactive"),
         pytest.param(
-            moved(leader=4, leader_epoch=6, replicas=(1, 2, 3, 4), isr=(4,)), "is not active", id="elected-inactive"
+            moved(leader=4, leader_epoch=6, replicas=(1, 2, 3, 4), isr=(4,)),
+            "broker 4 may not lead",
+            id="elected-inactive",
         ),
         pytest.param(TopicCreated("t", UUID(int=9), (partition(),)), "topic t exists", id="created-twice"),
         pytest.param(TopicCreated("u", TOPIC_ID, (partition(),)), "is the id of t", id="id-twice"),

@@ -137,7 +137,6 @@ class _Draft:
         if leader == NONE:
             return
         if not clean:
-            assert leader not in {*self.isr, *self.elr}, f"leader {leader} is no unclean choice: {self.isr}, {self.elr}"
             self.isr, self.elr = (leader,), ()
             self.recovery = Recovery.RECOVERING
         elif not self.isr:

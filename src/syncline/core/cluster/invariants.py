@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from syncline.core.cluster.decision import Why
+from syncline.core.cluster.standing import leads_any
 from syncline.model.ids import NONE
 from syncline.model.metadata import (
     BrokerChanged,
@@ -40,15 +41,16 @@ def check_decision(before: MetadataImage, changes: Sequence[Change], after: Meta
         _check_change(image, change)
         image = image.apply((change,), after.version)
     assert image == after, f"changes lead to another image, one by one, for {why.reason}"
-    check_image(after, is_bounce=why.reason is Reason.BOUNCED)
+    check_image(after)
+    if why.reason is not Reason.BOUNCED:
+        # With quick.bounce.enable a new process leads on, what the old one led, while it is still fenced.
+        for change in changes:
+            if isinstance(change, BrokerChanged):
+                _check_leaderships(before, change.record, after)
 
 
-def check_image(image: MetadataImage, *, is_bounce: bool = False) -> None:
-    """Raise `AssertionError` unless everything in an image fits together.
-
-    A broker that was bounced (quick.bounce.enable) leads on while its new process is still fenced: only then
-    `is_bounce` leaves leaders unchecked.
-    """
+def check_image(image: MetadataImage) -> None:
+    """Raise `AssertionError` unless everything in an image fits together."""
     image.check_invariants()
     for broker_id, record in image.brokers.items():
         assert record.broker_epoch <= image.version, f"epoch {record.broker_epoch} lies ahead of {image.version}"
@@ -56,9 +58,6 @@ def check_image(image: MetadataImage, *, is_bounce: bool = False) -> None:
     for topic in image.topics.values():
         for partition in topic.partitions:
             check_partition(partition)
-            if partition.has_leader and not is_bounce:
-                leader = image.brokers.get(partition.leader)
-                assert leader is None or leader.active, f"{topic.name}-{partition.partition} is led by {leader}"
 
 
 def check_partition(record: PartitionRecord) -> None:
@@ -113,6 +112,13 @@ def _check_broker(image: MetadataImage, record: BrokerRecord) -> None:
         )
 
 
+def _check_leaderships(before: MetadataImage, record: BrokerRecord, after: MetadataImage) -> None:
+    """Check that a broker which is not active any more leads nothing."""
+    known, now = before.brokers.get(record.broker_id), after.brokers[record.broker_id]
+    was_inactive = known is not None and known.broker_epoch == now.broker_epoch and not known.active
+    assert now.active or was_inactive or not leads_any(after, now.broker_id), f"{now} is not active, and leads"
+
+
 def _check_step(image: MetadataImage, topic: Topic, old: PartitionRecord, new: PartitionRecord) -> None:
     """Check what one change makes of a partition."""
     where = f"{topic.name}-{new.partition}: {old} -> {new}"
@@ -120,6 +126,9 @@ def _check_step(image: MetadataImage, topic: Topic, old: PartitionRecord, new: P
     is_restated = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
     assert new.leader_epoch <= old.leader_epoch + is_restated, f"the leader epoch does not follow the leader: {where}"
     assert new.leader == old.leader or new.leader_epoch > old.leader_epoch, f"two leaders have one epoch: {where}"
+    assert new.leader in {NONE, old.leader} or image.may_lead(new.leader, topic.topic_id, new.partition), (
+        f"broker {new.leader} may not lead: {where}"
+    )
     held_all = {*old.isr, *old.elr}
     assert set(new.elr) <= held_all, f"the ELR gains a replica that may lack committed records: {where}"
     for member in set(new.isr) - set(old.isr):

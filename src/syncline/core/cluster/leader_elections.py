@@ -89,7 +89,6 @@ def _elect(
         kind=kind,
         eligible_replicas=settings.eligible_leader_replicas_enable,
     )
-    assert state is record or state.leader != record.leader, f"an election keeps leader {record.leader}: {state}"
     if state is not record:
         return ErrorCode.NONE, state
     if is_preferred:

@@ -167,7 +167,9 @@ def partitions_failing(
             lost_data=frozenset((broker,)),
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
-        assert broker not in {state.leader, *state.elr}, f"broker {broker} cannot serve {topic.name}: {state}"
+        assert state.leader != broker, f"broker {broker} cannot serve {topic.name}, and leads it: {state}"
+        is_eligible = settings.eligible_leader_replicas_enable and broker in state.elr
+        assert not is_eligible, f"broker {broker} cannot serve {topic.name}, and is eligible: {state}"
         return state
 
     return tuple(_changed(image, settings, step))
