@@ -93,6 +93,13 @@ def test_layers_of_a_broker_in_their_order() -> None:
     assert (config.fetch_max_bytes, config.message_max_bytes, config.log_retention_bytes) == (5_000, 2, 3)
 
 
+def test_broker_configuration_prints_what_differs_from_the_defaults() -> None:
+    """A hundred defaults would hide it."""
+    config = BrokerConfig.resolve({"broker.rack": "a", "min.insync.replicas": "2", "num.partitions": "1"})
+
+    assert repr(config) == "BrokerConfig(broker_rack='a', min_insync_replicas=2)"
+
+
 @pytest.mark.parametrize(
     ("static", "message"),
     [

@@ -58,12 +58,12 @@ _REPLICA_SELECTORS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerConfig:
     """The configuration of one broker. Without arguments: the defaults."""
 
     # The texts of its file and command line, as DescribeConfigs shows them.
-    static: Mapping[str, str] = field(default_factory=dict, repr=False)
+    static: Mapping[str, str] = field(default_factory=dict)
     # fmt: off
     auto_create_topics_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether asking for the metadata of an unknown topic creates it.")
@@ -279,6 +279,11 @@ class BrokerConfig:
         "How often the controller looks for leaderless partitions that may be led uncleanly.",
         check=at_least(1), hidden=True)
     # fmt: on
+
+    def __repr__(self) -> str:
+        values = {name.replace(".", "_"): definition.default_value() for name, definition in _SETTINGS.items()}
+        changed = [f"{name}={getattr(self, name)!r}" for name in values if getattr(self, name) != values[name]]
+        return f"BrokerConfig({', '.join(changed)})"
 
     @classmethod
     def resolve(
