@@ -361,5 +361,9 @@ class Broker:
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
         self.replicas.check_invariants()
+        self.fetching.deadlines.check_invariants()
+        self.low_watermarks.check_invariants()
+        for connection in self.dispatcher.connections:
+            connection.check_invariants()
         self.controller.check_invariants()
         self._groups.check_invariants()

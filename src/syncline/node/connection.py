@@ -215,8 +215,20 @@ class Connection(asyncio.BufferedProtocol):
     def release(self, size_bytes: int) -> None:
         """Take off what `hold` counted."""
         self._unacknowledged_bytes -= size_bytes
+        assert self._unacknowledged_bytes >= 0, f"released {-self._unacknowledged_bytes} bytes that were not held"
         if not self._is_reading:
             self._update_reading()
+
+    def check_invariants(self) -> None:
+        """Assert that answers wait only behind a request that has none, and that no less is held than they take."""
+        if self._transport is None:
+            assert not self._pending, f"{len(self._pending)} requests of a closed connection wait"
+            return
+        assert not self._pending or not self._pending[0].is_done, f"{self._pending[0]} is answered, and not sent"
+        behind_bytes = sum(request.held_bytes for request in self._pending)
+        assert 0 <= behind_bytes <= self._unacknowledged_bytes, (
+            f"{behind_bytes} bytes of answers wait, {self._unacknowledged_bytes} are held"
+        )
 
     def _update_reading(self) -> None:
         transport = self._transport

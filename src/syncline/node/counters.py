@@ -158,6 +158,7 @@ class Counters:
         self.produce_expiries.pop(key, None)
         counters = self.topics[key.topic]
         counters.hosted -= 1
+        assert counters.hosted >= 0, f"{key} is dropped, and was not hosted"
         if not counters.hosted:
             self.elsewhere.add(self.topics.pop(key.topic))
 

@@ -80,6 +80,15 @@ class Deadlines:
         self._buckets.clear()
         self._order.clear()
 
+    def check_invariants(self) -> None:
+        """Assert that each bucket has its place in the order, and that the timer comes no later than the first."""
+        assert sorted(self._order) == sorted(self._buckets), f"buckets {sorted(self._buckets)}, order {self._order}"
+        if self._order and self._timer is not None:
+            assert self._timer_bucket <= self._order[0] or not self._buckets[self._order[0]], (
+                f"the timer is for bucket {self._timer_bucket}, the first one is {self._order[0]}"
+            )
+        assert self._timer is not None or not len(self), f"{len(self)} operations wait, and no timer runs"
+
     def _arm(self, bucket: int) -> None:
         if self._timer is not None:
             self._timer.cancel()

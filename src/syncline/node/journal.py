@@ -113,6 +113,7 @@ class Journal:
             return
         if len(self._waiting) >= WAITING_EVENTS_MAX:
             self._make_room()
+        assert len(self._waiting) < WAITING_EVENTS_MAX, f"{len(self._waiting)} events wait after room was made"
         self._has_samples = self._has_samples or isinstance(event, FollowerProgress)
         self._waiting.append(event)
         self._arm(FLUSH_MS)

@@ -96,6 +96,15 @@ class LowWatermarks:
             for each in list(self._waiting.get(key, ())):
                 self.moved(each.partition)
 
+    def check_invariants(self) -> None:
+        """Assert that those that wait have something to wait for, and are found under their partition."""
+        for key, rows in self._waiting.items():
+            assert rows, f"an empty queue is kept for {key}"
+            for each in rows:
+                assert each.partition.key == key, f"a wait for {each.partition.key} is filed under {key}"
+                assert each.bucket >= 0, f"{key}: a wait for {each.target} that never ends"
+                assert each.partition.is_leader, f"{key}: a wait for {each.target} at a broker that does not lead"
+
     def forget(self, waiting: _Waiting) -> None:
         """Take one out."""
         rows = self._waiting.get(waiting.partition.key, [])

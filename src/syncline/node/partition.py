@@ -412,6 +412,7 @@ class Partition:
         """Move a follower's high watermark after an answer of its leader; it may go down."""
         self.leader_mark = leader_high_watermark
         mark = follower_mark(leader_high_watermark, self.log.log_start, self.log.log_end)
+        assert mark <= self.log.log_end, f"{self} would take the mark {mark}"
         if mark != self.high_watermark:
             self.high_watermark = mark
             self._surroundings.probe("high-watermark", self.key, self.leader_epoch, mark)

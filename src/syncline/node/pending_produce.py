@@ -59,6 +59,7 @@ class PendingProduce:
 
     def wait_for(self, topic_index: int, row_index: int) -> None:
         """Note that a row, which holds a success already, is not decided yet."""
+        assert topic_index == len(self._rows) - 1, f"topic {topic_index} of {len(self._rows)} is not the latest"
         self._undecided[(topic_index, row_index)] = None
 
     @property

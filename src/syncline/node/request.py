@@ -87,6 +87,9 @@ class Request:
         # Called if the connection ends before the answer: whoever keeps this request need not any more.
         self.on_lost: Callable[[], None] | None = None
 
+    def __repr__(self) -> str:
+        return f"<request {self.key} v{self.version} (correlation {self.correlation_id})>"
+
     @property
     def listener(self) -> str:
         """Return "client" or "internal": which listener the request came in by."""

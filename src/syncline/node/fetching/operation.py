@@ -233,6 +233,7 @@ class FetchOperation:
             self._answer()
             return
         self._rows = []
+        assert self._bucket < 0, f"parked a second time, in bucket {self._bucket}"
         if self._pending is not None:
             self._pending.park(self._serving.clock.mono_ms())
         deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
@@ -301,6 +302,8 @@ class FetchOperation:
     # Answering.
 
     def _answer(self) -> None:
+        assert not self.is_answered, f"a second answer, of {self._rows}"
+        assert not self._reads_left, f"answered with {self._reads_left} reads under way"
         self.is_answered = True
         serving, context = self._serving, self._context
         if self._fetch.replica_id >= 0:

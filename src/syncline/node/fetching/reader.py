@@ -100,6 +100,7 @@ class PartitionReader:
         row.high_watermark = partition.high_watermark
         row.leader_epoch = LeaderEpoch(partition.leader_epoch)
         row.bound = row.log_end if entry.is_follower else row.high_watermark
+        assert row.high_watermark <= row.log_end, f"{partition} has its high watermark beyond its log"
         if self._rack and partition.leader is not None:
             preferred = preferred_replica(
                 partition.leader, self._rack, self._serving.cluster.racks_of_unfenced(), Offset(entry.fetch_offset)
@@ -219,6 +220,7 @@ class PartitionReader:
                 # It was answered without waiting for this.
                 return
             row.is_reading = False
+            assert not row.records, f"{row} was read twice"
             if (
                 self._serving.partitions.get(partition.key) is not partition
                 or partition.leader_epoch != row.leader_epoch

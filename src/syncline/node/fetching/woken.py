@@ -58,3 +58,4 @@ class WokenFetches:
                         log.exception("a parked fetch failed")
         finally:
             self._is_settling = False
+        assert not self._woken, f"{len(self._woken)} fetches sleep on although they were woken"

@@ -37,6 +37,7 @@ class PostponedPartitions:
     def _due(self) -> None:
         self._timer = None
         keys, self._keys = self._keys, {}
+        assert keys, "the timer runs while nothing waits for room"
         self._retry(keys)
 
     def close(self) -> None:

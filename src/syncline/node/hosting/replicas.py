@@ -183,6 +183,8 @@ class HostedReplicas:
     def check_invariants(self) -> None:
         """Assert that each replica has the role that the image gives it, and that only its leader's fetcher has it."""
         image = self._cluster.image
+        for fetcher in self.fetchers.by_leader.values():
+            fetcher.check_invariants()
         for key, partition in self._partitions.items():
             assert partition.key == key, f"{partition.key} is filed under {key}"
             record = image.partition(*key)

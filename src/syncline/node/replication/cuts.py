@@ -106,6 +106,7 @@ class Cuts:
         def found(result: CutPlan | Exception) -> None:
             self._watch.read_ended(number)
             self._search_count -= 1
+            assert 0 <= self._search_count < SEARCHES_MAX, f"{self._search_count} searches after one has ended"
             try:
                 self._take(cut, search, result)
             finally:

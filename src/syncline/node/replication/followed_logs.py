@@ -5,7 +5,7 @@ A log that began empty although its partition has a history is reported while it
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from syncline.core.replication.evidence import Evidence
 from syncline.core.replication.follower import (
@@ -63,6 +63,15 @@ class FollowedLogs:
         """Cut nothing more: the broker is stopping."""
         for key in list(self._cuts):
             self.cancel_cut(key)
+
+    def check_invariants(self, partitions: Mapping[Key, Partition]) -> None:
+        """Assert that cuts are under way, and logs catch up, only for followers of this leader."""
+        assert self._catching_up_since_ms.keys() <= partitions.keys(), "a log catches up that is not followed"
+        for key in self._cuts:
+            partition = partitions.get(key)
+            follower = partition.follower if partition is not None else None
+            assert follower is not None, f"a cut of {key} is under way, and it is not followed from {self._leader_id}"
+            assert follower.phase is FollowerPhase.TRUNCATING, f"{partition}: a cut is under way in {follower.phase}"
 
     # Records.
 

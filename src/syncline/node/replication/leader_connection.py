@@ -128,6 +128,7 @@ class LeaderConnection:
     ) -> None:
         if number != self._request_number or self._is_closed:
             return
+        assert self._is_in_flight, f"{self}: an answer to request {number}, which was not in flight"
         self._is_in_flight = False
         if frame is None:
             self._broke()

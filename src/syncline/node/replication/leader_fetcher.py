@@ -144,6 +144,14 @@ class LeaderFetcher:
             self._wake_timer.cancel()
         self.connection.close()
 
+    def check_invariants(self) -> None:
+        """Assert that what is fetched is what is followed, each from this leader."""
+        assert len(self._fetcher) == len(self._partitions), f"{self} has {len(self._fetcher)} followers"
+        for key, partition in self._partitions.items():
+            assert key in self._fetcher, f"{partition} is followed, and not fetched"
+            assert partition.follower is not None, f"{partition} is fetched, and does not follow"
+        self._logs.check_invariants(self._partitions)
+
     # The cycle.
 
     def go(self) -> None:
