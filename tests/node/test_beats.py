@@ -83,13 +83,13 @@ async def test_answer_on_a_line_that_was_left_is_no_answer(world: World) -> None
     """A follower that came back on another connection is owed its answer there, whatever an old read still brings."""
     followers = world.broker().observer.followers
     old, new = object(), object()
-    followers.asked(2, old, 1_000)  # type: ignore[arg-type]
-    followers.asked(2, new, 2_000)  # type: ignore[arg-type]
+    followers.fetched(2, old, 1_000)  # type: ignore[arg-type]
+    followers.fetched(2, new, 2_000)  # type: ignore[arg-type]
 
     followers.answered(2, old)  # type: ignore[arg-type]
-    assert followers.asked_ms(2) == (2_000, True)
+    assert followers.last_fetch(2) == (2_000, True)
     followers.answered(2, new)  # type: ignore[arg-type]
-    assert followers.asked_ms(2) == (2_000, False)
+    assert followers.last_fetch(2) == (2_000, False)
 
 
 class HandClock:

@@ -1,8 +1,8 @@
 """The broker: the parts of one process, put together.
 
 Everything here runs on one event loop, and no part awaits while it changes state. What a part uses is handed to it
-below; the order of construction is the order of dependence. Parts that tell each other of events in a circle (the
-controller's answers lead to new images, which lead to new requests) meet in the few functions passed as arguments.
+below; the order of construction is the order of dependence. Where events go in a circle
+(the controller's answers lead to new images, which lead to new requests), parts are handed functions.
 
 Handlers, metrics and verbs are handed the broker, and declare as protocols what they use of it.
 """

@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._unacknowledged_bytes = 0
         self.client_host = "/127.0.0.1"
-        # What its last request said; brokers introduce themselves by it.
+        # From its last request; brokers identify themselves by it.
         self.client_id: str | None = None
 
     @property
@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_frames()
 
     def _handle_frames(self) -> None:
-        # Whoever stopped reading also leaves alone what was received: one read may hold thousands of requests.
+        # A connection that stopped reading also leaves what it has received: one read may hold thousands of requests.
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
@@ -118,11 +118,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.callback_ended()
 
     def eof_received(self) -> bool:
-        """Close when the peer has nothing more to say."""
+        """Close when the peer sends no more."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was pending: nobody waits for it any more."""
+        """Forget what was pending: the peer no longer waits for it."""
         self._transport = None
         self._drop_pending()
         self._dispatcher.connection_lost(self)
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.writelines(buffers)
 
     def beat(self) -> None:
-        """Say to a broker that this one is there, although it asked for nothing."""
+        """Send a beat, which no request asked for."""
         if self._transport is not None and self._is_writable:
             self._transport.write(BEAT_FRAME)
 

@@ -7,10 +7,10 @@ frame:
     request   {"verb": "room.what", "until_ms": ..., ...fields of the verb}
     answer    {"error": null, ...} or {"error": "a sentence that says what is wrong and what to do"}
 
-`until_ms` is when whoever asks stops waiting, by the wall clock of the machine that both are on. A broker that stood
-still finds the request afterwards, and must not do what was reported as failed; without it there is no such time.
+`until_ms` is when the caller stops waiting, by the wall clock of the machine that both are on. A broker that was
+paused finds the request afterwards, and must not do what was reported as failed. Without it there is no such time.
 
-A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It says no
+A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It refuses
 by raising `ControlRefused`. A module that serves verbs is imported when the first of them is asked for.
 """
 
@@ -59,7 +59,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
 
 
 class ControlRefused(Exception):
-    """A verb cannot do what was asked; the message is a sentence for whoever asked."""
+    """A verb cannot do what was asked; the message is a sentence for the caller."""
 
 
 def parse_call(body: bytes) -> tuple[str, Answer]:
@@ -80,7 +80,7 @@ async def perform(broker: "Caller", verb: str, fields: Fields) -> Answer:
     fields = dict(fields)
     until_ms = fields.pop("until_ms", None)
     if isinstance(until_ms, int) and broker.clock.wall_ms() > until_ms:
-        return {"error": f"broker {broker.broker_id} got to {verb} when nobody waited for it any more."}
+        return {"error": f"broker {broker.broker_id} got to {verb} after the caller had stopped waiting."}
     try:
         answer = _function_of(verb)(broker, fields)
         if inspect.isawaitable(answer):

@@ -1,4 +1,4 @@
-"""What a broker has done so far, counted where it happens and read by whoever asks for metrics.
+"""What a broker has done so far, counted where it happens and read by the metrics.
 
 Everything here is a plain integer, and the hot path adds to it: once per batch,
 or per partition of a request, never per record. Totals over all topics are made
@@ -154,7 +154,7 @@ class Counters:
         return counters
 
     def drop(self, key: TopicPartition) -> None:
-        """Take note that a partition is hosted no more."""
+        """Stop counting for a partition that is hosted no more."""
         self.produce_expiries.pop(key, None)
         counters = self.topics[key.topic]
         counters.hosted -= 1
@@ -167,7 +167,7 @@ class Counters:
         return self.topics.get(topic, self.elsewhere)
 
     def consumer_read(self, records: Buffer, behind_bytes: int, newest_ms: int) -> None:
-        """Note how far behind the log's end a consumer reads, in bytes and by the records' own time (KIP-489)."""
+        """Count how far behind the log's end a consumer reads, in bytes and by the records' own time (KIP-489)."""
         self.fetch_lag_bytes.note(behind_bytes)
         (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(records, MAX_TIMESTAMP_POSITION)
         self.fetch_lag_ms.note(max(0, newest_ms - timestamp_ms) if timestamp_ms >= 0 else 0)

@@ -105,11 +105,11 @@ class Deadlines:
                 try:
                     operation.expired(now_ms)
                 except Exception:
-                    # The others' time is over, too, and nothing else would ever answer them.
+                    # The others have expired, too, and nothing else would ever answer them.
                     log.exception("an operation failed when its time was over")
         # Buckets that emptied before their time need no timer.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]
-        # Whoever parked again meanwhile has armed the timer for itself, which may be later.
+        # An operation that parked again meanwhile has armed the timer for itself, which may be later.
         if self._order and (self._timer is None or self._order[0] < self._timer_bucket):
             self._arm(self._order[0])

@@ -1,8 +1,8 @@
 """Brokers that may just have died, and brokers that just did, as clients should see them.
 
 When a leader's process dies, its clients ask the other brokers at once who leads
-now, often some milliseconds before the election, and what they are told decides
-how long they stand still:
+now, often some milliseconds before the election, and the answer decides how long
+they cannot work:
 
 - An answer that still names the dead leader, or none, satisfies them until their
   next regular look, a second or more later. So when a follower has lost its
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 DOUBT_MS: Final = 300
 LISTED_MS: Final = 3000
-_NOBODY: Final[frozenset[int]] = frozenset()
+_NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 
 class Departures:
-    """Who may have gone, and who went, a moment ago."""
+    """Which brokers may have died, or were fenced, a moment ago."""
 
     def __init__(self, clock: "Clock", deadlines: "Deadlines") -> None:
         self._clock = clock
@@ -39,19 +39,19 @@ class Departures:
         self._waiting: list[Callable[[], None]] = []
 
     def connection_broke(self, broker_id: int) -> None:
-        """Note that a leader may have died."""
+        """Doubt a leader: the connection to it broke."""
         if broker_id not in self._doubted_until_ms:
             end_ms = self._clock.mono_ms() + DOUBT_MS
             self._doubted_until_ms[broker_id] = end_ms
             self._deadlines.park(self, end_ms)
 
     def answered(self, broker_id: int) -> None:
-        """Note that a leader lives."""
+        """End the doubt about a leader: it has answered."""
         if self._doubted_until_ms and self._doubted_until_ms.pop(broker_id, None) is not None:
             self._resume()
 
     def fenced(self, broker_id: int) -> None:
-        """Note that the controller fenced a broker just now."""
+        """Keep a broker listed that the controller has just fenced."""
         end_ms = self._clock.mono_ms() + LISTED_MS
         self._listed_until_ms[broker_id] = end_ms
         self._deadlines.park(self, end_ms)
@@ -68,12 +68,12 @@ class Departures:
     @property
     def doubted(self) -> frozenset[int]:
         """The brokers that may have died."""
-        return frozenset(self._doubted_until_ms) if self._doubted_until_ms else _NOBODY
+        return frozenset(self._doubted_until_ms) if self._doubted_until_ms else _NO_BROKERS
 
     @property
     def just_fenced(self) -> frozenset[int]:
         """The brokers that were fenced a moment ago."""
-        return frozenset(self._listed_until_ms) if self._listed_until_ms else _NOBODY
+        return frozenset(self._listed_until_ms) if self._listed_until_ms else _NO_BROKERS
 
     def when_settled(self, resume: Callable[[], None]) -> None:
         """Call back when a doubt has ended, which may not be the last one."""

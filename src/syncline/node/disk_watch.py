@@ -21,15 +21,15 @@ from syncline.node.episodes import Episodes
 SLOW_MS: Final = 200
 # A write that took less is not even added up.
 NOTABLE_MS: Final = 20
-# A read that is still under way after so long is told while it lasts.
+# Report a read while it lasts if it takes longer than this.
 STUCK_MS: Final = 1_000
-# Rows told per look: a broken disk has thousands.
+# Rows reported per look: a broken disk has thousands.
 ROWS_MAX: Final = 20
 
 
 @dataclass(slots=True)
 class _Read:
-    """A read or sync under way, and the follower that waits for it (-1: somebody else)."""
+    """A read or sync under way, and the follower that waits for it (-1: no follower)."""
 
     op: str
     key: TopicPartition
@@ -56,7 +56,7 @@ class DiskWatch:
         self._clock = clock
         self._episodes = episodes
         self._reads: dict[int, _Read] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._next = 0
         self._slow: dict[tuple[str, TopicPartition, int], _Slow] = {}
         # How long writes held the loop up since the last look, and the longest of them.
@@ -66,31 +66,31 @@ class DiskWatch:
     @property
     def is_busy(self) -> bool:
         """Return whether there is something to look at soon."""
-        return bool(self._slow or self._told)
+        return bool(self._slow or self._reported)
 
     def read_began(self, key: TopicPartition, replica: int, now_ms: int, op: str = "read") -> int:
-        """Note a read (or sync) that waits for the disk; return its number."""
+        """Record a read (or sync) that waits for the disk; return its number."""
         self._next += 1
         self._reads[self._next] = _Read(op, key, replica, now_ms)
         return self._next
 
     def sync_began(self, key: TopicPartition) -> Callable[[], None]:
-        """Note a sync beside the loop; return what is to be called at its end."""
+        """Record a sync beside the loop; return what to call at its end."""
         number = self.read_began(key, NONE, self._clock.mono_ms(), "sync")
         return lambda: self.read_ended(number)
 
     def read_ended(self, number: int) -> None:
-        """Note the end of a read."""
+        """Record the end of a read."""
         read = self._reads.pop(number)
         took_ms = self._clock.mono_ms() - read.since_ms
         if took_ms >= SLOW_MS:
             self._add(read.op, read.key, took_ms, read.replica)
-        if number in self._told:
-            self._told.discard(number)
+        if number in self._reported:
+            self._reported.discard(number)
             self._episodes.end(("read", number), lambda: _numbers(read.op, 1, took_ms, took_ms, read.replica))
 
     def wrote(self, key: TopicPartition, took_ms: int, op: str = "write") -> None:
-        """Note a slow write or truncation, during which the loop stood still."""
+        """Record a slow write or truncation, which blocked the loop."""
         if took_ms >= SLOW_MS:
             self._add(op, key, took_ms, NONE)
         self._held_ms += took_ms
@@ -115,7 +115,7 @@ class DiskWatch:
         return held_ms, {"op": by[0], "on": str(by[1])}
 
     def look(self, now_ms: int) -> None:
-        """Tell what was slow since the last look, and which reads are under way for long."""
+        """Report what was slow since the last look, and which reads have been under way for long."""
         slow, self._slow = self._slow, {}
         for (op, key, replica), each in sorted(slow.items(), key=lambda item: -item[1].total_ms)[:ROWS_MAX]:
             self._episodes.over(
@@ -131,8 +131,8 @@ class DiskWatch:
             if took_ms < STUCK_MS:
                 # The later ones began later.
                 break
-            if number in self._told or len(self._told) < ROWS_MAX:
-                self._told.add(number)
+            if number in self._reported or len(self._reported) < ROWS_MAX:
+                self._reported.add(number)
                 self._episodes.hold(
                     ("read", number),
                     "slow-disk",

@@ -1,8 +1,8 @@
 """Dispatch: from an API key to its handler, and from a failure to the right answer.
 
-Keys that this listener does not offer, and versions outside the offered range,
-close the connection, as Kafka does; only ApiVersions is answered at any
-version, because with it a client finds out. An unexpected exception in a
+A request for a key or version that this listener does not offer closes the
+connection, as in Kafka. Only ApiVersions is answered at any version, because
+clients learn the versions from it. An unexpected exception in a
 handler is our bug: it is logged with its traceback, the request's connection
 is closed (the client retries), and the broker goes on.
 """
@@ -95,7 +95,7 @@ class Dispatcher(Generic[HostT]):
         self._settle()
 
     def connection_lost(self, connection: "Connection") -> None:
-        """Forget a connection, and tell those who watch it."""
+        """Forget a connection, and report that it ended."""
         self.connections.pop(connection, None)
         self._on_connection_lost(connection)
 

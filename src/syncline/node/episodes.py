@@ -1,8 +1,8 @@
 """Unusual conditions while they last, as few events in the journal.
 
-One hard idea: a condition is told when it begins, seldom while it goes on (the
+One hard idea: a condition is reported when it begins, seldom while it goes on (the
 pauses double, so that an outage of days says little more than one of minutes),
-and when it ends. Whoever reads only a part of that still knows since when.
+and when it ends. A reader of only a part of that still knows since when.
 
 Times in ms of the node's monotonic clock; events carry Unix time.
 """
@@ -20,7 +20,7 @@ FIRST_REPORT_MS: Final = 1_000
 
 @dataclass(slots=True)
 class _Open:
-    """A condition that was told and has not ended."""
+    """A condition that was reported and has not ended."""
 
     kind: str
     subject: BrokerId
@@ -44,7 +44,7 @@ class Episodes:
         return len(self._open)
 
     def is_open(self, name: Hashable) -> bool:
-        """Return whether a condition goes on, as far as told."""
+        """Return whether a condition goes on, as far as reported."""
         return name in self._open
 
     def names(self) -> list[Hashable]:
@@ -60,7 +60,7 @@ class Episodes:
         evidence: Callable[[], Mapping[str, Json]],
         key: TopicPartition | None = None,
     ) -> None:
-        """Take note that a condition is there now; `evidence` is asked when it is told."""
+        """Report a condition that holds now; `evidence` is called if it is due to be reported."""
         now_ms = self._clock.mono_ms()
         known = self._open.get(name)
         if known is None:
@@ -74,7 +74,7 @@ class Episodes:
             self._tell(known, "ongoing", now_ms, evidence())
 
     def end(self, name: Hashable, evidence: Callable[[], Mapping[str, Json]] = dict) -> None:
-        """Take note that a condition is over, or was not there at all."""
+        """Report that a condition is over; do nothing if it never began."""
         known = self._open.pop(name, None)
         if known is not None:
             self._tell(known, "end", self._clock.mono_ms(), evidence())
@@ -88,7 +88,7 @@ class Episodes:
         evidence: Mapping[str, Json],
         key: TopicPartition | None = None,
     ) -> None:
-        """Tell of something that was noticed only when it was over."""
+        """Report a condition that was noticed only when it was over."""
         since_wall_ms = self._clock.wall_ms() - (self._clock.mono_ms() - since_ms)
         self._tell(_Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, 0), "end", until_ms, evidence)
 

@@ -1,8 +1,8 @@
 """Which handler serves which API key, on the client listener and between brokers.
 
 Which versions a listener serves is the wire's table; here is only who does it.
-A module is imported at the first request for its key: a broker that nobody
-asks for group descriptions need not know how to give them, and starts sooner.
+A module is imported at the first request for its key: a broker starts sooner
+without the code for requests that never come.
 """
 
 from importlib import import_module
@@ -115,7 +115,7 @@ class Handlers:
         self._names = {int(name.split("_")[1]): name for name in _MODULES}
 
     def get(self, key: int) -> "BrokerHandler | None":
-        """Return who serves a key, None when nobody does."""
+        """Return the handler of a key, None if there is none."""
         handler = self._known.get(key)
         if handler is None and key in self._names:
             module = import_module(f"syncline.node.api.{self._names[key]}")
@@ -127,5 +127,5 @@ class Handlers:
         self._known[key] = handler
 
     def keys(self) -> list[int]:
-        """Return every key that somebody serves."""
+        """Return every key that has a handler."""
         return sorted({*self._known, *self._names})

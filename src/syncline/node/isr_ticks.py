@@ -1,4 +1,4 @@
-"""ISR ticks: judging followers now and then, without holding up anybody else.
+"""ISR ticks: judging followers now and then, without blocking the loop for long.
 
 A tick looks at the unsettled partitions only (`core.tick_index`), and at so many of them in one turn of the loop;
 the rest follows in the next turns. With tens of thousands of followers all lagging at once, requests are still
@@ -50,7 +50,7 @@ class IsrTicks:
         self._is_closed = False
 
     def start(self) -> None:
-        """Judge everybody now, and from now on."""
+        """Judge all followers now, and with every tick."""
         self._arm()
         self.tick()
 
@@ -61,7 +61,7 @@ class IsrTicks:
             self._arm()
 
     def close(self) -> None:
-        """Judge nobody any more."""
+        """Stop ticking."""
         self._is_closed = True
         self._left = []
         if self._timer is not None:
@@ -82,7 +82,7 @@ class IsrTicks:
         self.tick()
 
     def tick(self) -> None:
-        """Begin to judge; a tick that is due while the last one is still under way has nothing to add."""
+        """Begin to judge; a tick that is due while the last one is under way is left out."""
         self._look_at_reads()
         if not self._left:
             self._left = self.unsettled.take()

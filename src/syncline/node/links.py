@@ -1,8 +1,8 @@
 """Links: this broker's connections to other brokers, by who is at the other end.
 
 Every connection that a broker makes to another one is made here, so that there is one place that knows them, and one
-where a link can be cut on purpose (`faults.links`). Connections that others make to this broker tell by their client
-id whose they are.
+where a link can be cut on purpose (`faults.links`). The client id of a connection that another broker made names
+that broker.
 """
 
 from collections.abc import Awaitable, Callable

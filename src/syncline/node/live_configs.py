@@ -1,7 +1,7 @@
 """Live configurations: those of this broker and of topics, resolved from where they are set.
 
 A broker's configuration is resolved anew when the metadata changes one of its layers (`resolve_again`), a topic's when
-somebody asks. Partitions with equal settings share one object: there are thousands of them.
+it is asked for. Partitions with equal settings share one object: there are thousands of them.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Low watermarks: DeleteRecords waits until every live replica has dropped the records.
 
 The low watermark of a partition is the smallest log start of its live replicas;
-a follower not heard of counts as 0. Fenced brokers are not waited for: they
+a follower that has not fetched yet counts as 0. No request waits for fenced brokers: they
 take the leader's log start over before they can be in sync again.
 Source: KIP-107.
 """

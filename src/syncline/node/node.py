@@ -202,7 +202,7 @@ class Node:
     async def stop(self, *, is_controlled: bool = True, with_all: bool = False) -> None:
         """Leave the cluster in good order, then close everything.
 
-        `with_all`: all brokers are stopping, so that there is nobody to hand over to.
+        `with_all`: all brokers are stopping, so there is no broker to hand over to.
         """
         if self._is_stopping:
             return
@@ -227,7 +227,7 @@ class Node:
         broker.logs.close(broker_epoch)
 
     async def _stop_with_all(self) -> bool:
-        """Append nothing more, let the followers have everything, and wait for the others; return whether all could."""
+        """Append nothing more, let the followers catch up, and wait for the other brokers; return whether all did."""
         broker = self.broker
         broker.append_no_more()
         loop = asyncio.get_running_loop()
@@ -252,7 +252,7 @@ class Node:
         await self._listen(name, connection, where)
 
     async def serve_metrics(self, where: Listen) -> None:
-        """Answer Prometheus there; what makes the metrics is imported when somebody comes for them."""
+        """Answer Prometheus there; the code that makes the metrics is imported with the first connection."""
 
         def connection() -> asyncio.Protocol:
             from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint

@@ -1,6 +1,6 @@
-"""The observer: what this broker notices about itself and others, for whoever asks why later.
+"""The observer: what this broker notices about itself and others, for later explanations.
 
-Decisions tell what was decided; only observations tell the causes apart. They
+Events of decisions name what was decided; only observations separate the causes. They
 are made once per second, by looking at what the working parts have left behind
 (when a fetch was sent, when one came), and more often only while something is
 unusual. Nothing is decided here.
@@ -35,11 +35,11 @@ log = logging.getLogger("syncline.node")
 LOOK_MS: Final = 1_000
 # While something is unusual: also how often beats are sent.
 CLOSE_LOOK_MS: Final = 250
-# The loop did not run for so long: told.
+# Report a loop that did not run for longer than this.
 STALL_MS: Final = 1_000
-# A look that comes later than this judges nobody else.
+# A look that comes later than this does not judge other brokers.
 LATE_MS: Final = 300
-# A fetch is unanswered for so long beyond its long poll; a controller, a proposal for so long at all.
+# How long a fetch may be unanswered beyond its long poll, and anything that the controller was asked.
 PATIENCE_MS: Final = 1_000
 
 
@@ -48,7 +48,7 @@ class ObservedLeader(Protocol):
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the leader owes an answer, or a connection; None: it does not."""
+        """Return since when the leader has not answered, or cannot be reached; None: it is fine."""
 
     def line(self) -> dict[str, Json]:
         """Return the state of the connection, for an event."""
@@ -65,7 +65,7 @@ class ObservedController(Protocol):
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the controller owes an answer, or a connection; None: it does not."""
+        """Return since when the controller has not answered, or cannot be reached; None: it is fine."""
 
     @property
     def is_connected(self) -> bool:
@@ -122,19 +122,19 @@ class Observer:
             self._timer.cancel()
             self._timer = None
 
-    # What the working parts tell.
+    # What the working parts report.
 
     def proposed(self, key: TopicPartition, proposal: "ProposeIsr") -> None:
-        """Note that an ISR was proposed."""
+        """Record that an ISR was proposed."""
         self._proposed[key] = (proposal, self._clock.mono_ms())
 
     def proposal_answered(self, key: TopicPartition) -> None:
-        """Note that the controller has answered."""
+        """Record that the controller has answered."""
         self._proposed.pop(key, None)
         self.episodes.end(("proposal", key))
 
     def catching_up(self, partition: "Partition", since_ms: int, leader: int, leader_end: int) -> bool:
-        """Note how far an empty log has been filled; return whether it goes on."""
+        """Report how far an empty log has been filled; return whether it goes on."""
         log_, name = partition.log, ("catching-up", partition.key)
         took_ms = max(1, self._clock.mono_ms() - since_ms)
         evidence: dict[str, Json] = {
@@ -152,7 +152,7 @@ class Observer:
         return True
 
     def catching_up_ended(self, key: TopicPartition) -> None:
-        """Note that an empty log is not filled any more, by this leader at least."""
+        """Report that a leader no longer fills an empty log."""
         self.episodes.end(("catching-up", key))
 
     # Looking.
@@ -190,7 +190,7 @@ class Observer:
             self._look_at_proposals(now_ms)
 
     def _is_suspicious(self) -> bool:
-        """Return whether somebody owes an answer for longer than usual: the next look must not be far."""
+        """Return whether an answer takes longer than usual: the next look comes soon then."""
         now_ms = self._clock.mono_ms()
         controller_since_ms = self._controller.unanswered_since_ms
         if controller_since_ms is not None and now_ms - controller_since_ms > LATE_MS:

@@ -22,7 +22,7 @@ class HasPartitions(Protocol):
 
 
 class HasGroups(Protocol):
-    """Whom group members speak to."""
+    """What serves group members."""
 
     @property
     def groups(self) -> GroupCoordinator:

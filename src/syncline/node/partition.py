@@ -4,8 +4,8 @@ The rules live in `core`; this class performs what they decide. It is touched
 by the event loop only, and no method awaits between reading the state and
 writing it, so a decision is never based on something that has changed since.
 
-Order inside one append: log, then epochs, then the leader's state, then
-whoever waits. A waiter that is woken sees the log as it is now.
+Order inside one append: log, then epochs, then the leader's state, then the
+waiters. A waiter that is woken sees the log as it is now.
 
 Offsets count records; `log_end` and `high_watermark` are exclusive.
 """
@@ -185,7 +185,7 @@ class Partition:
 
     @property
     def offset_lag(self) -> int:
-        """Return how many committed records this replica lacks, as far as its leader has told it."""
+        """Return how many committed records this replica lacks, by its leader's last answer."""
         return 0 if self.leader is not None else max(0, max(self.high_watermark, self.leader_mark) - self.log.log_end)
 
     @property
@@ -261,7 +261,7 @@ class Partition:
                 )
             )
         if is_new_term:
-            # Whoever waits appended in an earlier term: it is no longer certain that those records stay.
+            # What waits was appended in an earlier term: those records may be truncated.
             self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watchers.role_changed()
@@ -285,7 +285,7 @@ class Partition:
         return is_new_term
 
     def resign(self) -> None:
-        """Stop leading: whoever waits for this leader is sent on."""
+        """Stop leading: what waits for this leader is refused."""
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._surroundings.low_watermarks.moved(self)
@@ -342,7 +342,7 @@ class Partition:
         self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
 
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
-        """Tell `waiter` when everything below `required_offset` is committed, or cannot be any more."""
+        """Call `waiter.decided` when everything below `required_offset` is committed, or cannot be any more."""
         leader = self.leader
         code = leader.acknowledgement(Offset(required_offset)) if leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if code is not None:
@@ -421,7 +421,7 @@ class Partition:
             self.check_invariants()
 
     def truncated(self) -> None:
-        """Tell whoever watches that the log was cut (the log has lowered its high watermark itself)."""
+        """Wake the fetches that watch: the log was cut (it has lowered its high watermark itself)."""
         self.watchers.role_changed()
         self._surroundings.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
         if self._surroundings.check_invariants:

@@ -82,7 +82,7 @@ def _follower(
     log_end = partition.log.log_end
     is_even = view.log_end == log_end
     caught_up_ms, fetch_ms = view.last_caught_up_ms, view.last_fetch_ms
-    asked_ms, is_owed = broker.observer.followers.asked_ms(view.broker_id)
+    asked_ms, is_owed = broker.observer.followers.last_fetch(view.broker_id)
     in_sync = view.broker_id in leader.isr
     return {
         "broker": view.broker_id,

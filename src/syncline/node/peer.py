@@ -5,7 +5,7 @@ are handed over inside the callback that received them; a frame is valid only
 during that call, so records can be written to disk without being copied.
 
 Every request ends: with its answer, or with `PeerLost` when the connection
-breaks. Only connecting has a time-out here: whoever else needs one closes the connection.
+breaks. Only connecting has a time-out here: a caller that needs another one closes the connection.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from syncline.wire.frames import FrameParser, frame_request
 from syncline.wire.response_header import BEAT, correlation_id_of, response_body_position
 
 ANSWER_BYTES_MAX: Final = 128 << 20
-# Kafka's socket.connection.setup.timeout.ms: a host behind a cut line answers nothing at all.
+# Kafka's socket.connection.setup.timeout.ms: a host behind a cut connection answers nothing at all.
 CONNECT_TIMEOUT_S: Final = 10.0
 
 # Called with (frame, position of the body), or (None, 0) when the connection broke first.
@@ -41,14 +41,14 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[int, OnAnswer]] = {}
         self._next_correlation_id = 0
-        # Signs of life that the other end sent unasked, because it misses this broker or heard that it is missed.
+        # Beats that the other end sent, because it misses this broker or is missed by it.
         self.beats_heard = 0
 
     @classmethod
     async def connect(
         cls, host: str, port: int, client_id: str, on_lost: Callable[[], None] | None = None
     ) -> "PeerConnection":
-        """Return an open connection; raises `PeerLost` when nobody listens there, or nobody answers in time."""
+        """Return an open connection; raises `PeerLost` when the port refuses, or does not answer in time."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 loop = asyncio.get_running_loop()

@@ -2,7 +2,7 @@
 
 One object per request, whatever the number of its partitions: each partition
 still undecided holds a reference in a queue ordered by the offset it waits
-for. When the last one is decided, or time is over, the answer goes out.
+for. When the last one is decided, or the time-out passes, the answer goes out.
 Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
 """
 
@@ -58,7 +58,7 @@ class PendingProduce:
         self._endpoints[endpoint.node_id] = endpoint
 
     def wait_for(self, topic_index: int, row_index: int) -> None:
-        """Note that a row, which holds a success already, is not decided yet."""
+        """Wait for a row, which already holds a success, to be decided."""
         assert topic_index == len(self._rows) - 1, f"topic {topic_index} of {len(self._rows)} is not the latest"
         self._undecided[(topic_index, row_index)] = None
 

@@ -1,6 +1,6 @@
 """Follower progress: once per interval, how far behind each follower of a moving partition is.
 
-A partition that rests and whose followers have everything says nothing, so an
+A partition that rests and whose followers have everything is not sampled, so an
 idle cluster journals nothing. The journal itself is left out: its samples
 would be about themselves.
 
@@ -55,7 +55,7 @@ class ProgressSampler:
         for key, partition in self._partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
-                # Whoever leads it again some day did not see what came in meanwhile.
+                # Should this broker lead it again, it will not have seen the inflow meanwhile.
                 self._forget(key)
                 continue
             log_end = partition.log.log_end

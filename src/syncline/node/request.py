@@ -84,7 +84,7 @@ class Request:
         # What its connection counts while the answer waits for its turn.
         self.held_bytes = 0
         self.is_done = False
-        # Called if the connection ends before the answer: whoever keeps this request need not any more.
+        # Called if the connection ends before the answer: a handler that keeps this request can drop it.
         self.on_lost: Callable[[], None] | None = None
 
     def __repr__(self) -> str:

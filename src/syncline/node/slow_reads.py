@@ -1,4 +1,4 @@
-"""Slow reads: what this broker owes its followers, and what it does about it (KIP-501).
+"""Slow reads: follower fetches that wait for this broker's disk, and what follows from that (KIP-501).
 
 The rules are `core/replication/slow_leader`. Here requests are registered when a look could not be
 completed at once, and the watchdog runs as long as there are any: a broker that serves everything at once, or whose
@@ -71,8 +71,8 @@ class SlowReads:
         # A dict stands for an ordered set.
         self._operations: dict[WaitingFetch, None] = {}
         self._suspects: set[int] = set()
-        # Since when, in Unix time, each protection is going on that was told: its end names the same time.
-        self._told_since: dict[tuple[TopicPartition, BrokerId], int] = {}
+        # When each reported protection began, in Unix time: its end names the same time.
+        self._reported_since_ms: dict[tuple[TopicPartition, BrokerId], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         # None while the feature is off: the one thing that a fetch looks at.
@@ -85,7 +85,7 @@ class SlowReads:
 
     @property
     def protected_count(self) -> int:
-        """The members of ISRs that are in it only because this broker owes them an answer."""
+        """The members of ISRs that stay in it only because this broker has not answered them."""
         leaders = (partition.leader for partition in self._partitions.values())
         slow_leaders = (leader.slow_leader for leader in leaders if leader is not None)
         return sum(len(slow_leader.spared) for slow_leader in slow_leaders if slow_leader is not None)
@@ -127,7 +127,7 @@ class SlowReads:
         return request
 
     def answered(self, operation: WaitingFetch, request: PendingRequest, session: FetchSession) -> None:
-        """Note that the follower got its answer; its session has not been told yet."""
+        """Close a request that is being answered; its session does not know of the answer yet."""
         now_ms = self._clock.mono_ms()
         self._operations.pop(operation, None)
         self._counters.fetch_process_ms.note(request.processing_ms(now_ms))
@@ -135,14 +135,14 @@ class SlowReads:
         self._fetches.answered(request, now_ms)
 
     def lost(self, operation: WaitingFetch, request: PendingRequest, session: FetchSession) -> None:
-        """Note that the follower's connection ended."""
+        """Close a request whose connection ended."""
         now_ms = self._clock.mono_ms()
         self._operations.pop(operation, None)
         self._covered_ended(request, session, now_ms, is_lost=True)
         self._fetches.lost(request, now_ms, None if self.rules is None else self.rules.cap_ms)
 
     def _covered_ended(self, request: PendingRequest, session: FetchSession, now_ms: int, *, is_lost: bool) -> None:
-        """Tell the idle partitions of the session that moved meanwhile; the others are told by the session's clock."""
+        """Report the end to idle partitions of the session that moved meanwhile; its clock covers the others."""
         for entry in session.pending():
             partition = entry.target
             if entry in request.looked or not isinstance(partition, Partition) or partition.leader is None:
@@ -156,7 +156,7 @@ class SlowReads:
         self._fetches.read_ended(entry)
 
     def read_ended(self, entry: PendingEntry) -> None:
-        """Note that the read of one partition has ended well; if late, leadership may go for that."""
+        """Record that the read of one partition has ended well; this leader may give up if it was late."""
         if entry.request.lost_ms is not None:
             self._fetches.read_ended(entry)
         elif self.rules is not None and self.rules.relinquishes:
@@ -168,14 +168,14 @@ class SlowReads:
         """Answer those that wait for a read of a partition whose leadership is over."""
         for operation in list(self._operations):
             operation.leadership_ended(partition, error)
-        for key, broker_id in [name for name in self._told_since if name[0] == partition.key]:
-            since_wall_ms = self._told_since.pop((key, broker_id))
+        for key, broker_id in [name for name in self._reported_since_ms if name[0] == partition.key]:
+            since_wall_ms = self._reported_since_ms.pop((key, broker_id))
             since_ms = self._clock.mono_ms() - (self._clock.wall_ms() - since_wall_ms)
             evidence = Evidence("pending-fetch:leadership-ended")
             self._note(partition, "protection", broker_id, "end", since_ms, evidence, since_wall_ms)
 
     def drop_older(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Owe nothing to former processes of a broker."""
+        """Forget what former processes of a broker asked for."""
         self._fetches.drop_older(broker_id, broker_epoch)
 
     # The watchdog.
@@ -221,7 +221,7 @@ class SlowReads:
         return any(type(effect) is ProposeIsr for effect in effects)
 
     def tick(self) -> None:
-        """Look for reads that have not ended for longer than anybody is spared: there the disk itself is suspect."""
+        """Find reads that last longer than the cap on sparing a follower: the disk itself is suspect then."""
         rules = self.rules
         if rules is None or rules.cap_ms is None or not len(self._fetches):
             return
@@ -253,12 +253,12 @@ class SlowReads:
             self._counters.pending_cap_exceeded += 1
         phase: Literal["begin", "end"] = "begin" if effect.phase is ProtectionPhase.BEGAN else "end"
         name = (partition.key, effect.broker_id)
-        since_wall_ms = None if phase == "begin" else self._told_since.pop(name, None)
-        told = self._note(
+        since_wall_ms = None if phase == "begin" else self._reported_since_ms.pop(name, None)
+        reported = self._note(
             partition, "protection", effect.broker_id, phase, effect.since_ms, effect.evidence, since_wall_ms
         )
         if phase == "begin":
-            self._told_since[name] = told.since_ms
+            self._reported_since_ms[name] = reported.since_ms
 
     def relinquish_skipped(self, partition: Partition, effect: RelinquishSkipped) -> None:
         """Count and journal that this leader stays although it is slow."""
@@ -279,7 +279,7 @@ class SlowReads:
         evidence: Evidence,
         since_wall_ms: int | None = None,
     ) -> Observation:
-        """Tell the journal what was seen, and return it."""
+        """Journal an observation, and return it."""
         clock = self._clock
         now_ms, wall_ms = clock.mono_ms(), clock.wall_ms()
         followers = [follower.as_json() for follower in evidence.followers]

@@ -52,7 +52,7 @@ def handle(broker: "Host", request: "Request") -> None:
     describing = broker.describing
     doubted = describing.departures.doubted
     if doubted and _leads_any(doubted, describing.cluster.image, asked.topics):
-        # Once only: on a line that breaks again and again there is always a doubt.
+        # Once only: with a connection that breaks again and again there is always a doubt.
         describing.departures.when_settled(lambda: _answer(describing, request, asked))
     else:
         _answer(describing, request, asked)
@@ -111,7 +111,7 @@ def _leads_any(
 
 
 def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) -> list[MetadataTopic] | None:
-    """Return the rows of an answer to a request that mixes what its version cannot tell apart."""
+    """Return the rows of an answer to a request that mixes ids and names as its version does not allow."""
     if version < 12 and any(name is None or (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID for topic_id, name in names):
         code = ErrorCode.INVALID_REQUEST
     elif any(name is None and (topic_id or NO_TOPIC_ID) == NO_TOPIC_ID for topic_id, name in names):

@@ -23,7 +23,7 @@ KEY = ApiKey.API_VERSIONS
 
 
 def handle(_broker: object, request: "Request") -> None:
-    """Tell which APIs and versions this broker serves."""
+    """List the APIs and versions that this broker serves."""
     if request.version not in CLIENT_VERSIONS[KEY]:
         request.version = 0
         request.reply_parts((encode_unsupported_api_versions(),))

@@ -25,7 +25,7 @@ KEY = ApiKey.PEER_BEAT
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Take note of the beat, and answer by one that no request asked for."""
+    """Record the beat, and send one back."""
     if len(request.body) - request.position != INT32.size:
         raise DecodeError("a beat holds a broker id and nothing else")
     (replica,) = INT32.unpack_from(request.body, request.position)

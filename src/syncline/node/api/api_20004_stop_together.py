@@ -19,7 +19,7 @@ KEY = ApiKey.STOP_TOGETHER
 
 
 def handle(broker: "MayBeController", request: "Request") -> None:
-    """Take note, and answer when all are ready."""
+    """Record that a broker is ready to stop, and answer when all are."""
     active = broker.controller.active
     broker_id, broker_epoch = decode_stop(request.body, request.position)
 

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-4.
 
 v3 top-level error, v4 total and usable bytes (KIP-827). `offset_lag` is what this
-replica lacks up to its leader's high watermark, as told in the last answer to its
+replica lacks up to its leader's high watermark, as of the last answer to its
 fetch; Kafka compares with the replica's own mark, which is never above its log.
 A replica whose log failed is a directory of its own, with an error.
 """

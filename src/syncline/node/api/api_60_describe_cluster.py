@@ -22,7 +22,7 @@ KEY = ApiKey.DESCRIBE_CLUSTER
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-# Without an authorizer everybody may do everything that there is to do with a cluster.
+# Without an authorizer every client may do everything to a cluster.
 _ALL_OPERATIONS: Final = 8096
 _NOT_ASKED: Final = -(2**31)
 

@@ -2,7 +2,7 @@
 
 A broker says that it lives, how far it has followed the metadata, whether it
 wants to leave, and (v1) which logs it cannot serve: each replica's directory is
-a log directory of its own here (KIP-858). The answer tells whether it is fenced
+a log directory of its own here (KIP-858). The answer says whether it is fenced
 and may stop (KIP-631).
 """
 
@@ -26,7 +26,7 @@ KEY = ApiKey.BROKER_HEARTBEAT
 
 
 def handle(broker: "MayBeController", request: "Request") -> None:
-    """Take note of the heartbeat; answer when what it changes is committed."""
+    """Record the heartbeat; answer when what it changes is committed."""
     active = broker.controller.active
     asked = request.decode()
 
@@ -65,7 +65,7 @@ def handle(broker: "MayBeController", request: "Request") -> None:
 
 
 def _is_current(active: "ActiveController", asked: Any, request: "Request") -> bool:
-    """Return whether this is no late word over a line that the broker has given up.
+    """Return whether this came over the broker's present connection, not late over an older one.
 
     It could put a broker back into service that has been fenced because it stops, together with all others. What
     names another epoch is let through: its answer says that.

@@ -28,7 +28,7 @@ def settle_rows(
     isolation_level: int,
     version: int,
 ) -> FetchResponse:
-    """Return the answer made of `rows`, and let the session note what it says."""
+    """Return the answer made of `rows`, and have the session record what it contains."""
     topics: dict[str | bytes, list[FetchedPartition]] = {}
     endpoints: dict[int, NodeEndpoint] = {}
     for row in rows:

@@ -60,7 +60,7 @@ class FetchOperation:
         self._is_first_look = True
         self._is_forced = False
         self._taken_up_ms = 0
-        # What this broker owes a follower while slow reads protect it (KIP-501).
+        # The pending fetch of a follower that slow reads protect (KIP-501).
         self._pending: PendingRequest | None = None
         self.is_answered = False
         request.on_lost = self._give_up
@@ -81,7 +81,7 @@ class FetchOperation:
             self._reader.resolve(entry)
         self._taken_up_ms = self._serving.clock.mono_ms()
         if self._fetch.replica_id >= 0:
-            self._serving.followers.asked(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
+            self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
         elif self._reader.looks_for_near_replicas:
             # A follower may have become near enough while the partition itself stood still.
             self._context.look_at_all()
@@ -123,7 +123,7 @@ class FetchOperation:
             self._bucket = -1
 
     def _give_up(self) -> None:
-        """End without an answer: the connection is gone, and so is whoever waited."""
+        """End without an answer: the connection is gone."""
         self.is_answered = True
         self._leave_purgatory()
         self._rows = []
@@ -161,7 +161,7 @@ class FetchOperation:
             self._decide()
             self._serving.woken.settle()
 
-    # Owing a follower an answer (KIP-501): only where a read has to wait, and the feature is on.
+    # Slow reads (KIP-501): only where a read has to wait, and the feature is on.
 
     def _pend(self) -> None:
         """Register this request, and count at once what was read at once."""
@@ -188,12 +188,12 @@ class FetchOperation:
                 if known is not None:
                     known.is_read = False
             elif self._is_first_look:
-                self._note_progress(row)
+                self._report_progress(row)
             elif known is not None:
                 known.is_read = True
 
     def _slow_read_ended(self, row: Row, pending: PendingEntry) -> None:
-        """Take note of the end of one slow read."""
+        """Report the end of one slow read."""
         slow_reads = self._serving.slow_reads
         if row.error:
             slow_reads.read_failed(pending)
@@ -201,7 +201,7 @@ class FetchOperation:
         if self._is_first_look:
             lost_ms = pending.request.lost_ms
             pending.ended_ms = self._serving.clock.mono_ms() if lost_ms is None else lost_ms
-            self._note_progress(row)
+            self._report_progress(row)
         pending.is_read = True
         slow_reads.read_ended(pending)
 
@@ -269,15 +269,15 @@ class FetchOperation:
         )
 
     def _count_progress(self) -> None:
-        """Tell each leader what this fetch proves about the follower that sent it."""
+        """Report to each leader what this fetch proves about the follower that sent it."""
         for row in self._rows:
             partition = row.partition
             if partition is not None:
                 partition.counters.fetches += 1
             if row.is_progress and not row.is_counted:
-                self._note_progress(row)
+                self._report_progress(row)
 
-    def _note_progress(self, row: Row) -> None:
+    def _report_progress(self, row: Row) -> None:
         """Report one partition's progress to its leader."""
         row.is_counted = True
         partition = row.partition

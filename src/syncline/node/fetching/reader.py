@@ -1,7 +1,7 @@
 """Reading partitions for a fetch: finding each, checking that it may be read, and reading what is granted.
 
-A look never blocks. Bytes in memory are read at once; others are read by the disk's workers, and the fetch hears of
-their end. Log end, log start and high watermark are captured before the read: neither the answer nor the follower's
+A look never blocks. Bytes in memory are read at once. The disk's workers read others, and report to the
+fetch. Log end, log start and high watermark are captured before the read: neither the answer nor the follower's
 progress must see what comes after.
 Source: KIP-74 (limits), KIP-392 (follower reads), KIP-595 (diverging epochs).
 """
@@ -29,7 +29,7 @@ from syncline.wire.fetch import FetchRequest
 PATIENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 # The first fetch version whose consumers may read from followers.
 _FOLLOWER_READ_VERSION: Final = 11
-# The first fetch version that may be told of a failed disk (KIP-112).
+# The first fetch version that has an error for a failed disk (KIP-112).
 _STORAGE_ERROR_VERSION: Final = 6
 
 
@@ -78,7 +78,7 @@ class PartitionReader:
         return partition
 
     def read(self, entry: SessionPartition, budget: FetchBudget, waiting: WaitsForReads, *, is_first_look: bool) -> Row:
-        """Return what there is of one partition; `waiting` hears of a read that takes longer."""
+        """Return what there is of one partition; a read that takes longer reports to `waiting`."""
         row = Row(entry)
         if entry in self.unknown:
             row.fail(self.unknown[entry])
@@ -173,7 +173,7 @@ class PartitionReader:
 
     @property
     def _storage_error(self) -> ErrorCode:
-        """Return what a failed disk is called: old clients do not know the word, and look for another leader."""
+        """Return the error for a failed disk: old clients get one that makes them look for another leader."""
         is_known = self._version >= _STORAGE_ERROR_VERSION
         return ErrorCode.KAFKA_STORAGE_ERROR if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 

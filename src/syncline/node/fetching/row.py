@@ -50,7 +50,7 @@ class Row:
         # The reader may have what lies below: the log end as a follower, the high watermark as a consumer.
         self.bound = Offset(-1)
         self.leader_epoch = LeaderEpoch(-1)
-        # Whether the request proves something about a follower; and whether its leader has been told.
+        # Whether the request proves something about a follower; and whether its leader has counted that.
         self.is_progress = False
         self.is_counted = False
         self.is_reading = False

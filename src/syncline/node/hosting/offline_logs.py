@@ -63,7 +63,7 @@ class OfflineLogs:
     # Failed.
 
     def fail(self, key: TopicPartition, error: BaseException) -> None:
-        """Note that the disk failed a log: the controller must find other leaders."""
+        """Record that the disk failed a log, and have the controller elect another leader."""
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
         self._logs.forget_registration()
         self._failed[key] = None

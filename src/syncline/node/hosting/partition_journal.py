@@ -120,7 +120,7 @@ class PartitionJournal:
 
     def _last_fetch(self, key: TopicPartition, replica: BrokerId) -> dict[str, events.Json]:
         """Return when a follower that leaves the ISR fetched last, and what its answer waits for."""
-        asked_ms, is_owed = self._followers.asked_ms(replica)
+        asked_ms, is_owed = self._followers.last_fetch(replica)
         return {
             "broker_id": replica,
             "asked_ms": asked_ms,

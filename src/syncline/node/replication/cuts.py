@@ -1,13 +1,13 @@
-"""Cutting logs without making anybody else wait.
+"""Cutting logs without blocking the loop.
 
 One hard idea: what a cut must know may be on the disk only, and the disk may be
 the reason for the cut: a leader whose disk is slow has given up, and holds
 records that its successor lacks. So a cut that cannot be planned from memory is
 planned by a worker, and performed when the plan is there. Until then the log is
-whole, and whoever ordered the cut may cancel it, to lead with that log for
-instance.
+whole, and the caller may cancel the cut, for instance because the broker leads
+now.
 
-Few are planned at once: workers are needed for those who read, too.
+Few are planned at once: reads need workers, too.
 
 Times in ms of the node's clock.
 """
@@ -44,7 +44,7 @@ class Cut:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Leave the log as it is, and call nobody. After the cut was made this means nothing."""
+        """Leave the log as it is, and do not call `done`. Has no effect after the cut."""
         self.is_cancelled = True
 
 
@@ -70,7 +70,7 @@ class Cuts:
 
     @contextmanager
     def holding_loop(self, key: TopicPartition) -> Iterator[None]:
-        """Have the time noted for which the writes and syncs of a cut hold the loop up."""
+        """Report for how long the writes and syncs of a cut block the loop."""
         clock = self._clock
         began_ms = clock.mono_ms()
         yield

@@ -40,7 +40,7 @@ class FollowedLogs:
         self._on_late_cut = on_late_cut
         # Partitions whose empty log is being filled, and since when.
         self._catching_up_since_ms: dict[Key, int] = {}
-        # Logs that are to be cut as soon as their disks have told how.
+        # Logs to cut as soon as a worker has found out where.
         self._cuts: dict[Key, Cut] = {}
         # For the metrics.
         self.fetched_bytes = 0
@@ -131,7 +131,7 @@ class FollowedLogs:
     # Cuts.
 
     def truncate(self, key: Key, partition: Partition, effect: TruncateLog) -> None:
-        """Have the log cut, at once or when the disk has told where; the follower is TRUNCATING meanwhile."""
+        """Have the log cut, at once or when a worker has found out where; the follower is TRUNCATING meanwhile."""
         self.cancel_cut(key)
         before = partition.log.log_end
         is_late = False

@@ -48,12 +48,12 @@ class LeaderConnection:
         # The pause before the next attempt; it doubles until the leader answers.
         self.reconnect_ms = RECONNECT_MS
         self._is_in_flight = False
-        # Counts requests, so that the answer to a given-up one can be told from the answer that is waited for.
+        # Counts requests, so that a late answer to an earlier request is recognised.
         self._request_number = 0
         self._sent_at_ms = 0
         self._watchdog: asyncio.TimerHandle | None = None
         self._is_closed = False
-        # Since when the leader owes an answer, or a connection; None: it does not.
+        # Since when the leader has not answered, or cannot be reached; None: it is fine.
         self._unanswered_since_ms: int | None = surroundings.clock.mono_ms()
         self._beats_sent = 0
         # Beats of the leader over connections that are no more.
@@ -92,7 +92,7 @@ class LeaderConnection:
                 self._connecting = self._surroundings.tasks.spawn(self._connect())
             return False
         if not self._peer.is_open:
-            # It broke while no request was in flight, so no answer told of it.
+            # It broke while no request was in flight, so no answer reported it.
             self._broke()
             return False
         return True

@@ -254,7 +254,7 @@ class LeaderFetcher:
             self._perform(key, partition, effects)
 
     def _resume_at_log_ends(self) -> None:
-        """Believe the logs: records may have been written whose arrival was not noted."""
+        """Go on from the log ends: records may have been written before the failure."""
         for key, partition in self._partitions.items():
             follower = partition.follower
             if follower is not None and follower.phase is FollowerPhase.FETCHING:
