@@ -380,6 +380,8 @@ class Cluster:
         for broker, host in self.hosts.items():
             replica = host.replica
             replica.log.epochs.check_invariants()
+            if replica.follower is not None:
+                replica.follower.check_invariants()
             leader = replica.leader
             if leader is None:
                 continue

@@ -90,6 +90,7 @@ class SlowLeader(S0):
     def answer_fetch(self, entry: PendingEntry, at: int) -> None:
         """Answer the whole request."""
         self.fetches.answered(entry.request, at)
+        self.fetches.check_invariants()
 
     def serve(self, entry: PendingEntry, at: int) -> None:
         """Let the read end, and answer."""
@@ -100,6 +101,7 @@ class SlowLeader(S0):
         """Let the follower's connection end."""
         rules = self.partition.settings.slow_reads
         self.fetches.lost(entry.request, at, None if rules is None else rules.cap_ms)
+        self.fetches.check_invariants()
 
     def watch(self, at: int) -> None:
         """Run the watchdog."""

@@ -18,6 +18,7 @@ Source: KIP-98, KIP-360 (unknown producers may begin anywhere).
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.model.errors import ErrorCode
@@ -152,6 +153,9 @@ class ProducerTable:
         if header.is_control:
             state.transaction_start = NONE
             return
+        assert header.last_offset > state.last_offset, (
+            f"producer {header.producer_id} wrote up to {header.last_offset} after {state.last_offset}"
+        )
         state.batches.append(
             ProducedBatch(
                 header.base_sequence,
@@ -202,6 +206,12 @@ class ProducerTable:
             offsets = [batch.last_offset for batch in state.batches]
             assert len(offsets) <= BATCHES_KEPT, f"producer {producer_id} keeps {len(offsets)} batches"
             assert offsets == sorted(set(offsets)), f"batches of producer {producer_id} do not rise: {offsets}"
+            for older, newer in pairwise(state.batches):
+                assert older.last_offset < newer.base_offset, (
+                    f"batches of producer {producer_id} overlap: {older} {newer}"
+                )
+            open_at = state.transaction_start
+            assert open_at <= state.last_offset or not offsets, f"producer {producer_id} opens at {open_at}: {offsets}"
 
 
 def _find(batches: Iterable[ProducedBatch], first_sequence: int, last_sequence: int) -> ProducedBatch | None:

@@ -16,7 +16,9 @@ def partition(offset: int = 0) -> FollowerPartition:
 
 def request(fetcher: Fetcher[str], now: int = 0) -> FetchRequestPlan[str]:
     """Return the next request, which must exist."""
+    fetcher.check_invariants()
     plan = fetcher.next_request(now)
+    fetcher.check_invariants()
     assert plan is not None
     return plan
 

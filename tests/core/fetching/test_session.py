@@ -37,8 +37,9 @@ def fetch(
     by_id: bool = True,
     now: int = 0,
 ) -> FetchContext | ErrorCode:
-    """Open a request that lists `keys` at offset 10."""
-    return cache.open(
+    """Open a request that lists `keys` at offset 10; what holds in the cache holds before and after."""
+    cache.check_invariants()
+    answer = cache.open(
         session_id,
         epoch,
         listed=[(key, FetchSpec(10, 1000)) for key in keys],
@@ -48,6 +49,8 @@ def fetch(
         broker_epoch=broker_epoch,
         now_ms=now,
     )
+    cache.check_invariants()
+    return answer
 
 
 def opened(answer: FetchContext | ErrorCode) -> FetchContext:
@@ -58,7 +61,9 @@ def opened(answer: FetchContext | ErrorCode) -> FetchContext:
 
 def settle(context: FetchContext, entry: SessionPartition, *, records: int = 0, mark: int = 10, **more: object) -> bool:
     """Answer `entry`, by default with nothing new."""
-    return context.settle(entry, record_bytes=records, high_watermark=mark, log_start=0, at_bound=records == 0, **more)
+    row = context.settle(entry, record_bytes=records, high_watermark=mark, log_start=0, at_bound=records == 0, **more)
+    context.session.check_invariants()
+    return row
 
 
 def answer_all(context: FetchContext, **more: object) -> list[object]:

@@ -251,11 +251,11 @@ def test_b14_a_silent_follower_stops_holding_the_mark(trigger: str) -> None:
     assert s.hw == 20
 
 
-@pytest.mark.parametrize(("fetched", "joins"), [(-1, True), (7, True), (8, False)])
+@pytest.mark.parametrize(("fetched", "joins"), [(-1, True), (27, True), (28, False)])
 def test_b15_eligibility_needs_the_incarnation_that_fetched(fetched: int, joins: bool) -> None:
-    """Metadata knows broker epoch 7; -1 comes from fetches that do not tell."""
+    """Metadata knows broker epoch 27; -1 comes from fetches that do not tell."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=10, confirms=False)
-    s.brokers.replace(standings(1, 3) | {2: BrokerStanding(7)})
+    s.brokers.replace(standings(1, 3) | {2: BrokerStanding(27)})
 
     s.f(2, 10, 100, broker_epoch=fetched)
 

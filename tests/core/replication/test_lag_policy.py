@@ -165,22 +165,22 @@ def test_a09_a_read_that_ends_in_another_epoch_is_void() -> None:
 
 
 def test_a10_a_former_incarnation_is_refused() -> None:
-    """Broker epoch 11 is refused, 12 accepted, 13 accepted but not eligible until metadata knows it."""
+    """Broker epoch 21 is refused, 22 accepted, 23 accepted but not eligible until metadata knows it."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=0, confirms=False)
-    s.brokers.replace({1: BrokerStanding(10), 2: BrokerStanding(12), 3: BrokerStanding(30)})
+    s.brokers.replace({1: BrokerStanding(10), 2: BrokerStanding(22), 3: BrokerStanding(30)})
     before = s.state(2)
 
-    assert s.partition.check_fetch(2, 5, 11) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert s.f(2, 4, 100, broker_epoch=11) is NOTHING
+    assert s.partition.check_fetch(2, 5, 21) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert s.f(2, 4, 100, broker_epoch=21) is NOTHING
     assert s.state(2) == before
-    assert s.partition.check_fetch(2, 5, 12) is ErrorCode.NONE
-    assert s.partition.check_fetch(2, 5, 13) is ErrorCode.NONE
-    s.f(2, 10, 200, broker_epoch=13)
+    assert s.partition.check_fetch(2, 5, 22) is ErrorCode.NONE
+    assert s.partition.check_fetch(2, 5, 23) is ErrorCode.NONE
+    s.f(2, 10, 200, broker_epoch=23)
 
-    assert s.partition.in_sync.by_id[2].broker_epoch == 13
+    assert s.partition.in_sync.by_id[2].broker_epoch == 23
     assert s.sent == []
-    s.brokers.replace({1: BrokerStanding(10), 2: BrokerStanding(13), 3: BrokerStanding(30)})
-    s.f(2, 10, 300, broker_epoch=13)
+    s.brokers.replace({1: BrokerStanding(10), 2: BrokerStanding(23), 3: BrokerStanding(30)})
+    s.f(2, 10, 300, broker_epoch=23)
     assert s.requested == [[1, 3, 2]]
 
 

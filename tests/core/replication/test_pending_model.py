@@ -224,7 +224,10 @@ class Worlds:
 
     def compare(self) -> None:
         """Compare what the leaders know with the model."""
+        self.fetches.check_invariants()
+        self.cache.check_invariants()
         for index, (s, side) in enumerate(zip(self.real, self.model, strict=True)):
+            s.partition.check_invariants()
             s.sent.clear()
             side.is_member = FOLLOWER in s.isr
             leo, _, _, caught_up = s.state(FOLLOWER)

@@ -143,6 +143,8 @@ def walk(seed: int) -> int:
                 fetches.answered(entries.pop().request, now)
             case 8:
                 settle(index, s, now)
+        fetches.check_invariants()
+        partition.check_invariants()
         if not partition.is_ticked:
             left_out += 1
             state = (s.isr, s.hw, s.maximal)
@@ -241,6 +243,9 @@ def twins(seed: int) -> int:
         if event in {3, 13}:
             settle(index, both[0], now)
             both[1].tick(now)
+        index.check_invariants()
+        for each in (*fetches, *caches):
+            each.check_invariants()
         seen = [(s.isr, s.maximal, s.hw, s.requested, s.state(2)[0]) for s in both]
         assert seen[0] == seen[1], f"seed {seed} at {now}"
         evictions += sum(isinstance(each, IsrCommitted) and each.kind is IsrChange.SHRINK for each in both[0].effects)

@@ -199,6 +199,18 @@ class Fetcher(Generic[Key]):
         self._reset(NO_SESSION_ID)
         return plan
 
+    def check_invariants(self) -> None:
+        """Assert that the leader's session has what this side thinks, but for what the next request will say."""
+        for key in self._sent:
+            assert key in self._partitions or key in self._changed, f"{key} is gone, and the leader would not learn it"
+            assert key not in self._held or key in self._changed, f"{key} is held, and the leader would not learn it"
+        for key in self._held:
+            assert key in self._partitions, f"{key} is held and not followed"
+        assert 0 <= self._session_epoch <= SESSION_EPOCH_MAX, f"session epoch {self._session_epoch}"
+        assert self._session_id != NO_SESSION_ID or self._session_epoch == _FULL, f"epoch {self._session_epoch} of none"
+        for partition in self._partitions.values():
+            partition.check_invariants()
+
     def _reset(self, session_id: int) -> None:
         """Make the next request a full one."""
         self._session_id = session_id

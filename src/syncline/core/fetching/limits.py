@@ -44,5 +44,6 @@ class FetchBudget:
 
     def spend(self, size_bytes: int) -> None:
         """Count what a partition returned; to be called for those that returned nothing, too."""
+        assert size_bytes >= 0, f"a partition returned {size_bytes} bytes"
         self._has_data = self._has_data or size_bytes > 0
         self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)

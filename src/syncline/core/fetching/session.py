@@ -57,6 +57,7 @@ class SessionClock:
 
     def touch(self, now_ms: int) -> None:
         """Note one more fetch."""
+        assert now_ms >= self.last_fetch_ms, f"a fetch at {now_ms}, after the one at {self.last_fetch_ms}"
         self.previous_fetch_ms = self.last_fetch_ms
         self.last_fetch_ms = now_ms
 
@@ -197,6 +198,9 @@ class FetchSession:
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
 
+    def __repr__(self) -> str:
+        return f"FetchSession({self.session_id} of {self.replica_id}: {len(self.partitions)} partitions)"
+
     def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> tuple[SessionPartition, ...]:
         """Take over what a request lists; return the entries that are new."""
         added: list[SessionPartition] = []
@@ -258,6 +262,23 @@ class FetchSession:
             entry.follow(self.clock)
             if not entry.is_pending:
                 self.make_pending(entry)
+
+    def check_invariants(self) -> None:
+        """Assert how the entries relate to the session and to its list of pending ones."""
+        for entry in self._pending:
+            assert self.partitions.get(entry.key) is entry, f"{entry!r} is pending in {self!r} and not part of it"
+        orders: set[int] = set()
+        for key, entry in self.partitions.items():
+            assert entry.key == key, f"{entry!r} is kept under {key}"
+            assert entry.session is self, f"{entry!r} belongs to {entry.session!r}, not to {self!r}"
+            assert entry.is_pending is (entry in self._pending), (
+                f"{entry!r} and {self!r} disagree on whether it is pending"
+            )
+            assert entry.looked_change_count <= entry.change_count, f"{entry!r} was looked at before it changed"
+            orders.add(entry.order)
+        assert len(orders) == len(self.partitions), f"two entries of {self!r} have the same turn"
+        assert max(orders, default=-1) < self._next_order, f"turn {max(orders)} of {self!r} is yet to be given"
+        assert 1 <= self.next_epoch <= SESSION_EPOCH_MAX, f"{self!r} expects epoch {self.next_epoch}"
 
     def close(self) -> None:
         """End the session."""
@@ -427,6 +448,17 @@ class SessionCache:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
+
+    def check_invariants(self) -> None:
+        """Assert the bound, the order of use, and what holds in each session."""
+        assert len(self._sessions) <= self._slots_max, f"{len(self._sessions)} sessions in {self._slots_max} slots"
+        used_ms = None
+        for session_id, session in self._sessions.items():
+            assert session_id == session.session_id > 0, f"{session!r} is kept under {session_id}"
+            assert used_ms is None or used_ms <= session.last_used_ms, f"{session!r} was used before the one before it"
+            assert session.created_ms <= session.last_used_ms, f"{session!r} was used before it was made"
+            used_ms = session.last_used_ms
+            session.check_invariants()
 
     def _use(self, session: FetchSession, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Count one more request of `session`."""

@@ -40,6 +40,14 @@ class PartitionWatchers:
             self._sweep_at = max(2 * len(self), 1)
         watchers.append(entry)
 
+    def check_invariants(self) -> None:
+        """Assert that watchers are sorted by kind, and that those that are gone do not pile up."""
+        for entry in self._followers:
+            assert entry.is_follower, f"{entry!r} is woken by data, as followers are"
+        for entry in self._consumers:
+            assert not entry.is_follower, f"{entry!r} is woken by the watermark, as consumers are"
+        assert len(self) <= self._sweep_at, f"{len(self)} watchers, to be swept at {self._sweep_at}"
+
     def log_end_moved(self) -> None:
         """Tell followers that records were appended, and wake them."""
         for entry in self._followers:

@@ -208,6 +208,7 @@ class FollowerPartition:
         """
         if leader_epoch <= self.leader_epoch:
             return NOTHING
+        assert log_start <= log_end, f"the own log starts at {log_start} and ends at {log_end}"
         self.leader_epoch = leader_epoch
         self.log_start = log_start
         self.lag_records = UNKNOWN_LAG
@@ -224,7 +225,8 @@ class FollowerPartition:
     def appended(
         self, *, log_end: Offset, log_start: Offset, latest_epoch: LeaderEpoch, leader_high_watermark: Offset
     ) -> None:
-        """Take note of an answer whose records, possibly none, are in the log."""
+        """Take an answer into account whose records, possibly none, are in the log."""
+        assert log_end >= self.fetch_offset, f"appending moved the log end from {self.fetch_offset} to {log_end}"
         self.log_start = log_start
         self.lag_records = max(0, leader_high_watermark - log_end)
         self._backoff_ms = self._first_backoff_ms
@@ -305,6 +307,19 @@ class FollowerPartition:
         self.phase = FollowerPhase.FAILED
         return (FollowerFailed(reason),)
 
+    def check_invariants(self) -> None:
+        """Assert how phase, epochs and offsets relate."""
+        is_comparing = self.phase is FollowerPhase.COMPARING
+        assert self.log_start <= self.fetch_offset or self.phase is FollowerPhase.TRUNCATING, (
+            f"the log starts at {self.log_start}: {self!r}"
+        )
+        assert not is_comparing or self._mode is TruncationMode.EPOCH_REQUEST, f"{self._mode.value} compares: {self!r}"
+        assert not (is_comparing and self._is_compared), f"compared already: {self!r}"
+        fetched_epoch = self._own_epoch if self._compares_in_fetch else NONE
+        assert self.last_fetched_epoch == fetched_epoch, f"the log's last epoch is {self._own_epoch}: {self!r}"
+        assert self._own_epoch <= max(self.leader_epoch, NONE), f"epoch {self._own_epoch} is yet to come: {self!r}"
+        assert self._first_backoff_ms <= self._backoff_ms <= self._backoff_ms_max, f"pauses for {self._backoff_ms} ms"
+
     def _evidence(self, point: Truncation, answer: EpochEnd, log_end: Offset, high_watermark: Offset) -> Evidence:
         """Return what a cut after a comparison rests on."""
         numbers = (
@@ -320,7 +335,8 @@ class FollowerPartition:
         return Evidence(point.rule, numbers)
 
     def _truncate(self, offset: Offset, evidence: Evidence) -> FollowerEffects:
-        """Order a cut, and ask nothing until it is done."""
+        """Order a cut, and request nothing until it is done."""
+        assert offset <= self.fetch_offset, f"cutting at {offset} would lengthen {self!r}"
         self.phase = FollowerPhase.TRUNCATING
         return (TruncateLog(offset, evidence),)
 

@@ -119,6 +119,7 @@ class FollowerState:
 
     def start_next_term(self, leader_log_end: Offset, now_ms: int, *, in_isr: bool) -> None:
         """Keep the proven log end under a re-elected leader, whose log cannot have changed below it."""
+        assert self.log_end <= leader_log_end, f"{self!r} proved more than the leader's {leader_log_end}"
         self.stamp = None
         self.previous_log_end = leader_log_end
         self.last_fetch_ms = now_ms if in_isr else NEVER_MS

@@ -62,6 +62,7 @@ def may_join(
     The watermark of a fresh leader may lag behind what its predecessor committed. A follower at
     that low mark could join, be elected and lack committed records: hence the epoch's start.
     """
+    assert not follower.counts, f"{follower!r} is in the maximal ISR already"
     return (
         follower.log_end >= high_watermark
         and follower.log_end >= epoch_start_offset

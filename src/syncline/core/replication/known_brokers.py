@@ -40,6 +40,11 @@ class KnownBrokers:
 
     def replace(self, standings: Mapping[BrokerId, BrokerStanding]) -> None:
         """Take over what newer metadata says."""
+        for broker_id, standing in standings.items():
+            known = self._standings.get(broker_id, standing)
+            assert standing.broker_epoch >= known.broker_epoch, (
+                f"broker {broker_id} goes back from epoch {known.broker_epoch} to {standing.broker_epoch}"
+            )
         self._standings = dict(standings)
 
     def broker_epoch(self, broker_id: BrokerId) -> BrokerEpoch:

@@ -189,6 +189,7 @@ class LeaderPartition:
 
     def acknowledgement(self, required_offset: Offset) -> ErrorCode | None:
         """Return the answer to an acks=all produce that needs everything below `required_offset`; None: wait on."""
+        assert required_offset <= self.log_end, f"a produce waits for {required_offset}: {self!r}"
         return acknowledgement.produce_outcome(
             required_offset, self.high_watermark, len(self.in_sync.maximal), self.effective_min_isr
         )
@@ -225,6 +226,7 @@ class LeaderPartition:
         follower = self.in_sync.by_id.get(replica_id)
         if follower is None or leader_epoch != self.leader_epoch or self._brokers.is_stale(replica_id, broker_epoch):
             return NOTHING
+        assert offset <= captured_log_end <= self.log_end, f"{offset} read, log end {captured_log_end}: {self!r}"
         if self.slow_leader is None:
             if follower.stamp is not None:
                 follower.settle_before(stamp)
@@ -335,6 +337,7 @@ class LeaderPartition:
             outcome = isr.outcome_of(answer.error) if answer.error else RefusalOutcome.IGNORED
             return in_sync.refused(answer, outcome, self.leader_epoch, self.partition_epoch)
         before = in_sync.committed
+        assert set(answer.isr) <= in_sync.maximal, f"the controller commits {answer.isr} for {proposal!r}: {self!r}"
         self.partition_epoch = answer.partition_epoch
         in_sync.commit(answer.isr)
         committed = IsrCommitted(before, in_sync.committed, proposal.kind, answer.partition_epoch, proposal.evidence)

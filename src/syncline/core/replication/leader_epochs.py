@@ -123,6 +123,7 @@ class EpochCache:
             return False
         del self._epochs[:crossing], self._starts[:crossing]
         self._starts[0] = log_start
+        assert len(self._starts) == 1 or log_start < self._starts[1], f"epochs out of order from {log_start}: {self!r}"
         return True
 
     def clear(self) -> bool:
@@ -134,6 +135,8 @@ class EpochCache:
 
     def check_invariants(self) -> None:
         """Assert that both columns rise strictly (I9)."""
+        assert len(self._epochs) == len(self._starts), f"{len(self._epochs)} epochs, {len(self._starts)} starts"
+        assert not self._starts or min(self._epochs[0], self._starts[0]) >= 0, f"epoch or offset below 0: {self!r}"
         for column in (self._epochs, self._starts):
             rises = all(low < high for low, high in pairwise(column))
             assert rises, f"epoch cache does not rise: {self!r}"

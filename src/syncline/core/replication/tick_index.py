@@ -36,6 +36,7 @@ class TickIndex:
 
     def add(self, partition: Ticked) -> None:
         """Have the next tick look at `partition`; call it only if `is_ticked` is false."""
+        assert not partition.is_ticked, f"{partition!r} is in the index already"
         partition.is_ticked = True
         self._unsettled.append(partition)
 
@@ -46,11 +47,18 @@ class TickIndex:
 
     def give_back(self, partition: Ticked, *, is_over: bool = False) -> None:
         """Keep a partition that was looked at, unless it is settled or its leadership is over."""
+        assert partition.is_ticked, f"{partition!r} was not taken from the index"
         if is_over or partition.is_settled:
             partition.is_ticked = False
         else:
             self._unsettled.append(partition)
 
     def keep(self, partition: Ticked) -> None:
-        """Keep a partition of which nobody knows whether it is settled."""
+        """Keep a partition that may be settled or not."""
+        assert partition.is_ticked, f"{partition!r} was not taken from the index"
         self._unsettled.append(partition)
+
+    def check_invariants(self) -> None:
+        """Assert that each partition here knows that a tick will look at it."""
+        for partition in self._unsettled:
+            assert partition.is_ticked, f"{partition!r} is in the index and does not know it"

@@ -61,6 +61,7 @@ def find_divergence(
     known = epochs.end_offset_for(last_fetched_epoch, log_end)
     if known.end_offset == NONE or fetch_offset < log_start:
         return ErrorCode.OFFSET_OUT_OF_RANGE
+    assert known.leader_epoch <= last_fetched_epoch, f"epoch {known.leader_epoch} answers {last_fetched_epoch}"
     if known.leader_epoch < last_fetched_epoch or known.end_offset < fetch_offset:
         return known
     return None if fetch_offset <= log_end else ErrorCode.OFFSET_OUT_OF_RANGE
@@ -85,5 +86,8 @@ def truncation_point(answer: EpochEnd, epochs: EpochCache, log_end: Offset, high
     if own.end_offset == NONE:
         return Truncation(min(answer.end_offset, log_end), is_finished=True, rule="follower-has-older-epochs-only")
     if own.leader_epoch != answer.leader_epoch:
+        assert own.leader_epoch < answer.leader_epoch <= epochs.latest_epoch, (
+            f"asking again about epoch {own.leader_epoch} after {answer} never ends: {epochs!r}"
+        )
         return Truncation(min(own.end_offset, log_end), is_finished=False, rule="follower-lacks-the-epoch")
     return Truncation(min(own.end_offset, answer.end_offset, log_end), is_finished=True, rule="epoch-ends-differ")

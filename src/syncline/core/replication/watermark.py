@@ -54,4 +54,5 @@ def holds_back(
 
 def follower_mark(leader_high_watermark: Offset, log_start: Offset, log_end: Offset) -> Offset:
     """Return a follower's own mark after an answer that showed the leader's; it may go down under a new leader."""
+    assert log_start <= log_end, f"a log from {log_start} to {log_end}"
     return max(log_start, min(leader_high_watermark, log_end))

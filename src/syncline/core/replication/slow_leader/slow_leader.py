@@ -161,6 +161,7 @@ class SlowLeader:
             waits.read(entry)
             if entry.ended_ms is not None:
                 served_ms = entry.ended_ms
+        assert served_ms >= now_ms, f"{entry!r} was served at {served_ms}, taken up at {now_ms}"
         self.lag.note_served(follower, offset, captured_log_end, now_ms, served_ms=served_ms, qualifies=qualifies)
         waits.stamp = stamp
         return True
