@@ -2,12 +2,12 @@
 
 One hard idea: the state is a function of the log. It is updated by nothing but
 a batch that was stored, so every replica that holds the same batches answers a
-retried one alike, also after a fail-over or a truncation (S16). Whoever wants
-to know whether a batch may be appended asks first (`check`) and tells after the
+retried one alike, also after a fail-over or a truncation (S16). The caller
+checks first whether a batch may be appended (`check`) and records it after the
 append (`record`); between the two nothing is remembered.
 
 The last five batches of a producer are kept, as many as a client may have in
-flight. An older retry cannot be told from a sequence that went wrong.
+flight. An older retry looks like a sequence that went wrong.
 
 Units: sequences count records of one producer and wrap from 2^31 - 1 to 0;
 offsets are inclusive (`last_offset`); times are record times in milliseconds.
@@ -114,7 +114,7 @@ class ProducerTable:
         return f"ProducerTable({self.entries!r})"
 
     def check(self, header: BatchHeader) -> Verdict:
-        """Return whether a client's batch with `header` may be appended (8.5, in that order)."""
+        """Return whether a client's batch with `header` may be appended."""
         if header.producer_id < 0:
             return ACCEPTED
         state = self.entries.get(header.producer_id)
@@ -140,7 +140,7 @@ class ProducerTable:
         return ACCEPTED
 
     def record(self, header: BatchHeader) -> None:
-        """Note a batch that was stored. Its sequence is not checked: a follower's leader has done that."""
+        """Record a batch that was stored. Its sequence is not checked: a follower's leader has done that."""
         if header.producer_id < 0:
             return
         state = self.entries.get(header.producer_id)

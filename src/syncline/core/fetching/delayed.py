@@ -1,8 +1,8 @@
 """Delayed fetches: when a fetch that waits may be answered.
 
 One hard idea: a waiting fetch is decided from state, never from the event that
-woke it. Whatever triggers the look, the same question is asked again, so a
-trigger too many costs time and a lost one is made good by the next.
+woke it. Every trigger leads to the same check, so a trigger too many costs time,
+and the next one makes up for a lost one.
 
 Units: offsets are exclusive ends; sizes in bytes.
 Source: KIP-74 and KIP-227 as Kafka's DelayedFetch applies them.

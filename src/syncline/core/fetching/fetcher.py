@@ -1,9 +1,9 @@
 """Fetcher: all partitions that are followed from one leader, as one session.
 
-One hard idea: the client's half of a fetch session is a diff. What the leader
-was told last is kept per partition; a request lists only where that differs
-from what the follower wants now, and what must be left out is forgotten. As on
-the server, the work follows the number of changes, not of partitions.
+One hard idea: the client's half of a fetch session is a diff. The fetcher keeps
+what it sent last for each partition; a request lists only where that differs
+from what the follower wants now, and forgets what must be left out. As on the
+server, the work follows the number of changes, not of partitions.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
@@ -89,18 +89,18 @@ class Fetcher(Generic[Key]):
             self._comparing[key] = None
 
     def hold(self, key: Key) -> None:
-        """Leave the partition out while a throttle says so."""
+        """Leave the partition out while a throttle holds it."""
         self._held[key] = None
         self._changed[key] = None
 
     def release(self, key: Key) -> None:
-        """Ask for it again."""
+        """Fetch it again."""
         if key in self._held:
             del self._held[key]
             self._changed[key] = None
 
     def sent(self, key: Key) -> FetchAsk | None:
-        """Return what the leader was told of a partition, None when it is not in the session."""
+        """Return what was sent to the leader for a partition, None when it is not in the session."""
         return self._sent.get(key)
 
     def processed(self, key: Key) -> None:
@@ -124,7 +124,7 @@ class Fetcher(Generic[Key]):
         return min(times_ms, default=None)
 
     def next_questions(self, now_ms: int) -> list[tuple[Key, EpochQuestion]]:
-        """Return what to ask the leader before the next fetch: where epochs of its log end."""
+        """Return the questions that precede the next fetch: where epochs of the leader's log end."""
         if not self._comparing:
             return []
         questions: list[tuple[Key, EpochQuestion]] = []
@@ -165,7 +165,7 @@ class Fetcher(Generic[Key]):
         return FetchRequestPlan(self._session_id, self._session_epoch, listed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """Take note of an answer without a top-level error."""
+        """Move the session on after an answer without a top-level error."""
         if session_id == NO_SESSION_ID:
             self._reset(NO_SESSION_ID)
             return
@@ -174,12 +174,12 @@ class Fetcher(Generic[Key]):
         self._session_epoch = 1 if is_last else self._session_epoch + 1
 
     def session_refused(self, error: ErrorCode) -> None:
-        """Take note that the leader refused the session: the next request opens a new one."""
+        """Have the next request open a new session: the leader refused this one."""
         # A session that is still there but out of step is closed by naming it in the opening request.
         self._reset(NO_SESSION_ID if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
 
     def disconnected(self, now_ms: int) -> None:
-        """Take note that the request got no answer: all that it covered backs off, and a new session follows."""
+        """Back off with all that an unanswered request covered, and open a new session afterwards."""
         for key in self._comparing:
             partition = self._partitions.get(key)
             if partition is not None and partition.phase is FollowerPhase.COMPARING:
@@ -200,7 +200,7 @@ class Fetcher(Generic[Key]):
         return plan
 
     def check_invariants(self) -> None:
-        """Assert that the leader's session has what this side thinks, but for what the next request will say."""
+        """Assert that the leader's session has what this side thinks, but for what the next request changes."""
         for key in self._sent:
             assert key in self._partitions or key in self._changed, f"{key} is gone, and the leader would not learn it"
             assert key not in self._held or key in self._changed, f"{key} is held, and the leader would not learn it"

@@ -1,8 +1,8 @@
 """Read replicas: which replica a consumer is sent to, so that it reads near to where it stands.
 
 One hard idea: a consumer may be sent only to a replica that can serve it now. The
-leader knows that of a follower by its last fetch: the offset asked for lies
-between the follower's log start and its log end, both as last told. A follower
+leader knows that of a follower by its last fetch: the requested offset lies
+between the follower's log start and its log end, both as last reported. A follower
 outside the ISR may fall behind for ever, so it is no candidate either. Where no
 candidate is in the consumer's rack, the leader serves it itself.
 

@@ -4,12 +4,12 @@ One hard idea: an incremental fetch is a fetch of *all* partitions of its
 session, but only those can have a new answer that the request lists, or that
 changed since they were last answered. So each entry is either *pending* or
 *quiet*, and a fetch looks at the pending ones only; a thousand idle partitions
-cost nothing. What the others would have learnt from the fetch, namely that the
-follower asked again at the same offset, is one time stamp shared by them all.
+cost nothing. What the fetch proves of the others, namely that the follower is still at
+the same offset, is one time stamp shared by them all.
 
 An entry turns quiet when it was answered at its bound without error and nothing
 changed since the look; `watchers` makes it pending again. A request that has
-no session gets one that nobody can name, so that all fetches go one way.
+no session gets one without an id, so that all fetches take one way.
 
 Units: session epochs count requests: 0 opens, -1 ends, after 2^31-1 comes 1. Times in ms of the node's monotonic clock.
 Invariants: `pending()` keeps the session's order; served partitions move to its end.
@@ -36,7 +36,7 @@ _NEVER_SENT: Final = Offset(-2)
 
 
 class FetchSpec(NamedTuple):
-    """What a reader asks of one partition."""
+    """What a reader requests of one partition."""
 
     fetch_offset: Offset
     max_bytes: int
@@ -56,14 +56,14 @@ class SessionClock:
         self.slow_fetches: SlowFetches | None = None
 
     def touch(self, now_ms: int) -> None:
-        """Note one more fetch."""
+        """Record one more fetch."""
         assert now_ms >= self.last_fetch_ms, f"a fetch at {now_ms}, after the one at {self.last_fetch_ms}"
         self.previous_fetch_ms = self.last_fetch_ms
         self.last_fetch_ms = now_ms
 
 
 class SessionPartition:
-    """One partition of one session, and what its reader was told of it.
+    """One partition of one session, and what was last sent to its reader.
 
     `target` is for the owner of the session: its object for the partition, kept here to save the look-up.
     """
@@ -131,15 +131,15 @@ class SessionPartition:
         return self._clock.slow_fetches
 
     def ask(self, spec: FetchSpec) -> None:
-        """Take over what the reader asks now."""
+        """Take over what the reader requests now."""
         (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
 
     def follow(self, clock: SessionClock) -> None:
-        """Take the session's new clock: the old one goes on standing for what was proved before."""
+        """Take the session's new clock; the old one keeps what was proved before."""
         self._clock = clock
 
     def changed(self, *, wakes: bool) -> None:
-        """Note that the partition moved; wake the parked fetch if that may have made it answerable."""
+        """Mark the partition as moved; wake the parked fetch if that may have made it answerable."""
         session = self.session
         if session is None:
             return
@@ -150,7 +150,7 @@ class SessionPartition:
             session.on_change(self)
 
     def leave(self) -> None:
-        """End the membership; the clock stops for this partition, since the session goes on without it."""
+        """End the membership; the clock stops for this partition, as the session continues without it."""
         clock = self._clock
         self._clock = SessionClock(clock.last_fetch_ms)
         if clock.slow_fetches is not None:
@@ -334,11 +334,11 @@ class FetchContext:
         error: ErrorCode = ErrorCode.NONE,
         is_notable: bool = False,
     ) -> bool:
-        """Note what the answer says of `entry`; return whether the row belongs into it.
+        """Record what the answer has for `entry`; return whether its row belongs into the answer.
 
         `is_notable`: the row names a diverging epoch or a preferred replica. `at_bound`: the reader has all
         that its isolation shows. After an error the remembered watermark is void, so that a healed
-        partition is told once.
+        partition is listed once.
         """
         if error:
             entry.sent_high_watermark = _NEVER_SENT
@@ -358,7 +358,7 @@ class FetchContext:
         return is_news or self.is_full
 
     def finish(self) -> None:
-        """Note that the request was answered (or its connection lost): nothing is parked any more."""
+        """End the request, answered or its connection lost: nothing is parked any more."""
         self.session.on_change = None
         if self.session.session_id == NO_SESSION_ID:
             self.session.close()
@@ -481,7 +481,7 @@ class SessionCache:
         return session_id
 
     def _evict_for(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
-        """Make room: first a silent session, else one of lower rank that had its time; return whether it worked.
+        """Make room: first a silent session, else one of lower rank that is old enough; return whether it worked.
 
         Followers rank above consumers, larger sessions above smaller ones. A consumer may not push out
         what is younger than the idle limit; a follower may push out any consumer.

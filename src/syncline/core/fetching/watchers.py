@@ -1,15 +1,15 @@
-"""Fetch watch: telling fetch sessions which of their partitions changed.
+"""Fetch watch: which partitions of which fetch sessions changed.
 
 One hard idea: the cost of a fetch must follow what happened, not what exists. A
 follower's session may cover thousands of idle partitions; instead of reading
-them all on each request, each partition tells the sessions that hold it when
-something moved, and the session looks at those only.
+them all on each request, each partition marks its entries in the sessions that
+hold it when something moved, and a session looks at those only.
 
-Who is told: followers of every append and watermark, consumers of watermarks
-only. Who is woken: followers by data, consumers by the watermark. A watermark
+Marked are followers by every append and watermark, consumers by watermarks
+only. Woken are followers by data, consumers by the watermark. A watermark
 alone wakes no follower; it travels with the next answer (KAFKA-9731, KAFKA-9952).
 
-Invariants: an entry whose session is gone hears nothing more, and is dropped when as many were
+Invariants: an entry whose session is gone is marked no more, and dropped when as many were
 added again.
 Source: KIP-227.
 """
@@ -32,7 +32,7 @@ class PartitionWatchers:
         return len(self._followers) + len(self._consumers)
 
     def add(self, entry: SessionPartition) -> None:
-        """Tell `entry`'s session from now on; now and then forget those that ended meanwhile."""
+        """Mark `entry` from now on; now and then forget those whose session ended."""
         watchers = self._followers if entry.is_follower else self._consumers
         if len(self) >= self._sweep_at:
             for each in (self._followers, self._consumers):
@@ -49,23 +49,23 @@ class PartitionWatchers:
         assert len(self) <= self._sweep_at, f"{len(self)} watchers, to be swept at {self._sweep_at}"
 
     def log_end_moved(self) -> None:
-        """Tell followers that records were appended, and wake them."""
+        """Mark and wake followers: records were appended."""
         for entry in self._followers:
             entry.changed(wakes=True)
 
     def high_watermark_moved(self) -> None:
-        """Tell all that the watermark moved, and wake consumers."""
+        """Mark all, and wake consumers: the watermark moved."""
         for entry in self._followers:
             entry.changed(wakes=False)
         for entry in self._consumers:
             entry.changed(wakes=True)
 
     def log_start_moved(self) -> None:
-        """Tell all that the log start moved; nobody is woken for it."""
+        """Mark all and wake none: the log start moved."""
         for entry in (*self._followers, *self._consumers):
             entry.changed(wakes=False)
 
     def role_changed(self) -> None:
-        """Tell and wake all: the partition changed its leadership, vanished or failed."""
+        """Mark and wake all: the partition changed its leadership, vanished or failed."""
         for entry in (*self._followers, *self._consumers):
             entry.changed(wakes=True)

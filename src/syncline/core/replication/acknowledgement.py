@@ -1,8 +1,8 @@
 """Acknowledging a produce: whether it may be appended, and when it may be answered.
 
 One hard idea: a waiting produce is decided from state, never from the event
-that woke it. Whatever triggers the look, the same question is asked again, so a
-trigger too many costs time and a lost one is made good by the next.
+that woke it. Every trigger leads to the same check, so a trigger too many costs
+time, and the next one makes up for a lost one.
 
 Units: offsets are exclusive ends.
 Invariants: success of acks=all implies that the watermark has passed the records (I7).
@@ -29,7 +29,7 @@ def may_append(acks: int, committed_isr_size: int, effective_min_isr: int) -> Er
 def produce_outcome(
     required_offset: Offset, high_watermark: Offset, maximal_isr_size: int, effective_min_isr: int
 ) -> ErrorCode | None:
-    """Return the answer to an acks=all produce that needs everything below `required_offset`; None: wait on."""
+    """Return the answer to an acks=all produce that needs everything below `required_offset`; None: keep waiting."""
     if high_watermark < required_offset:
         return None
     if maximal_isr_size < effective_min_isr:

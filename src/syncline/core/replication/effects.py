@@ -1,8 +1,8 @@
-"""What a leader's partition asks its shell to do, or tells it has happened.
+"""What a leader's partition has its shell do, or reports to it.
 
 One hard idea: deciding and doing are apart. Effects are plain frozen data, so
 that the broker, the simulation and a test interpret the same decision, and the
-journal can write it down with its evidence. Each prints itself in one line that
+journal can record it with its evidence. Each prints itself in one line that
 names the rule of its evidence; golden traces are made of these lines.
 
 Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
@@ -31,7 +31,7 @@ class IsrChange(Enum):
 
 
 class RefusalOutcome(Enum):
-    """What becomes of a proposal that the controller did not simply accept."""
+    """What the leader does with a proposal that the controller did not simply accept."""
 
     REVERTED = "reverted"
     AWAITING_METADATA = "awaiting-metadata"
@@ -41,7 +41,7 @@ class RefusalOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IsrMember:
-    """A member of a proposed ISR, and the incarnation that fetched (-1: it did not say)."""
+    """A member of a proposed ISR, and the incarnation that fetched (-1: unknown)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -124,7 +124,7 @@ class IsrRefused:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WatermarkHeld:
-    """Records wait above a watermark that has not moved since `since_ms`; told once per cause."""
+    """Records wait above a watermark that has not moved since `since_ms`; reported once per cause."""
 
     high_watermark: Offset
     log_end: Offset
@@ -147,7 +147,7 @@ class WatermarkResumed:
 
 
 class ProtectionPhase(Enum):
-    """What became of a member that is in sync only because its leader owes it an answer."""
+    """Where the protection of a member stands that is in sync only because its leader has not answered it."""
 
     BEGAN = "began"
     ENDED = "ended"
@@ -156,7 +156,7 @@ class ProtectionPhase(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProtectionChanged:
-    """A member that the lag rule gives up is spared, or no longer so; seen by ticks. `since_ms`: when it began."""
+    """A tick spares a member that the lag rule gives up, or does so no longer. `since_ms`: when sparing began."""
 
     broker_id: BrokerId
     phase: ProtectionPhase
@@ -179,7 +179,7 @@ class SkipReason(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RelinquishSkipped:
-    """A reason to give up leadership was passed over; told once per request and cause."""
+    """A slow leader keeps the partition for `reason`; reported once per request and reason."""
 
     reason: SkipReason
     evidence: Evidence

@@ -2,13 +2,13 @@
 
 One hard idea: an answer speaks of the log as it was when the request was sent.
 Elections and truncations overtake answers; one that no longer fits (other
-epoch, other offset) is dropped without a word, and the next fetch tells the
-truth again.
+epoch, other offset) is dropped, and the next fetch starts from the current
+state.
 
-    FETCHING    ask for records at the log end, naming the epoch of the last record
-    COMPARING   ask where the last own epoch ends at the leader, before anything is fetched
-    TRUNCATING  a cut was ordered; nothing is asked until the log reports it done
-    ASKING      out of range: the leader's log end, then its start, is being asked
+    FETCHING    request records at the log end, naming the epoch of the last record
+    COMPARING   ask where the last own epoch ends at the leader, before the first fetch
+    TRUNCATING  a cut was ordered; request nothing until the log reports it done
+    ASKING      out of range: ask for the leader's log end, then for its start
     FAILED      broken here or fenced; only a newer leader epoch revives it
 
 COMPARING exists in `epoch-request` mode only, where fetches name no epoch. In
@@ -46,7 +46,7 @@ class FollowerPhase(Enum):
 
 
 class FetchAsk(NamedTuple):
-    """What the follower tells its leader about one partition."""
+    """What a follower requests of its leader for one partition."""
 
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
@@ -132,10 +132,10 @@ class FollowerPartition:
         *,
         mode: TruncationMode = TruncationMode.EPOCH_FETCH,
     ) -> None:
-        """Follow nobody yet. Each pause is twice the one before, from `first_backoff_ms` up to `backoff_ms`.
+        """Follow no leader yet. Each pause is twice the one before, from `first_backoff_ms` up to `backoff_ms`.
 
-        A leader that has not yet heard of its appointment refuses for some milliseconds, and nobody should
-        wait a second for that. Without `first_backoff_ms` all pauses are equal.
+        A leader refuses for some milliseconds until the news of its election reaches it; a pause of a second
+        would be far too long for that. Without `first_backoff_ms` all pauses are equal.
         """
         self._backoff_ms_max = backoff_ms
         self._first_backoff_ms = backoff_ms if first_backoff_ms is None else min(first_backoff_ms, backoff_ms)
@@ -165,11 +165,11 @@ class FollowerPartition:
         return self._ready_at_ms
 
     def is_ready(self, now_ms: int) -> bool:
-        """Return whether the next request should ask for this partition."""
+        """Return whether the next request should include this partition."""
         return self.phase is FollowerPhase.FETCHING and now_ms >= self._ready_at_ms
 
     def has_question(self, now_ms: int) -> bool:
-        """Return whether the leader should be asked for the end of an epoch now."""
+        """Return whether to ask the leader for the end of an epoch now."""
         return self.phase is FollowerPhase.COMPARING and now_ms >= self._ready_at_ms
 
     def question(self) -> EpochQuestion:
@@ -177,15 +177,15 @@ class FollowerPartition:
         return EpochQuestion(self._own_epoch, self.leader_epoch)
 
     def fits(self, asked: EpochQuestion) -> bool:
-        """Return whether an answer to `asked` still speaks of this log; otherwise it is dropped."""
+        """Return whether an answer to `asked` still fits this log; otherwise it is dropped."""
         return self.phase is FollowerPhase.COMPARING and asked == self.question()
 
     def ask(self) -> FetchAsk:
-        """Return what to tell the leader."""
+        """Return what to request of the leader."""
         return FetchAsk(self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start)
 
     def accepts(self, sent: FetchAsk) -> bool:
-        """Return whether an answer to `sent` still speaks of this log; otherwise it is dropped."""
+        """Return whether an answer to `sent` still fits this log; otherwise it is dropped."""
         return (
             self.phase is FollowerPhase.FETCHING
             and sent.fetch_offset == self.fetch_offset
@@ -203,8 +203,8 @@ class FollowerPartition:
     ) -> FollowerEffects:
         """Begin to follow under `leader_epoch`; the same epoch again, or an older one, changes nothing.
 
-        A log that knows no epochs cannot be compared: all above its watermark is cut. In `high-watermark` mode
-        every log is treated so.
+        A log without epochs cannot be compared: the follower cuts all above its watermark. In `high-watermark`
+        mode it treats every log this way.
         """
         if leader_epoch <= self.leader_epoch:
             return NOTHING
@@ -257,16 +257,16 @@ class FollowerPartition:
         return self._truncate(point.offset, self._evidence(point, answer, log_end, high_watermark))
 
     def truncated(self, log_end: Offset, latest_epoch: LeaderEpoch, log_start: Offset) -> None:
-        """Take note that the ordered cut is done; fetch on at the new end."""
+        """Fetch on at the new end: the ordered cut is done."""
         if self.phase is FollowerPhase.FAILED:
             return
         self.log_start = log_start
         self._fetch_from(log_end, latest_epoch)
 
     def refused(self, sent: FetchAsk | EpochQuestion, error: ErrorCode, now_ms: int) -> FollowerEffects:
-        """Take an error of the leader, to a fetch or to a question for its offsets or epochs."""
+        """Handle an error of the leader, to a fetch or to a question about its offsets or epochs."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Whatever was compared before, it was not this log and that leader.
+            # An earlier comparison was with another leader or another log.
             self._is_compared = False
             self.phase = FollowerPhase.ASKING
             return (AskLeaderEnd(),)
@@ -276,16 +276,16 @@ class FollowerPartition:
         return NOTHING
 
     def leader_end_known(self, leader_end: Offset, *, log_end: Offset, high_watermark: Offset) -> FollowerEffects:
-        """Go on after OFFSET_OUT_OF_RANGE: a leader that ends below the own log decides; else ask for its start."""
+        """Go on after OFFSET_OUT_OF_RANGE: cut to a leader that ends below the own log, or ask for its start."""
         if leader_end >= log_end:
             return (AskLeaderStart(),)
         numbers = (("leader_end", leader_end), ("log_end", log_end), ("high_watermark", high_watermark))
         return self._truncate(leader_end, Evidence("beyond-the-leaders-end", numbers))
 
     def leader_start_known(self, leader_start: Offset, *, log_end: Offset, now_ms: int) -> FollowerEffects:
-        """Go on after OFFSET_OUT_OF_RANGE: a leader that starts above the own log leaves nothing to keep.
+        """Go on after OFFSET_OUT_OF_RANGE: drop a log that ends below the start of the leader's.
 
-        Otherwise the offset lies within the leader's log, which refused it all the same: ask again, but not at once.
+        Otherwise the offset lies within the leader's log, though the leader refused it: fetch again, after a pause.
         """
         if leader_start > log_end:
             self.phase = FollowerPhase.TRUNCATING
@@ -296,7 +296,7 @@ class FollowerPartition:
         return NOTHING
 
     def back_off(self, now_ms: int) -> None:
-        """Ask again later, at the same offset: the connection broke, or the leader sent nonsense."""
+        """Fetch again later, at the same offset: the connection broke, or the leader sent nonsense."""
         if self.phase is FollowerPhase.ASKING:
             self.phase = FollowerPhase.FETCHING
         self._ready_at_ms = now_ms + self._backoff_ms

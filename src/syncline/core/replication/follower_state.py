@@ -1,15 +1,15 @@
 """What a leader knows of one follower.
 
 One hard idea: a fetch at offset `o` proves that the follower's log is equal to
-the leader's below `o`, and nothing more. Times say when that was proved, not
+the leader's below `o`, and nothing more. Times are when that was proved, not
 how many seconds of data are missing.
 
 A fetch session covers partitions that a request does not name. Touching them
 all on every request would cost more than replicating the busy ones, so an idle
 follower carries a `stamp`: the session's own time of last fetch, shared by all
 its partitions. While follower and leader stand at the same log end, each fetch
-of the session proves just that, and the stamp says when; as soon as either
-moves, the time is written down here and the stamp is let go.
+of the session proves just that, and the stamp has the time; as soon as either
+moves, the time is recorded here and the stamp is dropped.
 
 Units: offsets are exclusive log ends, -1 when unknown; times in ms of one
 monotonic clock, `NEVER_MS` below every time, so that a test clock may start at 0.
@@ -84,26 +84,26 @@ class FollowerState:
 
     @property
     def spoke_ms(self) -> int:
-        """When the follower was heard of last, by the historic modes; the beginning of its grace counts as well."""
+        """When the follower fetched last, for the historic modes; the start of its grace period counts as a fetch."""
         stamp = self.stamp
         return self.log_end_update_ms if stamp is None else max(stamp.last_fetch_ms, self.log_end_update_ms)
 
     def settle(self) -> None:
-        """Write down what the session's stamp proved until now, and let go of it."""
+        """Record what the session's stamp proved until now, and drop it."""
         stamp = self.stamp
         if stamp is not None:
             self.stamp = None
             self._seen_at_the_end(stamp.last_fetch_ms, stamp.served_ms)
 
     def settle_before(self, fetch: FetchStamp | None) -> None:
-        """Write down what the stamp proved before `fetch`, which has already moved it if it is of the same session."""
+        """Record what the stamp proved before `fetch`, which has already moved it if it is of the same session."""
         stamp = self.stamp
         if stamp is not None:
             self.stamp = None
             self._seen_at_the_end(stamp.previous_fetch_ms if stamp is fetch else stamp.last_fetch_ms, stamp.served_ms)
 
     def _seen_at_the_end(self, time_ms: int, served_ms: int) -> None:
-        """Note a fetch at `time_ms` that found nothing new, and that a slow one was answered at `served_ms`."""
+        """Record a fetch at `time_ms` that found nothing new, and a slow one that was answered at `served_ms`."""
         if time_ms > self.last_fetch_ms:
             self.last_fetch_ms = time_ms
             self.log_end_update_ms = time_ms
@@ -128,7 +128,7 @@ class FollowerState:
     def start_mode(self, now_ms: int) -> None:
         """Begin to be judged by another rule; a member of the ISR gets a full lag of grace under it.
 
-        The stamp stays: nobody would look at an idle partition again to renew it.
+        The stamp stays: no fetch looks at an idle partition again to renew it.
         """
         stamp = self.stamp
         self.settle()

@@ -2,12 +2,12 @@
 
 One hard idea: until the controller has confirmed a change, the leader assumes
 the worse of both outcomes. A proposed member counts for the watermark at once;
-a member proposed to leave goes on counting. The union is the maximal ISR. A
-leader that forgot either could commit past a replica that the controller may
+a member proposed to leave still counts. The union is the maximal ISR
+(`in_sync_set`). A leader that forgot either could commit past a replica that the controller may
 still elect.
 
 Units: offsets are exclusive ends.
-Invariants: the leader never removes itself; committed ISR ⊆ maximal ISR (I5).
+Invariants: the leader never removes itself; a follower that joins is outside the maximal ISR (I5).
 Source: KIP-497 (AlterPartition), KAFKA-7128 (epoch start before joining), KIP-903.
 """
 
@@ -32,7 +32,7 @@ _REVERTING: Final = frozenset(
     }
 )
 
-# The controller knows something that this leader does not: only metadata can tell what.
+# The controller has newer metadata than this leader; the leader waits for it.
 _AWAITING_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

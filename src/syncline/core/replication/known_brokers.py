@@ -1,12 +1,12 @@
-"""What metadata says of other brokers, as far as replication depends on it.
+"""What metadata has of other brokers, as far as replication depends on it.
 
 One hard idea: a fetch proves something about *one incarnation* of a broker. A
 broker that lost its disk registers again under a higher broker epoch, and what
 its former process proved must not admit the new one.
 
 Shared by all partitions of a node; replaced as a whole when metadata changes.
-Units: broker epochs rise with every registration; -1 in a fetch means that the
-sender does not tell.
+Units: broker epochs rise with every registration; -1 in a fetch stands for
+unknown. Invariant: the epoch of a broker never goes back.
 Source: KIP-841 (fenced brokers stay out of the ISR), KIP-903 (broker epochs).
 """
 
@@ -39,7 +39,7 @@ class KnownBrokers:
         self._standings: dict[BrokerId, BrokerStanding] = dict(standings or {})
 
     def replace(self, standings: Mapping[BrokerId, BrokerStanding]) -> None:
-        """Take over what newer metadata says."""
+        """Take over newer metadata."""
         for broker_id, standing in standings.items():
             known = self._standings.get(broker_id, standing)
             assert standing.broker_epoch >= known.broker_epoch, (

@@ -54,7 +54,7 @@ class LagPolicy(Protocol):
         """Do so while slow reads protect, for a fetch taken up at `now_ms` whose read ended at `served_ms`."""
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Note that the whole request of a qualifying fetch was answered, or given up by the follower."""
+        """Record that the whole request of a qualifying fetch was answered, or that the follower gave it up."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
         """Return whether the follower is in sync by this policy."""
@@ -81,7 +81,7 @@ class TimeLag:
 
     @property
     def forgives_silence(self) -> bool:
-        """A follower at the leader's log end lacks nothing; that it died, its heartbeats tell."""
+        """A follower at the leader's log end lacks nothing; its heartbeats show whether it died."""
         return True
 
     def note_fetch(self, follower: FollowerState, offset: Offset, captured_log_end: Offset, now_ms: int) -> None:
@@ -104,14 +104,14 @@ class TimeLag:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Count the follower as caught up when it was served, if it asked for nothing that it had been given."""
+        """Count the follower as caught up when it was served, if it requested nothing that it had received before."""
         if offset >= captured_log_end or qualifies:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, served_ms)
         else:
             self.note_fetch(follower, offset, captured_log_end, now_ms)
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Count the follower as caught up until now: it could not ask again before."""
+        """Count the follower as caught up until now: it could not fetch again before."""
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
@@ -136,7 +136,7 @@ class TimeLag:
 class MessageLag:
     """Kafka 0.8.2's rule: out of sync when too many records behind, or silent for too long.
 
-    Kept for comparison. It evicts everybody on one large burst, and nobody on a quiet topic.
+    Kept for comparison. It evicts every follower on one large burst, and none on a quiet topic.
     """
 
     replica_lag_time_max_ms: int
@@ -154,11 +154,11 @@ class MessageLag:
 
     @property
     def forgives_silence(self) -> bool:
-        """Whoever does not fetch is out, even if it lacks nothing."""
+        """A follower that does not fetch is out, even if it lacks nothing."""
         return False
 
     def note_fetch(self, follower: FollowerState, offset: Offset, captured_log_end: Offset, now_ms: int) -> None:
-        """Note that the follower spoke, and whether it had everything (which only the evidence tells)."""
+        """Record that the follower fetched, and whether it had everything (only the evidence shows that)."""
         follower.log_end_update_ms = now_ms
         if offset >= captured_log_end:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
@@ -173,7 +173,7 @@ class MessageLag:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Note that the follower spoke, until it was served."""
+        """Record that the follower was there until the leader had served it."""
         self.note_fetch(follower, offset, captured_log_end, now_ms)
         follower.log_end_update_ms = served_ms
 
@@ -181,7 +181,7 @@ class MessageLag:
         """Do nothing: the end of a request is a notion of the `time` rule."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
-        """Return whether the follower spoke within the window and is not too many records behind."""
+        """Return whether the follower fetched within the window and is not too many records behind."""
         if now_ms - follower.spoke_ms > self.replica_lag_time_max_ms:
             return False
         return follower.log_end < 0 or leader_log_end - follower.log_end <= self.replica_lag_max_messages
@@ -217,7 +217,7 @@ class LagBegin:
 
     @property
     def forgives_silence(self) -> bool:
-        """Whoever does not fetch is out, even if it lacks nothing."""
+        """A follower that does not fetch is out, even if it lacks nothing."""
         return False
 
     def note_fetch(self, follower: FollowerState, offset: Offset, captured_log_end: Offset, now_ms: int) -> None:
@@ -239,14 +239,14 @@ class LagBegin:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Note what any fetch tells; this rule knows no service."""
+        """Record any fetch alike; this rule knows no service."""
         self.note_fetch(follower, offset, captured_log_end, now_ms)
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
         """Do nothing: the end of a request is a notion of the `time` rule."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
-        """Return whether the follower neither lags nor is silent for longer than the window."""
+        """Return whether the follower has neither lagged nor been silent for longer than the window."""
         if now_ms - follower.spoke_ms > self.replica_lag_time_max_ms:
             return False
         return follower.lag_begin_ms == NEVER_MS or now_ms - follower.lag_begin_ms <= self.replica_lag_time_max_ms

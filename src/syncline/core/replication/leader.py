@@ -148,7 +148,7 @@ class LeaderPartition:
 
     @property
     def are_offsets_available(self) -> bool:
-        """Whether clients may ask for the latest offset: not before all of the predecessor's commits are covered."""
+        """Whether clients get the latest offset: only once the watermark covers all of the predecessor's commits."""
         return self.high_watermark >= self.epoch_start_offset
 
     @property
@@ -280,7 +280,7 @@ class LeaderPartition:
         return effects
 
     def brokers_changed(self, now_ms: int) -> Effects:
-        """Take note that other brokers came, went or were unfenced.
+        """Take into account that other brokers registered, left, or were fenced or unfenced.
 
         A follower that may no longer join stops holding the watermark back; one that may by now is proposed,
         as it need not fetch again for that: a quiet partition is looked at only when something moves.

@@ -1,13 +1,13 @@
 """Leader epoch cache: which term of leadership wrote which part of a log.
 
-One hard idea: the (epoch, offset) history of two logs tells exactly where they
+One hard idea: the (epoch, offset) histories of two logs show exactly where they
 part, which the high watermark cannot, since a follower's watermark trails the
 truth by a round trip. Everything that repairs a log rests on this list.
 
 Units: a start offset is inclusive, an end offset exclusive; `log_end` is where
 the next record goes. -1 stands for "no such epoch" or "no such offset".
 Invariants: both columns rise strictly (I9). A later assignment that contradicts
-an entry removes it: the log wins over the memory of it.
+an entry removes it: the log is right, the memory of it is not.
 Source: KIP-101, KIP-279.
 """
 
@@ -70,7 +70,10 @@ class EpochCache:
         return self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
 
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Note that `leader_epoch` writes from `start_offset` on; drop what contradicts it; say if it was news."""
+        """Record that `leader_epoch` writes from `start_offset` on, and drop what contradicts it.
+
+        Return whether that changed anything.
+        """
         epochs, starts = self._epochs, self._starts
         if epochs and leader_epoch == epochs[-1] and start_offset >= starts[-1]:
             return False

@@ -1,4 +1,4 @@
-"""Stall watch: noticing that a watermark does not move although records wait above it.
+"""Stall watch: detecting that a watermark does not move although records wait above it.
 
 One hard idea: a stall is seen between two ticks, never on the hot path. The
 first tick that finds records above the mark starts the count; a later one that

@@ -1,7 +1,7 @@
 """Tick index: which partitions the next ISR tick has to look at.
 
-One hard idea: a tick must cost what goes on, not what exists. A partition where every member has everything and
-nothing waits above the watermark cannot change its ISR by the passing of time, so nobody looks at it. Whatever
+One hard idea: the cost of a tick must follow what happens, not what exists. A partition where every member has
+everything and nothing waits above the watermark cannot change its ISR by the passing of time, so ticks skip it. What
 unsettles a partition (an append, above all) adds it here, once; a tick takes all that were added, and keeps those
 that are not settled yet.
 

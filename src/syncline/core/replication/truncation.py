@@ -37,7 +37,7 @@ class TruncationMode(StrEnum):
 
 
 def check_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
-    """Return whether requester and broker speak of the same leadership; -1 asks for no check."""
+    """Return whether requester and broker mean the same leadership; -1 skips the check."""
     if requested in (NONE, current):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if requested < current else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -69,7 +69,7 @@ def find_divergence(
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Where to cut a follower's log, by which rule, and whether the leader must be asked again."""
+    """Where to cut a follower's log, by which rule, and whether the follower must ask the leader again."""
 
     offset: Offset
     is_finished: bool

@@ -7,11 +7,11 @@ Who counts: the committed ISR plus the replicas that the leader has proposed for
 it (together the maximal ISR). The controller may still refuse those, but
 counting them early can only hold the mark back, so it is safe whichever way it
 answers. Besides, a follower outside that is caught up and eligible holds the
-mark until it joins: under steady load it would otherwise run after it for ever.
+mark until it joins: under steady load it would otherwise never reach it.
 
 Units: offsets are exclusive ends ("everything below"); a follower's log end is -1 until it fetches.
 Invariants: never moves back within a leader epoch (I1); never passes a replica
-that counts (I5, I7); stands still while the committed ISR is below its minimum.
+that counts (I5, I7); does not move while the committed ISR is below its minimum.
 Source: KIP-497 (proposed replicas count), KIP-966 (strict minimum ISR), KAFKA-4485 (near-ISR hold).
 """
 

@@ -8,7 +8,7 @@ Protection adds no broker to the ISR, holds no watermark and moves none.
 
 Units: offsets are exclusive ends; times in ms of one monotonic clock.
 Invariants: the leader never spares itself; entries are of the current term; nothing waits while the feature is off.
-Source: KIP-501; scenarios D01-D25.
+Source: KIP-501 with the rules R1-R11 of docs/slow-leaders.md; scenarios D01-D25.
 """
 
 from collections.abc import Sequence
@@ -193,7 +193,7 @@ class SlowLeader:
         """Take the end of a request that covered this partition without looking at it.
 
         Called before the session learns of the end, and only where the log has moved meanwhile: for all
-        others the session's times say it. `is_lost`: it got no answer, as its connection ended.
+        others the session's times have it. `is_lost`: it got no answer, as its connection ended.
         """
         follower = self._leader.in_sync.by_id.get(replica_id)
         if follower is None:

@@ -6,7 +6,7 @@ that qualifies protects the follower until the whole request is answered.
 
 An entry qualifies if it starts where an earlier answer of this leader ended, or beyond: a follower that is behind by
 its own fault is not protected. The request counts as a whole: until all of it is answered the follower cannot send
-the next one, so an entry whose own read has ended goes on protecting.
+the next one, so an entry whose own read has ended still protects.
 
 A fetch session covers thousands of idle partitions that a request does not look at; those get no entry. Each
 follower's record names the session entry that fetched last (`stamp`), and through it finds the session's request in
@@ -15,7 +15,8 @@ flight: see `FollowerWaits.covering`.
 Units: times in ms of one monotonic clock; `seq` counts requests of a process; offsets are exclusive ends.
 Invariants: an entry is void exactly if its follower's record no longer holds it; entries are in the order of their
 requests; a record without entries and without `since_ms` remembers nothing.
-Source: KIP-501, KIP-227 (sessions), KIP-903 (broker epochs); scenarios D01-D25.
+Source: KIP-501 with the rules R1-R11 of docs/slow-leaders.md, KIP-227 (sessions), KIP-903 (broker epochs);
+scenarios D01-D25.
 """
 
 from itertools import pairwise
@@ -231,7 +232,7 @@ class FollowerWaits:
 
     `since_ms` is the arrival of the oldest qualifying entry since the last answer; a lost connection does not clear
     it, so that reconnecting does not start the cap anew. `served_seq`: requests older than this are overtaken, their
-    late results say nothing. `broker_epoch` is the process of the follower that waits. `stamp`: who fetched last.
+    late results prove nothing. `broker_epoch` is the process of the follower that waits. `stamp`: who fetched last.
     """
 
     __slots__ = ("broker_epoch", "entries", "follower", "served_seq", "since_ms", "stamp")
@@ -278,7 +279,7 @@ class FollowerWaits:
 
     @property
     def protecting(self) -> PendingRequest | None:
-        """The oldest request that protects the follower, whatever the cap says."""
+        """The oldest request that protects the follower, regardless of the cap."""
         for entry in self.entries:
             if entry.qualifies and entry.request.is_live and entry.request.seq >= self.served_seq:
                 return entry.request
@@ -303,7 +304,7 @@ class FollowerWaits:
         return entry
 
     def is_overtaken(self, entry: PendingEntry) -> bool:
-        """Return whether the result of a slow read says nothing any more: a newer fetch was served meanwhile."""
+        """Return whether the result of a slow read proves nothing any more: a newer fetch was served meanwhile."""
         return entry.is_void or entry.waits is not self or entry.request.seq < self.served_seq
 
     def read(self, entry: PendingEntry) -> None:
