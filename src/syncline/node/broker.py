@@ -365,5 +365,6 @@ class Broker:
         self.low_watermarks.check_invariants()
         for connection in self.dispatcher.connections:
             connection.check_invariants()
+        self.fetching.sessions.check_invariants()
         self.controller.check_invariants()
         self._groups.check_invariants()

@@ -433,6 +433,9 @@ class Partition:
         log.check_newest()
         if leader is not None:
             leader.check_invariants()
+        if self.follower is not None:
+            self.follower.check_invariants()
+        self.watchers.check_invariants()
         assert leader is None or self.follower is None, f"{self} leads and follows"
         assert log.log_start <= log.log_end, f"{self.key}: the log starts at {log.log_start}, ends at {log.log_end}"
         assert self.high_watermark <= log.log_end, (
