@@ -110,9 +110,9 @@ def test_high_watermarks_move_as_in_the_code(verb: str) -> None:
         if step.action[0] != verb:
             continue
         me = step.action[2] if verb == "fetch" else step.action[1]
-        _, _, _, members, mark, log, heard = step.state.replicas[me]
+        _, _, _, members, mark, log, known_ends = step.state.replicas[me]
         followers = [
-            follower(each, end, counts=bool(members >> each & 1)) for each, end in enumerate(heard) if each != me
+            follower(each, end, counts=bool(members >> each & 1)) for each, end in enumerate(known_ends) if each != me
         ]
         reached = watermark.reached(len(log), followers, TimeLag(0), KnownBrokers(), 1)
         assert mark == max(reached, state.replicas[me][4])
@@ -128,11 +128,11 @@ def test_followers_join_when_the_code_lets_them() -> None:
     machine = Model(OF_THREE, rules)
     for state in {step.state for _, step in reachable(rules, OF_THREE)}:
         offered = {step.action[1:] for step in machine.steps(state) if step.action[0] == "expand"}
-        for me, (role, epoch, _, members, mark, log, heard) in enumerate(state.replicas):
+        for me, (role, epoch, _, members, mark, log, known_ends) in enumerate(state.replicas):
             if role != model.LEADING or epoch != state.epoch:
                 continue
             start = next((offset for offset, (_, each) in enumerate(log) if each == epoch), len(log))
-            for other, end in enumerate(heard):
+            for other, end in enumerate(known_ends):
                 if other == me or members >> other & 1 or state.replicas[other][0] == model.DOWN:
                     continue
                 may = isr.may_join(follower(other, end, counts=False), mark, start, EVERYBODY)
@@ -154,7 +154,7 @@ def test_followers_join_when_the_code_lets_them() -> None:
             "questions",
             id="one round only",
         ),
-        pytest.param(watermark, "reached", lambda log_end, *_: log_end, "marks", id="nobody is waited for"),
+        pytest.param(watermark, "reached", lambda log_end, *_: log_end, "marks", id="the mark waits for no follower"),
         pytest.param(
             isr, "may_join", lambda follower, mark, *_: follower.log_end >= mark, "joining", id="no epoch start"
         ),

@@ -27,7 +27,7 @@ def test_story_of_the_loss_tells_who_lost_what() -> None:
 
 
 def test_story_shows_every_replica_after_every_step() -> None:
-    """Role, epoch, high watermark and log; a star marks whoever changed."""
+    """Role, epoch, high watermark and log; a star marks the replicas that changed."""
     model = Model(ROWS["divergence"].bounds, ROWS["divergence"].rules)
     history = search(model).history
     lines = list(tell(model.initial(), history))

@@ -34,7 +34,7 @@ class Metadata:
 
 @dataclass
 class Host:
-    """One broker process: its replica, and how far it has heard of metadata."""
+    """One broker process: its replica, and how much of the metadata it knows."""
 
     replica: Replica
     brokers: KnownBrokers
@@ -152,7 +152,7 @@ class Cluster:
         return IsrAnswer(ErrorCode.NONE, known.leader_epoch, known.partition_epoch + 1, proposal.broker_ids)
 
     def act_on_metadata(self, broker: int) -> None:
-        """Apply the version that a broker has heard of."""
+        """Apply the metadata version that reached a broker."""
         host = self.hosts[broker]
         known = self.versions[host.version]
         host.brokers.replace(known.standings)
@@ -173,7 +173,7 @@ class Cluster:
                 now_ms=self.now,
             )
         else:
-            # A broker that hears late of an election may have been replaced since.
+            # A broker that learns late of its election may have been replaced since.
             if known.leader_epoch == self.current.leader_epoch:
                 self.check_complete(replica)
             effects = replica.lead(
@@ -212,7 +212,7 @@ class Cluster:
         self.check()
 
     def write(self, broker: int) -> None:
-        """A client writes to whoever believes to lead."""
+        """A client writes to a broker that believes to lead."""
         host = self.hosts[broker]
         leader = host.replica.leader
         if host.is_up and leader is not None and not leader.check_append(-1):
@@ -300,7 +300,7 @@ class Cluster:
         self.take_effects(sender, leader.alter_partition_answered(proposal, answer, self.now))
 
     def hear(self, broker: int) -> None:
-        """A broker hears of newer metadata, perhaps of several versions at once."""
+        """A broker gets newer metadata, perhaps several versions at once."""
         host = self.hosts[broker]
         if host.is_up and host.version < len(self.versions) - 1:
             host.version = self.rng.randint(host.version + 1, len(self.versions) - 1)
@@ -349,7 +349,7 @@ class Cluster:
         for broker in BROKERS:
             if self.current.standings[broker].is_fenced:
                 self.unfence(broker)
-        # What was pending was lost with its messages; a new leader epoch makes everybody start from records.
+        # What was pending was lost with its messages; a new leader epoch makes all start from records.
         self.fence(self.current.leader)
         self.unfence(next(broker for broker in BROKERS if self.current.standings[broker].is_fenced))
         for _ in range(60):

@@ -1,9 +1,10 @@
-"""What a leader owes one follower (KIP-501), said in the plainest way: every fetch has an entry for every partition.
+"""What one follower waits for at its leader (KIP-501), the plainest way: each fetch has an entry for each partition.
 
 No sessions, no stamps, no short cuts: rules R1 to R8 as they read. `test_pending_model` compares.
 
-One thing is looser than the rules: while the follower has everything, the cap of R5 counts from the arrival of the
-request that is lost, not of an earlier one. It is in sync anyway then, and what it is owed later is judged exactly.
+The rules are those of docs/slow-leaders.md. One thing is looser here: while the follower has everything, the cap of
+R5 counts from the arrival of the request that is lost, not of an earlier one. It is in sync anyway then, and what it
+waits for later is judged exactly.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class Ask:
 
 @dataclass
 class Entry:
-    """What such a request asks of one partition."""
+    """What such a request wants of one partition."""
 
     ask: Ask
     offset: int

@@ -21,7 +21,7 @@ WATCH_MS = 250
 
 
 class SlowLeader(S0):
-    """S0 with the brokers of section D, and what they owe each other."""
+    """S0 with the brokers of section D, and the fetches that wait."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class SlowLeader(S0):
         return self.state(broker)[3]
 
     @property
-    def told(self) -> list[tuple[str, int]]:
-        """Return what was told of protection: the phase and the follower."""
+    def protections(self) -> list[tuple[str, int]]:
+        """Return what was reported of protection: the phase and the follower."""
         return [(each.phase.value, each.broker_id) for each in self.effects if isinstance(each, ProtectionChanged)]
 
     @property

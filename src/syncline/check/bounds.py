@@ -11,7 +11,7 @@ class Truncation(StrEnum):
     """How a follower finds the place from which its log may differ from its leader's."""
 
     HIGH_WATERMARK = "high-watermark"
-    """It cuts at its own high watermark and asks nobody (before KIP-101)."""
+    """It cuts at its own high watermark and asks no leader (before KIP-101)."""
     ONE_ROUND = "one-round"
     """It asks once, and the answer is an offset only (KIP-101)."""
     EPOCH_REQUEST = "epoch-request"

@@ -9,7 +9,7 @@ anything may come between. ISR changes are agreed with the controller at once.
 
 A state is tuples of integers all the way down, so that its hash is the same in
 every process. Replicas and epochs are numbered from 0; replica 0 leads epoch 0,
-everybody knows it and is in sync. Sets of replicas are bit masks.
+all replicas know it and are in sync. Sets of replicas are bit masks.
 
 Kept out, as small models of their own would serve better: proposals in flight
 (the maximal ISR), eligible leader replicas, broker epochs, time.
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 # role, epoch, leader, in-sync set as its leader knows it, high watermark, log, what the followers acknowledged
 Replica = tuple[int, int, int, int, int, Log, tuple[int, ...]]
-# kind, follower's epoch and log end when it asked, records, then high watermark or (diverging epoch, end)
+# kind, follower's epoch and log end when it fetched, records, then high watermark or (diverging epoch, end)
 Answer = tuple[int, int, int, Log, int, int]
 # leader and in-sync set of one epoch
 Announcement = tuple[int, int]
@@ -62,7 +62,7 @@ class State(NamedTuple):
     announced: tuple[Announcement, ...]
     """How each epoch began, by epoch."""
     committed: Log
-    """The longest prefix that any leader has ever committed. Nobody but the checks knows it."""
+    """The longest prefix that any leader has ever committed. Only the checks know it."""
     produced: int
     crashes: int
     power_cuts: int
@@ -82,15 +82,15 @@ class Model:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds = bounds
         self.rules = rules
-        self._unheard = (NONE,) * bounds.replicas
+        self._unknown_ends = (NONE,) * bounds.replicas
 
     def initial(self) -> State:
         """Return the state before anything happened."""
-        everybody = (1 << self.bounds.replicas) - 1
+        all_in_sync = (1 << self.bounds.replicas) - 1
         follower: Replica = (FETCHING, 0, 0, 0, 0, (), ())
-        replicas = ((LEADING, 0, 0, everybody, 0, (), self._unheard), *[follower] * (self.bounds.replicas - 1))
+        replicas = ((LEADING, 0, 0, all_in_sync, 0, (), self._unknown_ends), *[follower] * (self.bounds.replicas - 1))
         nothing: tuple[()] = ()
-        return State(replicas, (nothing,) * len(replicas), 0, 0, everybody, ((0, everybody),), (), 0, 0, 0)
+        return State(replicas, (nothing,) * len(replicas), 0, 0, all_in_sync, ((0, all_in_sync),), (), 0, 0, 0)
 
     def steps(self, state: State) -> list[Step]:
         """Return everything that may happen in `state`, in an order that is always the same."""
@@ -115,13 +115,13 @@ class Model:
     # Leaders
 
     def _produce(self, state: State, me: int, steps: list[Step]) -> None:
-        """A producer's record, numbered and stamped with the epoch, goes to the end of a leader's log."""
+        """A leader appends a producer's record, numbered and stamped with the epoch."""
         if state.produced == self.bounds.records:
             return
-        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        role, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
         longer = (*log, (state.produced, epoch))
         replica, committed, violated = self._commit(
-            me, (role, epoch, leader, isr, mark, longer, heard), state.committed
+            me, (role, epoch, leader, isr, mark, longer, known_ends), state.committed
         )
         steps.append(
             Step(
@@ -135,9 +135,9 @@ class Model:
 
     def _commit(self, me: int, replica: Replica, committed: Log) -> tuple[Replica, Log, Property | None]:
         """Move a leader's high watermark to what every member of its in-sync set has."""
-        role, epoch, leader, isr, mark, log, heard = replica
+        role, epoch, leader, isr, mark, log, known_ends = replica
         end = len(log)
-        for other, acknowledged in enumerate(heard):
+        for other, acknowledged in enumerate(known_ends):
             if acknowledged < end and other != me and isr >> other & 1:
                 end = acknowledged
         if end <= mark or isr.bit_count() < self.rules.isr_size_min:
@@ -146,18 +146,18 @@ class Model:
         violated = None
         if log[:shared] != committed[:shared] and Property.COMMITS_STAND in self.rules.properties:
             violated = Property.COMMITS_STAND
-        return (role, epoch, leader, isr, end, log, heard), committed if shared == end else log[:end], violated
+        return (role, epoch, leader, isr, end, log, known_ends), committed if shared == end else log[:end], violated
 
     def _change_isr(self, state: State, me: int, steps: list[Step]) -> None:
         """A leader drops a follower that lags, or takes one in; the controller agrees while it knows no newer epoch."""
-        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
+        role, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
         if epoch != state.epoch:
             return
         enough = mark
         if self.rules.epoch_start:
             # Below the start of its epoch may lie what a predecessor committed and this leader does not know as such.
             enough = max(mark, end_of_epoch(log, epoch - 1))
-        for other, acknowledged in enumerate(heard):
+        for other, acknowledged in enumerate(known_ends):
             if other == me:
                 continue
             bit = 1 << other
@@ -165,12 +165,12 @@ class Model:
                 if acknowledged != len(log):
                     shrunk = isr & ~bit
                     replica, committed, violated = self._commit(
-                        me, (role, epoch, leader, shrunk, mark, log, heard), state.committed
+                        me, (role, epoch, leader, shrunk, mark, log, known_ends), state.committed
                     )
                     after = state._replace(replicas=_put(state.replicas, me, replica), isr=shrunk, committed=committed)
                     steps.append(Step(("shrink", me, other), after, violated))
             elif acknowledged >= enough and state.replicas[other][0] != DOWN:
-                replica = (role, epoch, leader, isr | bit, mark, log, heard)
+                replica = (role, epoch, leader, isr | bit, mark, log, known_ends)
                 after = state._replace(replicas=_put(state.replicas, me, replica), isr=isr | bit)
                 steps.append(Step(("expand", me, other), after, None))
 
@@ -178,8 +178,8 @@ class Model:
 
     def _ask_leader(self, state: State, me: int, steps: list[Step]) -> None:
         role, epoch, leader, _, _, _, _ = state.replicas[me]
-        asked = state.replicas[leader]
-        if asked[0] != LEADING or (asked[1] != epoch and self.rules.fence):
+        source = state.replicas[leader]
+        if source[0] != LEADING or (source[1] != epoch and self.rules.fence):
             return
         if role == ASKING:
             self._ask_end(state, me, steps)
@@ -188,12 +188,12 @@ class Model:
 
     def _ask_end(self, state: State, me: int, steps: list[Step]) -> None:
         """A follower asks where the epoch of its last record ends, and cuts its log as far as the answer says."""
-        _, epoch, leader, isr, mark, log, heard = state.replicas[me]
-        asked = state.replicas[leader]
+        _, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
+        source = state.replicas[leader]
         last = log[-1][1]
         # A leader that is not fenced off believes its own epoch to be the newest: what it has is all there is.
-        theirs = _epoch_at(asked[5], last) if last < asked[1] else last
-        end = end_of_epoch(asked[5], last)
+        theirs = _epoch_at(source[5], last) if last < source[1] else last
+        end = end_of_epoch(source[5], last)
         role = FETCHING
         if self.rules.truncation is Truncation.ONE_ROUND:
             keep = min(end, len(log))
@@ -204,7 +204,7 @@ class Model:
                 keep = min(keep, end)
             elif keep:
                 role = ASKING
-        replica = (role, epoch, leader, isr, min(mark, keep), log[:keep], heard)
+        replica = (role, epoch, leader, isr, min(mark, keep), log[:keep], known_ends)
         steps.append(
             Step(
                 ("ask", me, leader),
@@ -214,9 +214,9 @@ class Model:
         )
 
     def _fetch(self, state: State, me: int, steps: list[Step]) -> None:
-        """A leader handles a fetch: it notes how far the follower is, and sends what comes next."""
+        """A leader handles a fetch: it records how far the follower is, and sends what comes next."""
         _, epoch, leader, _, _, log, _ = state.replicas[me]
-        role, leader_epoch, itself, isr, mark, theirs, heard = state.replicas[leader]
+        role, leader_epoch, itself, isr, mark, theirs, known_ends = state.replicas[leader]
         position = len(log)
         action = ("fetch", me, leader)
         if self.rules.truncation is Truncation.EPOCH_FETCH and log:
@@ -240,20 +240,20 @@ class Model:
         # The answer carries the high watermark as it was before this very fetch raised it.
         answer = (RECORDS, epoch, position, theirs[position:], mark, NONE)
         replica, committed, overwritten = self._commit(
-            leader, (role, leader_epoch, itself, isr, mark, theirs, _put(heard, me, position)), state.committed
+            leader, (role, leader_epoch, itself, isr, mark, theirs, _put(known_ends, me, position)), state.committed
         )
         after = _with(state, _put(state.replicas, leader, replica), _put(state.answers, me, answer), committed)
         steps.append(Step(action, after, violated or overwritten))
 
     def _receive(self, state: State, me: int, steps: list[Step]) -> None:
-        """An answer is lost, or it arrives and is applied if the follower is still where it was when it asked."""
+        """An answer is lost, or it arrives and is applied if the follower has not moved since it fetched."""
         answer = state.answers[me]
         assert answer, "only what is in flight arrives"
         answers = _put(state.answers, me, ())
         steps.append(Step(("lose", me, NONE), _with(state, state.replicas, answers, state.committed), None))
-        kind, asked_in, position, records, first, end = answer
-        role, epoch, leader, isr, mark, log, heard = state.replicas[me]
-        if role != FETCHING or asked_in != epoch or position != len(log):
+        kind, sent_in, position, records, first, end = answer
+        role, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
+        if role != FETCHING or sent_in != epoch or position != len(log):
             return
         if kind == RECORDS:
             log += records
@@ -264,7 +264,7 @@ class Model:
                 mine = end_of_epoch(log, first)
                 keep = min(mine, end) if _epoch_at(log, first) == first else mine
             log, mark = log[:keep], min(mark, keep)
-        replicas = _put(state.replicas, me, (role, epoch, leader, isr, mark, log, heard))
+        replicas = _put(state.replicas, me, (role, epoch, leader, isr, mark, log, known_ends))
         steps.append(Step(("apply", me, NONE), _with(state, replicas, answers, state.committed), None))
 
     # Roles
@@ -282,7 +282,7 @@ class Model:
             committed, violated = state.committed, None
             if leader == me:
                 replica, committed, violated = self._commit(
-                    me, (LEADING, learned, me, isr, mark, log, self._unheard), committed
+                    me, (LEADING, learned, me, isr, mark, log, self._unknown_ends), committed
                 )
                 if learned == state.epoch and not is_prefix(state.committed, log):
                     violated = Property.LEADER_COMPLETENESS
@@ -333,8 +333,8 @@ class Model:
                 steps.append(Step(("power cut", me, keep), after, None))
 
     def _restart(self, state: State, me: int, steps: list[Step]) -> None:
-        _, epoch, leader, isr, mark, log, heard = state.replicas[me]
-        replicas = _put(state.replicas, me, (WAITING, epoch, leader, isr, mark, log, heard))
+        _, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
+        replicas = _put(state.replicas, me, (WAITING, epoch, leader, isr, mark, log, known_ends))
         steps.append(Step(("restart", me, NONE), _with(state, replicas, state.answers, state.committed), None))
 
     # Between steps

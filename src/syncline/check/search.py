@@ -1,7 +1,7 @@
 """Breadth first through all states, so that the first violation ends a shortest history.
 
 Only hashes are remembered, each with the hash of the state that it was first
-reached from: 100 bytes a state instead of kilobytes. A history is found again
+reached from: 100 bytes a state instead of kilobytes. The search rebuilds a history
 by walking the model along them. Two states with one 64-bit hash would hide one
 of them; among four million that has a chance of one in two million.
 """

@@ -64,13 +64,13 @@ def sentence(before: State, step: Step) -> str:
 
 def replica_line(index: int, replica: Replica) -> str:
     """Return what one replica is and has."""
-    role, epoch, leader, isr, mark, log, heard = replica
+    role, epoch, leader, isr, mark, log, known_ends = replica
     what = ROLES[role]
     if role in {model.ASKING, model.FETCHING}:
         what += f" of {leader}"
     line = f"{index} {what:<13} epoch {epoch}  high watermark {mark}  log {_log(log)}"
     if role == model.LEADING:
-        known = ", ".join(f"{each} at {end}" for each, end in enumerate(heard) if each != index and end >= 0)
+        known = ", ".join(f"{each} at {end}" for each, end in enumerate(known_ends) if each != index and end >= 0)
         line += f"  in sync {_set(isr)}" + (f"  knows {known}" if known else "")
     return line
 

@@ -138,14 +138,6 @@ def test_fetcher_costs_nothing_for_idle_partitions() -> None:
     assert [key for key, _ in request(fetcher).listed] == ["t-7"]
 
 
-def test_fetcher_closes_its_session() -> None:
-    """At a clean stop."""
-    fetcher, _, _ = started()
-
-    assert fetcher.closing_request() == FetchRequestPlan(77, -1, [], [])
-    assert fetcher.closing_request() is None
-
-
 def test_partitions_that_compare_are_no_part_of_the_session() -> None:
     """`epoch-request`: one is asked about, the other fetched; once they agree, both are fetched."""
     fetcher: Fetcher[str] = Fetcher()
@@ -169,7 +161,7 @@ def test_partitions_that_compare_are_no_part_of_the_session() -> None:
 
 
 def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
-    """The connection broke: nothing is asked before the pause is over, and somebody has to wake up for it."""
+    """The connection broke: the next question leaves after the pause, and a timer must wake the fetcher for it."""
     fetcher: Fetcher[str] = Fetcher()
     comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
     comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)

@@ -49,7 +49,7 @@ def test_limits_count_down_over_partitions() -> None:
     budget = FetchBudget(250)
 
     assert [read(budget, 1000, [100]), read(budget, 1000, [100, 100]), read(budget, 1000, [100])] == [100, 100, 0]
-    assert budget.remaining_bytes == 50
+    assert budget.grant(1000).max_bytes == 50
 
 
 def test_negative_limit_is_the_error_of_the_first_partition_only() -> None:

@@ -2,7 +2,7 @@
 
 from syncline.core.fetching.read_replicas import preferred_replica
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
-from syncline.core.replication.lag_policy import time_lag
+from syncline.core.replication.lag_policy import TimeLag
 from syncline.core.replication.leader import LeaderPartition, PartitionSettings
 
 RACKS = {1: "a", 2: "b", 3: "b"}
@@ -19,7 +19,7 @@ def leader_of(isr: tuple[int, ...] = (1, 2, 3), **followers: tuple[int, int, int
         epoch_start_offset=0,
         log_end=100,
         high_watermark=50,
-        settings=PartitionSettings(lag=time_lag(10_000), min_insync_replicas=1),
+        settings=PartitionSettings(lag=TimeLag(10_000), min_insync_replicas=1),
         brokers=KnownBrokers({each: BrokerStanding(each) for each in RACKS}),
         now_ms=0,
     )
@@ -87,5 +87,5 @@ def test_broker_that_is_not_alive_is_no_candidate() -> None:
 
 
 def test_new_leader_knows_nobody() -> None:
-    """Followers that have not fetched under this leader are sent nobody."""
+    """Followers that have not fetched under this leader get no readers."""
     assert preferred_replica(leader_of(), "b", RACKS, 0) is None

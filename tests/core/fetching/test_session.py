@@ -302,7 +302,7 @@ def test_session_that_is_gone_hears_nothing_and_is_dropped() -> None:
     cache, watchers = make_cache(), PartitionWatchers()
     context = opened(fetch(cache, 0, -1, ["t-0"]))
     watchers.add(context.added[0])
-    context.session.on_change = lambda _: pytest.fail("nobody is there any more")
+    context.session.on_change = lambda _: pytest.fail("the session is over")
 
     context.finish()
     watchers.high_watermark_moved()

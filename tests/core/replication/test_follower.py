@@ -158,7 +158,7 @@ def test_follower_forgets_a_last_epoch_without_records_when_the_leader_lacks_it(
 
 
 def test_follower_asks_again_later_when_the_question_was_refused() -> None:
-    """A leader that has not heard of its appointment; the pause ends, and the question is the same."""
+    """A leader without the metadata of its election refuses; the pause ends, and the question is the same."""
     follower = comparing(EpochCache([(3, 90)]), 170)
     asked = follower.question()
 

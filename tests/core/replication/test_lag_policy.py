@@ -221,7 +221,7 @@ def test_a13_re_election_keeps_log_ends_and_resets_times() -> None:
 
 
 def test_a13_skipped_epochs_void_what_followers_proved() -> None:
-    """Between epochs 5 and 7 somebody else may have led, and cut a follower's log."""
+    """Between epochs 5 and 7 another broker may have led, and cut a follower's log."""
     s = S0(log_end=30)
     s.put(2, 28, 30, 900, 800)
 

@@ -114,7 +114,7 @@ class Worlds:
         *,
         fetched: tuple[int, int, int] | None = None,
     ) -> None:
-        """Tell a leader what a fetch proves; `fetched` is (offset, captured log end, time) of a slow one."""
+        """Let a leader learn what a fetch proves; `fetched` is (offset, captured log end, time) of a slow one."""
         s = self.real[index]
         offset, captured, at = fetched or (self.offsets[index], s.partition.log_end, self.now)
         epoch = self.incarnation if known is None else known.request.broker_epoch
@@ -124,7 +124,7 @@ class Worlds:
         s.note(effects, self.now)
 
     def settle(self, context: FetchContext, index: int, entry: SessionPartition) -> None:
-        """Tell the session what it was answered."""
+        """Let the session record its answer."""
         context.settle(
             entry,
             record_bytes=0,
@@ -156,7 +156,7 @@ class Worlds:
             self.answer(operation)
 
     def covered(self, operation: Operation, *, is_lost: bool) -> None:
-        """Tell the partitions that the request had not looked at, and that moved."""
+        """End the request for partitions that moved and that it had not looked at."""
         for entry in operation.context.session.pending():
             if entry not in operation.request.looked:
                 partition = self.real[int(str(entry.key))].partition
@@ -201,7 +201,7 @@ class Worlds:
             side.restarted()
 
     def append(self) -> None:
-        """Append somewhere; the session hears of it."""
+        """Append somewhere, and mark the partition in its session."""
         index = self.rng.randrange(COUNT)
         side = self.model[index]
         side.log_end += self.rng.randrange(1, 4)

@@ -54,7 +54,7 @@ def test_d02_solution_1_keeps_the_waiting_follower_and_the_mark() -> None:
 
     assert (s.caught_up(), s.state(SLOW)[0], s.hw) == (27_000, 1002, 1002)
     assert s.ticks_until_evicted(30_000, 50_000) == 40_000
-    assert s.told == [("began", SLOW), ("ended", SLOW)]
+    assert s.protections == [("began", SLOW), ("ended", SLOW)]
 
 
 def test_d02_next_fetch_moves_the_mark_to_the_end() -> None:
@@ -160,7 +160,7 @@ def test_d05_follower_behind_by_its_own_fault_is_not_spared() -> None:
 
     assert not entry.qualifies
     assert s.ticks_until_evicted(5000, 15_000) == 15_000
-    assert s.told == []
+    assert s.protections == []
 
 
 @pytest.mark.parametrize(("offset", "evicted"), [(900, 15_000), (1000, None)])
@@ -219,7 +219,7 @@ def test_d08_reconnecting_does_not_start_the_cap_anew() -> None:
 
     assert s.waits.since_ms == 2000
     assert s.ticks_until_evicted(15_000, 70_000) == 65_000
-    assert s.told == [("began", SLOW), ("cap-exceeded", SLOW)]
+    assert s.protections == [("began", SLOW), ("cap-exceeded", SLOW)]
 
 
 def test_d09_a_lost_connection_leaves_one_window_to_come_back() -> None:
@@ -231,7 +231,7 @@ def test_d09_a_lost_connection_leaves_one_window_to_come_back() -> None:
 
 
 def test_d09_result_of_a_dead_request_counts_as_of_its_end() -> None:
-    """The read ends at 27 000, with nobody to answer: the follower's log end is known, its time is that of the loss."""
+    """The read ends after the connection: the follower's log end is known, its time is that of the loss."""
     s = SlowLeader()
     entry = s.arrive()
     s.disconnect(entry, 12_000)
@@ -327,7 +327,7 @@ def test_d15_waiting_is_no_reason_to_join() -> None:
     for now in range(5000, 30_001, 5000):
         s.tick(now)
 
-    assert (s.sent, s.hw, s.told) == ([], 1200, [])
+    assert (s.sent, s.hw, s.protections) == ([], 1200, [])
 
 
 def test_d16_a_failed_read_proves_nothing() -> None:
@@ -359,7 +359,7 @@ def test_d17_waiting_for_data_is_no_slowness() -> None:
 
 
 def test_d18_nobody_to_give_it_to() -> None:
-    """Both others are fenced or shutting down: skipped, told once, and the follower stays protected."""
+    """Both others are fenced or shutting down: skipped, reported once, and the follower stays protected."""
     s = SlowLeader(RELINQUISHES, confirms=False)
     s.brokers.replace(
         {
@@ -403,7 +403,7 @@ def test_d19_at_most_three_times_in_ten_minutes() -> None:
         (310_000, "backoff"),
         (620_000, "NEW_LEADER_ELECTED"),
     ]
-    assert s.skipped == ["backoff"], "told once per request"
+    assert s.skipped == ["backoff"], "reported once per request"
     assert "Backoff(until 315000, then 20000 ms)" in repr(s.service)
 
 
@@ -776,7 +776,7 @@ def test_worked_example_with_the_feature_on_from_its_beginning(scenario: str) ->
 
 
 def test_pending_entries_are_counted() -> None:
-    """PendingFollowerFetches counts entries that somebody waits for."""
+    """PendingFollowerFetches counts entries that a follower waits for."""
     s = SlowLeader()
     entry = s.arrive()
     assert s.fetches.entry_count == 1
@@ -792,7 +792,7 @@ def test_watchdog_looks_often_enough(limit_ms: int, period_ms: int) -> None:
 
 
 def test_overtaken_read_leaves_an_idle_follower_as_it_was() -> None:
-    """A late result must not end what the session's clock says of a partition that nobody looks at any more."""
+    """A late result must not end what the session's clock says of a partition that no fetch looks at any more."""
     s = SlowLeader()
     late = s.arrive()
     cache, asker = session_of(s, 13_000)
@@ -921,7 +921,7 @@ def test_d24_a_read_that_ends_right_after_a_pause_is_excused_as_well() -> None:
 
 
 def test_leader_that_is_giving_up_has_no_reason_to_stay() -> None:
-    """Its own proposal is no change that comes first: nothing is told of skipping."""
+    """Its own proposal is no reason to skip: it reports none."""
     s = SlowLeader(RELINQUISHES, confirms=False)
     s.arrive()
     s.watch(2750)
@@ -939,4 +939,4 @@ def test_r8_a_new_term_spares_nobody() -> None:
     s.metadata([LEADER, SLOW, PROMPT], at=16_000, leader_epoch=6)
     s.tick(20_000)
 
-    assert (s.service.spared, s.told) == ((), [("began", SLOW)])
+    assert (s.service.spared, s.protections) == ((), [("began", SLOW)])

@@ -1,4 +1,4 @@
-"""Watermarks that stand still are reported with their cause."""
+"""Watermarks that do not move are reported with their cause."""
 
 from syncline.core.replication.effects import WatermarkHeld, WatermarkResumed
 from syncline.core.replication.evidence import Evidence
@@ -27,7 +27,7 @@ def test_stall_is_reported_once_with_the_member_that_holds_it() -> None:
 
 
 def test_stall_by_the_gate_names_the_sizes() -> None:
-    """Below min ISR nothing is committed, whoever fetches."""
+    """Below min ISR nothing is committed, whichever follower fetches."""
     s = S0(isr=(1,), min_isr=2, log_end=10)
 
     s.tick(5000)

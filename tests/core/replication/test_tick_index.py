@@ -25,12 +25,12 @@ def settle(index: TickIndex, s: S0, now: int) -> None:
 
 
 def test_partition_is_looked_at_first_and_left_alone_when_settled() -> None:
-    """Everybody has everything, and everything is committed."""
+    """All replicas have everything, and everything is committed."""
     index = TickIndex()
     s = S0(log_end=10, high_watermark=10, ticks=index)
     assert len(index) == 1
     settle(index, s, 100)
-    assert len(index) == 1, "nobody has fetched so far"
+    assert len(index) == 1, "no follower has fetched so far"
     s.f(2, 10, 200)
     s.f(3, 10, 210)
     settle(index, s, 300)
@@ -100,7 +100,7 @@ def test_follower_that_may_join_keeps_its_partition_in_the_index(is_fenced: bool
 
 
 def test_partition_whose_leadership_is_over_leaves_the_index() -> None:
-    """Nobody ticks the past."""
+    """A tick does not look at past leaderships."""
     index = TickIndex()
     s = S0(log_end=10, ticks=index)
     (partition,) = index.take()

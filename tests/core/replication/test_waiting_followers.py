@@ -1,4 +1,4 @@
-"""Followers that have everything, but could not be proposed when they proved it: nothing more is heard of them."""
+"""Followers that have everything, but could not be proposed when they proved it: they have nothing more to fetch."""
 
 from syncline.core.replication.effects import ProposeIsr
 from syncline.model.errors import ErrorCode

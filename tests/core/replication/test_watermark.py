@@ -108,7 +108,7 @@ def test_c10_without_the_gate_an_eviction_commits_on_too_few() -> None:
 
 
 def test_c11_with_the_gate_the_produce_waits_for_the_follower() -> None:
-    """The mark stands still; when the follower is back it moves."""
+    """The mark does not move; when the follower is back it moves."""
     s = S0(replicas=(1, 2), min_isr=2, log_end=10, high_watermark=10)
     s.append(11, 6000)
     s.tick(15_000)
@@ -204,7 +204,7 @@ FOLLOWER = st.tuples(
 
 
 def obvious(log_end: int, followers: list[FollowerState], brokers: KnownBrokers, now_ms: int) -> int:
-    """Collect everybody who holds the mark, then take the minimum: section 5.1 word by word."""
+    """Collect all replicas that hold the mark, then take the minimum."""
     holding = [log_end]
     for follower in followers:
         is_near = (

@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from syncline.core.fetching.session import CLOSING_EPOCH, NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
+from syncline.core.fetching.session import NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
 from syncline.model.errors import ErrorCode
 
@@ -190,14 +190,6 @@ class Fetcher(Generic[Key]):
                 partition.back_off(now_ms)
                 self._backing_off[key] = None
         self._reset(self._session_id)
-
-    def closing_request(self) -> FetchRequestPlan[Key] | None:
-        """Return a request that ends the session, None when there is none; for a clean stop."""
-        if self._session_id == NO_SESSION_ID:
-            return None
-        plan: FetchRequestPlan[Key] = FetchRequestPlan(self._session_id, CLOSING_EPOCH, [], [])
-        self._reset(NO_SESSION_ID)
-        return plan
 
     def check_invariants(self) -> None:
         """Assert that the leader's session has what this side thinks, but for what the next request changes."""

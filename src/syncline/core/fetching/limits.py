@@ -33,11 +33,6 @@ class FetchBudget:
         self._remaining_bytes = max_bytes
         self._has_data = False
 
-    @property
-    def remaining_bytes(self) -> int:
-        """Bytes that further partitions may share."""
-        return self._remaining_bytes
-
     def grant(self, partition_max_bytes: int) -> Grant:
         """Return what the next partition may read."""
         return Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)

@@ -268,8 +268,3 @@ def lag_policy(mode: str, replica_lag_time_max_ms: int, replica_lag_max_messages
         return LagBegin(replica_lag_time_max_ms)
     assert mode == "time", f"no lag mode {mode!r}"
     return TimeLag(replica_lag_time_max_ms)
-
-
-def time_lag(replica_lag_time_max_ms: int) -> LagPolicy:
-    """Return the default policy, `time`."""
-    return TimeLag(replica_lag_time_max_ms)
