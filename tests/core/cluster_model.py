@@ -82,7 +82,7 @@ class Cluster:
     committed: list[tuple[int, str]] = field(default_factory=list)
     waiting: list[tuple[int, int, int]] = field(default_factory=list)
     acknowledged_count: int = 0
-    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+    marks: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -387,8 +387,12 @@ class Cluster:
                 continue
             leader.check_invariants()
             key = (broker, leader.leader_epoch)
-            assert self.marks.get(key, 0) <= leader.high_watermark, "the mark moved back (I1)"
-            self.marks[key] = leader.high_watermark
+            before, was_under_min = self.marks.get(key, (leader.high_watermark, False))
+            assert before <= leader.high_watermark, "the mark moved back (I1)"
+            is_under_min = leader.is_under_min_isr
+            if was_under_min and is_under_min:
+                assert before == leader.high_watermark, f"the mark moved with {leader.isr} in sync"
+            self.marks[key] = (leader.high_watermark, is_under_min)
             below = replica.log.records[: leader.high_watermark]
             shared = min(len(below), len(self.committed))
             assert below[:shared] == self.committed[:shared], "what was committed has changed"
