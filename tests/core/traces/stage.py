@@ -15,7 +15,6 @@ from syncline.core.replication.lag_policy import TimeLag
 from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
 from syncline.core.replication.slow_leader.rules import SlowReadRules
-from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.core.replication.truncation import TruncationMode
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
@@ -50,7 +49,6 @@ class Host:
     proposals: list[ProposeIsr] = field(default_factory=list)
     waiting: list[Produce] = field(default_factory=list)
     fetches: PendingFetches = field(default_factory=PendingFetches)
-    slow_read: PendingEntry | None = None
 
 
 class Stage:
@@ -138,7 +136,7 @@ class Stage:
         if is_slow:
             assert leader.replica.leader is not None
             request = leader.fetches.open(int(broker), host.broker_epoch, self._now_ms)
-            host.slow_read = leader.replica.leader.slow_leader.fetch_pends(int(broker), ask.fetch_offset, request)
+            leader.replica.leader.slow_leader.fetch_pends(int(broker), ask.fetch_offset, request)
             return self._tell(str(leader_id), f"cannot serve {broker} at once: its disk is slow")
         answer, effects = leader.replica.serve(
             int(broker), ask, self._now_ms, broker_epoch=host.broker_epoch, count=100
