@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint unit bench virtual model golden incidents chaos lab-20 conformance-live setup clean
 
 help: ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(VENV)/.demo: requirements/base.txt requirements/spark.txt pyproject.toml
 	@echo "setting up $(VENV) (once)"
