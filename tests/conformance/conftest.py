@@ -29,12 +29,18 @@ class Clusters:
         self._started: list[LocalCluster] = []
 
     def play(self, sequence: Sequence) -> list[dict[str, Any]]:
-        """Return the recorded form of a sequence, as JSON would give it back; each is played once."""
+        """Return the recorded form of a sequence, as JSON would give it back.
+
+        Each is played once, after all that are declared before it, as they were recorded: some names, like that of
+        the empty group, are the same for all.
+        """
         if sequence.world not in self._begun:
             self._begun[sequence.world] = self._begin(sequence.world)
-        if sequence.name not in self._played:
-            played = self._begun[sequence.world][sequence.name].finish()
-            self._played[sequence.name] = json.loads(json.dumps(played))
+        for name, running in self._begun[sequence.world].items():
+            if name not in self._played:
+                self._played[name] = json.loads(json.dumps(running.finish()))
+            if name == sequence.name:
+                break
         return self._played[sequence.name]
 
     def stop(self) -> None:

@@ -204,6 +204,8 @@ def unknown_made_while_waiting(version: int) -> list[Action]:
         fetch(
             version, {"good": {0: 0}, "made": {0: 0}}, to=leader("good"), max_wait=2500, hold=True, connection="waiting"
         ),
+        # Once this is answered, the leader has read the fetch that was sent before it.
+        metadata(12, ["good"], to=leader("good"), quiet=True),
         create_topics(5, new_topic("made")),
         Receive(to=leader("good"), connection="waiting", waits_ms=2500),
     ]
