@@ -42,9 +42,12 @@ async def test_unknown_verb_is_answered_with_those_that_are(world: World) -> Non
 
 
 async def test_call_that_comes_too_late_is_not_carried_out(world: World) -> None:
-    """Whoever asked was told that it failed; a broker that stood still must not do it now."""
+    """The caller has reported a failure; a broker that was paused must not do it now."""
     broker = world.broker()
     now_ms = broker.clock.wall_ms()
 
-    assert "nobody waited" in (await perform(broker, "broker.describe", {"until_ms": now_ms - 1}))["error"]
+    assert (
+        "after the caller had stopped waiting"
+        in (await perform(broker, "broker.describe", {"until_ms": now_ms - 1}))["error"]
+    )
     assert (await perform(broker, "broker.describe", {"until_ms": now_ms + 1_000}))["error"] is None
