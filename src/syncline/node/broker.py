@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from syncline.core.fetching.session import SessionCache
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.core.replication.tick_index import TickIndex
 from syncline.model.broker_config import BrokerConfig

@@ -6,12 +6,11 @@ import pytest
 
 from syncline.core.fetching.session import (
     SESSION_EPOCH_MAX,
-    SESSION_IDLE_MAX_MS,
     FetchContext,
     FetchSpec,
-    SessionCache,
     SessionPartition,
 )
+from syncline.core.fetching.session_cache import SESSION_IDLE_MAX_MS, SessionCache
 from syncline.core.fetching.watchers import PartitionWatchers
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.errors import ErrorCode

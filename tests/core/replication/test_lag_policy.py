@@ -2,7 +2,8 @@
 
 import pytest
 
-from syncline.core.fetching.session import FetchSpec, SessionCache
+from syncline.core.fetching.session import FetchSpec
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.effects import NOTHING
 from syncline.core.replication.known_brokers import BrokerStanding
 from syncline.core.replication.lag_policy import LagBegin, MessageLag, TimeLag

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from syncline.core.fetching.session import FetchContext, FetchSpec, SessionCache, SessionPartition
+from syncline.core.fetching.session import FetchContext, FetchSpec, SessionPartition
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.known_brokers import BrokerStanding
 from syncline.core.replication.slow_leader.pending_fetches import PendingFetches
 from syncline.core.replication.slow_leader.rules import SlowReadRules

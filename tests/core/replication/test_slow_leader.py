@@ -7,7 +7,8 @@ import pytest
 from syncline.core.cluster.alter_partition import IsrRequest, alter_partition
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
 from syncline.core.cluster.standing import preferred_elections
-from syncline.core.fetching.session import FetchSpec, SessionCache
+from syncline.core.fetching.session import FetchSpec
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.effects import IsrChange, IsrRefused, RefusalOutcome
 from syncline.core.replication.known_brokers import BrokerStanding
 from syncline.core.replication.lag_policy import LagBegin, MessageLag

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncline.core.fetching.session import FetchSpec, SessionCache, SessionPartition
+from syncline.core.fetching.session import FetchSpec, SessionPartition
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.effects import IsrChange, IsrCommitted
 from syncline.core.replication.lag_policy import LagBegin, LagPolicy, MessageLag, TimeLag
 from syncline.core.replication.slow_leader.pending_fetches import PendingFetches

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from syncline.core.fetching.session import SessionCache
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.model.events import Fault
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock

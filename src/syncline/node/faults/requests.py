@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
-from syncline.core.fetching.session import SessionCache
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.node.cluster_view import ClusterView
 from syncline.node.faults.error_replies import error_reply
 from syncline.node.faults.rules import Rule

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from syncline.core.fetching.session import SessionCache
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
