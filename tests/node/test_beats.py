@@ -1,4 +1,4 @@
-"""Beats: a few bytes without an answer, which disturb nobody, and which nobody but brokers may send."""
+"""Beats: a few bytes without an answer, which only brokers may send, and which cost no other connection anything."""
 
 import struct
 
@@ -69,7 +69,7 @@ async def test_beat_is_nothing_that_clients_may_send(world: World) -> None:
 
 @two
 async def test_made_up_replica_is_not_remembered(world: World) -> None:
-    """Somebody who beats as broker 4711 costs nothing."""
+    """A connection that beats as broker 4711 costs nothing."""
     client = await world.peer()
     client.send(ApiKey.PEER_BEAT, 0, struct.pack(">i", 4711))
     await world.later(0.1)
@@ -80,7 +80,7 @@ async def test_made_up_replica_is_not_remembered(world: World) -> None:
 
 @two
 async def test_answer_on_a_line_that_was_left_is_no_answer(world: World) -> None:
-    """A follower that came back on another connection is owed its answer there, whatever an old read still brings."""
+    """A follower that came back on another connection waits for its answer there, whatever an old read still brings."""
     followers = world.broker().observer.followers
     old, new = object(), object()
     followers.fetched(2, old, 1_000)  # type: ignore[arg-type]

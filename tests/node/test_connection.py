@@ -70,7 +70,7 @@ async def test_connection_is_closed_alone_when_a_frame_is_malformed(world: World
 
 
 async def test_connection_is_closed_alone_when_a_list_is_as_long_as_records_may_be(world: World) -> None:
-    """Only records and what group members tell each other may fill a frame: long lists take long to read."""
+    """Only records and the data of group members may fill a frame: long lists take long to read."""
     bad, good = await world.client(), await world.client()
     bad.transport.write(bad.frame(ApiKey.METADATA, 4, bytes(LISTS_BYTES_MAX)))
     await bad.lost()
@@ -88,7 +88,7 @@ async def test_connection_sends_what_is_answered_before_it_closes_for_a_bad_fram
 
 
 async def test_connection_stops_reading_when_answers_are_not_read(world: World) -> None:
-    """A reader that does not read is not read from either, so what it is owed is bounded; then it gets all of it."""
+    """A broker does not read from a peer that does not read: what waits for it is bounded; later it gets everything."""
     await world.topic()
     client = await world.client()
     await client.produce("t", batch(size_bytes=400_000))
@@ -157,7 +157,7 @@ async def test_connection_sends_nothing_when_acks_is_zero(world: World) -> None:
 
 
 async def test_connection_is_closed_when_a_produce_without_answer_fails(world: World) -> None:
-    """With acks=0 there is no other way to tell the producer that it should look for another leader."""
+    """With acks=0 nothing else makes the producer look for another leader."""
     client = await world.client()
     client.send_produce("unknown", batch(), acks=0)
     await client.lost()

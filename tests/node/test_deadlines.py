@@ -1,4 +1,4 @@
-"""Deadlines: never too early, at most a bucket too late, and nobody's failure is another's."""
+"""Deadlines: never too early, at most a bucket too late, and one operation's failure does not touch the others."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ def test_deadlines_leave_no_timer_when_nothing_waits(stage: Stage) -> None:
 
 
 def test_deadlines_never_pass_when_they_were_closed(stage: Stage) -> None:
-    """A broker that stops answers nobody any more."""
+    """A broker that stops answers no more requests."""
     operation = Operation()
     stage.deadlines.park(operation, 2_000)
     stage.deadlines.close()

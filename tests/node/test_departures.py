@@ -1,4 +1,4 @@
-"""What clients are told of brokers that just died."""
+"""What Metadata says of brokers that just died."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Watch:
 
 @pytest.fixture
 def departures() -> Iterator[Departures]:
-    """Return departures whose time is told by `expired`."""
+    """Return departures that `expired` moves through time."""
     loop = asyncio.new_event_loop()
     watch = Watch()
     deadlines = Deadlines(loop, watch)
@@ -61,7 +61,7 @@ def test_departures_trust_a_leader_again_when_it_answers(departures: Departures)
 
 
 def test_departures_keep_a_fenced_broker_listed_for_some_seconds(departures: Departures) -> None:
-    """Its clients move their partitions first and drop the broker later; nobody waits for it any more."""
+    """Its clients move their partitions first and drop the broker later; Metadata no longer waits for a verdict."""
     resumed: list[int] = []
     departures.connection_broke(1)
     departures.when_settled(lambda: resumed.append(1))
@@ -99,7 +99,7 @@ async def test_metadata_names_the_next_leader_when_it_is_asked_while_the_old_one
 
 @pytest.mark.brokers(3)
 async def test_metadata_names_the_same_leader_when_only_a_connection_broke(world: World) -> None:
-    """Whoever asks meanwhile waits for a moment, not for a session."""
+    """A Metadata request meanwhile waits for a moment, not for a session time-out."""
     await world.topic(replicas=(1, 2, 3))
     client = await world.client(2)
     world.call(2, world.broker(2).describing.departures.connection_broke, 1)

@@ -13,7 +13,7 @@ from tests.node.world import World
 
 
 async def is_refused(world: World, client: WireClient, key: int, version: int, body: bytes = b"") -> bool:
-    """Return whether a request ends its connection, unanswered, and nobody else's."""
+    """Return whether a request ends its connection, unanswered, and no other connection."""
     other = await world.client()
     # Without a client id, and where the version knows them, without tagged fields.
     frame = struct.pack(">hhihB", key, version, 0, -1, 0) + body
@@ -79,7 +79,7 @@ async def test_dispatch_refuses_what_brokers_ask_each_other_when_a_client_asks_i
 
 
 async def test_dispatch_closes_the_connection_when_a_body_is_malformed(world: World) -> None:
-    """A request that ends too early is nobody's answer, and nothing of it is carried out."""
+    """A request that ends too early is not answered, and nothing of it is carried out."""
     await world.topic()
     whole, client = await world.client(), await world.client()
     frame = whole.frame(ApiKey.PRODUCE, 9, b"\x00\xff\xff\x00\x00\x00\x00\x02\x02t")
@@ -91,7 +91,7 @@ async def test_dispatch_closes_the_connection_when_a_body_is_malformed(world: Wo
 
 
 async def test_dispatch_survives_when_a_handler_fails(world: World) -> None:
-    """A fault of ours is logged and costs one connection; everybody else is served on."""
+    """A fault of ours is logged and costs one connection; all others are served."""
     bad, good = await world.client(), await world.client()
 
     def fail(*_arguments: Any) -> None:

@@ -58,7 +58,7 @@ async def test_preferred_leader_is_elected_when_an_administrator_asks(world: Wor
 
 @pytest.mark.brokers(2, **LAG)
 async def test_unclean_leader_is_elected_when_an_administrator_asks(world: World) -> None:
-    """2, the only member of the ISR, is gone; 1 lacks a record, and leads only when it is told to."""
+    """2, the only member of the ISR, is gone; 1 lacks a record, and leads only when an election is requested."""
     await world.topic(replicas=(2, 1))
     world.kill(1)
     await world.until(lambda: record(world, 2).isr == (2,))
@@ -80,7 +80,7 @@ async def test_unclean_leader_is_elected_when_an_administrator_asks(world: World
 
 @pytest.mark.brokers(2, unclean_leader_election_interval_ms=2_000, **LAG)
 async def test_unclean_leader_is_elected_at_the_next_check_when_the_topic_allows_it(world: World) -> None:
-    """The configuration is changed while nobody leads: the periodic check finds it."""
+    """The configuration changes while there is no leader: the periodic check finds it."""
     await world.topic(replicas=(2, 1))
     world.kill(1)
     await world.until(lambda: record(world, 2).isr == (2,))
@@ -135,7 +135,7 @@ async def test_lag_of_a_replica_is_told_by_its_log_directory(world: World) -> No
 
 
 async def lag_of(client: WireClient) -> int:
-    """Return the lag of t-0 as DescribeLogDirs tells it."""
+    """Return the lag of t-0 from DescribeLogDirs."""
     answer = await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=[{"topic": "t", "partitions": [0]}])
     return int(answer.results[0].topics[0].partitions[0].offset_lag)
 
@@ -201,7 +201,7 @@ async def test_damaged_log_goes_with_its_topic(world: World, is_restarted: bool)
 
 @pytest.mark.brokers(3, auto_leader_rebalance_enable=True, leader_imbalance_check_interval_seconds=2, **LAG)
 async def test_f05_balancer_gives_leadership_back_at_its_next_look(world: World) -> None:
-    """2 restarts and is in sync again: without anybody's asking it leads within an interval."""
+    """2 restarts and is in sync again: it leads within an interval, without a request."""
     await world.topic(replicas=(2, 1, 3))
     world.kill(2)
     await world.until(lambda: record(world, 1).leader == 1)

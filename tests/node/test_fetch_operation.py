@@ -123,7 +123,7 @@ async def test_parked_fetch_is_told_when_the_leader_changes(world: World) -> Non
 
 
 async def test_parked_fetch_is_told_when_the_topic_is_deleted(world: World) -> None:
-    """Nobody will ever append there again."""
+    """No leader appends there any more."""
     await world.topic()
     client = await world.client()
     fetch = client.send_fetch({"t": [at(0)]}, max_wait_ms=LONG_MS)
@@ -250,7 +250,7 @@ async def test_fetch_is_read_by_the_worker_when_the_records_are_not_in_memory(wo
 
 
 async def test_fetch_does_not_see_what_comes_while_it_reads(world: World) -> None:
-    """The answer speaks of one moment: mark and records are those of the look."""
+    """The answer is of one moment: high watermark and records are those of the look."""
     await world.topic()
     reader, writer = await world.client(), await world.client()
     await writer.produce("t", batch())
@@ -353,7 +353,7 @@ async def test_fetch_of_a_follower_is_refused_when_it_is_no_replica(world: World
     sure = await client.fetched_row(client.send_fetch({"t": [at(0, leader_epoch=0)]}, replica_id=2))
 
     assert lost.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # Who names the epoch knows what it says: then it may be the leader that has not heard of its new replica.
+    # A request with the leader's epoch means that the leader may not know its new replica yet.
     assert sure.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert world.partition().leader.followers == ()
 

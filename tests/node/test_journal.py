@@ -20,12 +20,12 @@ lonely = pytest.mark.brokers(3, started=1, journal_enable="true")
 
 
 def fault(number: int, note: str = "") -> Fault:
-    """Return a decision that can be told from others."""
+    """Return a decision that is unlike others."""
     return Fault(ts_ms=1_700_000_000_000 + number, broker=-1, kind="test", target=str(number), phase="begin", note=note)
 
 
 def sample(number: int) -> FollowerProgress:
-    """Return a sample that can be told from others."""
+    """Return a sample that is unlike others."""
     return FollowerProgress(
         ts_ms=1_700_000_000_000 + number,
         broker=1,
@@ -64,7 +64,7 @@ def noted(world: World, broker_id: int = 1) -> list[int]:
 
 
 def unheard(world: World) -> Journal:
-    """Return a journal of the first broker that nobody has told anything."""
+    """Return a journal of the first broker that has no events yet."""
     broker = world.broker()
     return Journal(
         broker_id=broker.broker_id,
@@ -87,7 +87,7 @@ async def ready(world: World) -> None:
 
 @journalled
 async def test_journal_writes_events_when_its_topic_is_there(world: World) -> None:
-    """Within a second, in the order in which they were noted, each with its own time."""
+    """Within a second, in the order of `note`, each with its own time."""
     await ready(world)
     began = world.loop.time()
     for number in range(3):
@@ -225,7 +225,7 @@ async def test_journal_goes_to_the_next_leader_when_the_first_dies(world: World)
 
 @journalled_by_three
 async def test_journal_gives_up_on_a_leader_when_it_does_not_answer(world: World) -> None:
-    """A line that loses answers must not keep the events for ever: they are sent again over another one."""
+    """A connection that loses answers does not keep the events for ever: the journal sends them over another one."""
     await ready(world)
     leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
     writer = next(each for each in world.living() if each != leader)

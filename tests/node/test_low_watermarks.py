@@ -85,7 +85,7 @@ async def test_delete_records_does_not_wait_for_a_broker_when_it_is_fenced(world
 
 @pytest.mark.brokers(3)
 async def test_delete_records_is_sent_on_when_leadership_is_lost_while_it_waits(world: World) -> None:
-    """Whoever leads now decides; the old leader knows nothing of its followers any more."""
+    """The new leader decides; the old one no longer knows its followers."""
     await world.topic(replicas=(3, 2))
     client = await world.client(3)
     await client.produce("t", batch(10))
@@ -150,7 +150,7 @@ async def test_delete_records_says_so_when_the_log_is_offline(world: World) -> N
 
 
 async def test_delete_records_tells_a_parked_fetch_when_its_wait_is_over(world: World) -> None:
-    """Nobody is woken for a log start, but a reader below it is told so, and given nothing."""
+    """A new log start wakes no fetch, but a reader below it gets an error and no records."""
     await world.topic()
     client, reader = await world.client(), await world.client()
     await client.produce("t", batch(2))

@@ -1,4 +1,4 @@
-"""The node: started, stopped, and told of a disk that failed."""
+"""The node: its start, its stop, and a disk that fails."""
 
 import asyncio
 import errno
@@ -42,7 +42,7 @@ async def test_node_closes_its_clients_when_it_stops(world: World) -> None:
 
 @pytest.mark.brokers(1, started=0)
 async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
-    """What it leads must find another leader, so whoever runs the node decides whether the process goes on."""
+    """What it leads must find another leader, so the owner of the node decides whether the process goes on."""
     told: list[str] = []
     host = world.host()
     world.cluster.start(host)
@@ -90,7 +90,7 @@ async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> No
 
 
 async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed(world: World) -> None:
-    """The disk's failure is told, and what else the same image says is done."""
+    """The node reports the disk's failure, and applies the rest of the image."""
     told: list[str] = []
     world.node().on_unfit = told.append
     await world.topic("t")
@@ -128,7 +128,7 @@ async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: Wor
 async def test_node_judges_a_slice_of_its_partitions_in_one_turn_of_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks for something meanwhile is answered between two slices."""
+    """Requests are answered between two slices."""
     monkeypatch.setattr(isr_ticks, "SLICE", 4)
     await world.topic(partitions=10)
     broker = world.broker()

@@ -1,4 +1,4 @@
-"""Observations: what is unusual is told with its numbers, and an ordinary second is told by nobody."""
+"""Observations: brokers report what is unusual with its numbers, and nothing of an ordinary second."""
 
 import pytest
 
@@ -83,7 +83,7 @@ async def test_stall_is_told_by_whoever_stood_still_when_it_goes_on(world: World
 
 @observed
 async def test_paused_follower_is_missed_and_its_beats_are_not_heard(world: World) -> None:
-    """Its leader tells since when, beats in vain, and tells that it is back."""
+    """Its leader reports since when, beats in vain, and reports that it is back."""
     follower, leader = two_others(world)
     await world.topic(replicas=(leader, follower))
     await (await world.client(leader)).produce("t", batch())
@@ -106,7 +106,7 @@ async def test_paused_follower_is_missed_and_its_beats_are_not_heard(world: Worl
 @observed
 @pytest.mark.parametrize("ways", ["both", "to the leader", "to the follower"])
 async def test_beats_tell_which_way_a_line_is_cut(world: World, ways: str) -> None:
-    """Each end hears the other's beats exactly when the line still carries them."""
+    """Each end gets the other's beats exactly when that direction of the connection works."""
     follower, leader = two_others(world)
     await world.topic(replicas=(leader, follower))
     await (await world.client(leader)).produce("t", batch())
@@ -154,7 +154,7 @@ async def test_read_is_told_while_it_lasts_with_the_follower_that_waits(world: W
 
 @observed
 async def test_controller_is_told_to_be_unreachable_by_whoever_asks_it(world: World) -> None:
-    """And the controller tells of the gap between heartbeats, before it fences."""
+    """And the controller reports the gap between heartbeats, before it fences."""
     broker, _ = two_others(world)
     controller = controller_of(world)
     ears = Ears(world)
@@ -174,7 +174,7 @@ async def test_controller_is_told_to_be_unreachable_by_whoever_asks_it(world: Wo
 
 @observed
 async def test_metadata_is_told_to_be_late_by_the_controller(world: World) -> None:
-    """A broker that is heard of, and whose questions for news do not come."""
+    """A broker that heartbeats, and whose polls for metadata do not come."""
     broker, other = two_others(world)
     controller = controller_of(world)
     ears = Ears(world)
@@ -193,7 +193,7 @@ async def test_metadata_is_told_to_be_late_by_the_controller(world: World) -> No
 
 @observed
 async def test_empty_log_of_an_old_partition_is_told_to_be_filled(world: World) -> None:
-    """With its start, its end, and how fast; a new topic's logs are not spoken of."""
+    """With its start, its end, and how fast; a new topic's logs are not reported."""
     follower, leader = two_others(world)
     await world.topic(replicas=(leader, follower))
     client = await world.client(leader)

@@ -11,7 +11,7 @@ from tests.node.world import World
 
 
 class Verdicts:
-    """A waiter that remembers what it was told."""
+    """A waiter that remembers its verdicts."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, ErrorCode]] = []
@@ -132,7 +132,7 @@ async def test_partition_reads_its_committed_past_when_it_becomes_leader(world: 
 
 @pytest.mark.brokers(2)
 async def test_partition_stops_reading_its_past_when_it_does_not_lead(world: World) -> None:
-    """Somebody else's term is somebody else's to load."""
+    """The batches of another leader's term are left to that leader."""
     await world.topic(replicas=(1, 2))
     reading = world.partition(2).read_committed_batches(0)
 
@@ -154,7 +154,7 @@ async def test_partition_goes_by_another_configuration_when_it_changes(world: Wo
 
 @pytest.mark.brokers(3)
 async def test_partition_commits_what_waits_when_its_minimum_is_lowered(world: World) -> None:
-    """Nobody has to append or fetch for the mark to move: the change itself moves it."""
+    """The change itself moves the mark, without an append or a fetch."""
     await world.topic(replicas=(1, 2), min_insync_replicas=2)
     world.kill(2)
     await world.until(lambda: world.partition().isr == (1,))

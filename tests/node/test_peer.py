@@ -69,7 +69,7 @@ async def ask(peer: PeerConnection) -> bytes:
 
 
 async def test_peer_gives_each_request_its_answer_when_they_come_in_another_order(world: World) -> None:
-    """What belongs together is told by the correlation id."""
+    """The correlation id matches answers with requests."""
 
     def backwards(server: Answerer) -> None:
         if len(server.ids) == 3:
@@ -96,7 +96,7 @@ async def test_peer_gives_each_request_its_answer_when_they_come_in_another_orde
 async def test_peer_ends_every_request_once_when_the_connection_breaks(
     world: World, end: Callable[[Answerer], None]
 ) -> None:
-    """Those that wait are told, in order, and so is the owner; later ones are refused at once."""
+    """Requests that wait fail, in order, and the owner is called; later requests are refused at once."""
 
     def break_off(server: Answerer) -> None:
         if len(server.ids) == 3:
@@ -115,7 +115,7 @@ async def test_peer_ends_every_request_once_when_the_connection_breaks(
 
 
 async def test_peer_ends_requests_when_it_is_closed_here(world: World) -> None:
-    """The owner's own close is heard of by whoever waits, and by the owner once."""
+    """When the owner closes it, requests that wait fail, and the owner is called once."""
     lost: list[None] = []
     peer, _ = await connect(silent, lambda: lost.append(None))
     waiting = asyncio.ensure_future(ask(peer))
@@ -151,7 +151,7 @@ def heartbeat() -> dict[str, object]:
 
 
 async def test_peer_leaves_others_alone_when_a_cancelled_request_is_answered(world: World) -> None:
-    """Whoever gave up waiting misses its answer, and nobody else does."""
+    """A caller that gave up misses its answer, and no other caller does."""
     kept: list[Answerer] = []
     peer, _ = await connect(kept.append)
     given_up, waiting = asyncio.ensure_future(ask(peer)), asyncio.ensure_future(ask(peer))
@@ -174,7 +174,7 @@ async def test_peer_is_lost_when_nobody_listens(world: World) -> None:
 
 
 async def test_peer_is_lost_when_nobody_answers_in_time(world: World) -> None:
-    """A host behind a cut line answers nothing at all; connecting ends after ten seconds."""
+    """A host behind a cut connection answers nothing at all; connecting ends after ten seconds."""
     world.network.cut("world", "broker-1")
     began = world.loop.time()
 

@@ -62,7 +62,7 @@ async def test_produce_is_answered_at_once_when_it_does_not_wait(world: World) -
 
 @pytest.mark.brokers(3)
 async def test_produce_is_committed_without_a_member_when_it_leaves_the_isr(world: World) -> None:
-    """A follower that is silent for replica.lag.time.max.ms leaves; nobody waits for it any longer."""
+    """A follower that is silent for replica.lag.time.max.ms leaves the ISR; the produce no longer waits for it."""
     await world.topic(replicas=(1, 2))
     world.network.cut("broker-2", "broker-1")
     client = await world.client()
@@ -102,7 +102,7 @@ async def test_produce_is_not_acknowledged_when_the_isr_falls_below_its_minimum_
 
 @pytest.mark.brokers(3)
 async def test_produce_is_refused_when_leadership_is_lost_while_it_waits(world: World) -> None:
-    """An old leader that learns of its successor sends everybody on; what it appended is cut off."""
+    """An old leader that learns of its successor refuses all that wait; what it appended is truncated."""
     await world.topic(replicas=(3, 2))
     world.network.cut("broker-2", "broker-3")
     client = await world.client(3)
@@ -186,7 +186,7 @@ async def test_produce_is_refused_and_stores_nothing_when_the_disk_is_full(world
 
 @pytest.mark.brokers(3)
 async def test_produce_that_waits_is_told_when_the_disk_fails(world: World) -> None:
-    """After a write error nobody knows what the file holds: all who wait for this log hear KAFKA_STORAGE_ERROR."""
+    """After a write error the file may hold anything: all that wait for this log get KAFKA_STORAGE_ERROR."""
     await world.topic(replicas=(1, 2))
     world.network.cut("broker-2", "broker-1")
     client, other = await world.client(), await world.client()

@@ -24,7 +24,7 @@ def sampler_of(world: World) -> ProgressSampler:
 
 
 def samples(world: World, sampler: ProgressSampler) -> list[FollowerProgress]:
-    """Sample once; return what was noted."""
+    """Sample once; return the samples."""
     noted: list[Event] = []
     world.broker().journal.on_event = noted.append
     sampler.sample()
@@ -49,7 +49,7 @@ async def test_progress_tells_of_each_follower_when_records_came(world: World) -
 
 @sampled
 async def test_progress_is_silent_when_nothing_moves(world: World) -> None:
-    """An idle cluster journals nothing: neither an empty partition nor one that everybody has."""
+    """An idle cluster journals nothing: neither an empty partition nor one that all replicas have."""
     await world.topic(replicas=(1, 2, 3))
     await world.until(lambda: all(each.log_end == 0 for each in world.partition().leader.followers))
     sampler = sampler_of(world)
@@ -90,7 +90,7 @@ async def test_progress_goes_on_when_a_follower_is_behind(world: World) -> None:
 
 @sampled
 async def test_progress_is_told_by_the_leader_only_when_there_are_followers(world: World) -> None:
-    """A follower has nobody to tell of, and a partition without followers neither."""
+    """A follower samples nothing, nor does the leader of a partition without followers."""
     await world.topic("led", replicas=(2, 1))
     await world.topic("alone", replicas=(1,))
     for broker_id, name in ((2, "led"), (1, "alone")):

@@ -11,7 +11,7 @@ from tests.node.world import World
 
 @pytest.mark.brokers(2)
 async def test_show_tells_of_leader_and_follower_alike(world: World) -> None:
-    """Role, log, watermark and epochs of each; the leader also tells how far its followers are known to be."""
+    """Role, log, watermark and epochs of each; the leader also shows how far it knows its followers to be."""
     await world.topic(replicas=(1, 2))
     await world.topic("other", replicas=(1, 2))
     await (await world.client()).produce("t", batch(3))

@@ -49,7 +49,7 @@ async def old_fetch(client: WireClient, version: int, offset: int = 0) -> Any:
 
 @pytest.mark.brokers(3, **LAG)
 async def test_c13_a_waiting_produce_is_sent_on_when_leadership_goes(world: World) -> None:
-    """acks=all waits at broker 2, which nobody hears any more; when metadata names another leader it is answered."""
+    """acks=all waits at broker 2, which is cut off; when metadata names another leader it is answered."""
     await world.topic(replicas=(2, 1, 3))
     client = await world.client(2)
     leader_epoch = world.partition(2).leader_epoch
@@ -68,7 +68,7 @@ async def test_c13_a_waiting_produce_is_sent_on_when_leadership_goes(world: Worl
 
 @pytest.mark.brokers(2)
 async def test_c15_a_produce_without_acknowledgement_closes_when_it_is_refused(world: World) -> None:
-    """acks=0 to a follower: no answer can tell of the error, so the connection ends."""
+    """acks=0 to a follower: no answer can carry the error, so the connection ends."""
     await world.topic(replicas=(1, 2))
     await world.until(lambda: world.partition(2).follower is not None)
     follower, leader = await world.client(2), await world.client(1)

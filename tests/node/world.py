@@ -121,7 +121,7 @@ class World:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until `condition` holds."""
-        while not condition():  # noqa: ASYNC110 - nobody would set an event, and virtual time is free
+        while not condition():  # noqa: ASYNC110 - there is no event for it, and virtual time is free
             await asyncio.sleep(0.0005)
 
     async def later(self, seconds: float) -> None:

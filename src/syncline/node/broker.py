@@ -150,7 +150,6 @@ class Broker:
             loop=loop,
             clock=clock,
             configs=configs,
-            partitions=partitions,
             counters=counters,
             note=journal.note,
             settle=settle,

@@ -43,6 +43,9 @@ class Deadlines:
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} operations wait{', with a timer' if self.is_armed else ''}>"
+
     def __iter__(self) -> Iterator[Expiring]:
         """Go through all that wait; nothing may be parked or forgotten meanwhile."""
         for bucket in self._buckets.values():

@@ -4,15 +4,15 @@ The rules are `core/replication/slow_leader`. Here requests are registered when 
 completed at once, and the watchdog runs as long as there are any: a broker that serves everything at once, or whose
 feature is off, does nothing of this.
 
-For metrics: `pending_count` (PendingFollowerFetches) and `protected_count` (PendingProtectedReplicas) are asked for;
-`counters.pending_cap_exceeded`, `.relinquished`, `.relinquish_skipped` (by reason) and `.fetch_process_ms` are
-counted. The process time is that of requests that had to wait for a read; all others took none.
+Metrics read `pending_count` (PendingFollowerFetches), and what is counted here: `counters.pending_cap_exceeded`,
+`.relinquished`, `.relinquish_skipped` (by reason) and `.fetch_process_ms`. The process time is that of requests that
+had to wait for a read; all others took none.
 """
 
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from syncline.core.fetching.session import FetchSession
@@ -54,7 +54,6 @@ class SlowReads:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         configs: LiveConfigs,
-        partitions: Mapping[TopicPartition, Partition],
         counters: Counters,
         note: Callable[[Observation], None],
         settle: Callable[[], None],
@@ -63,7 +62,6 @@ class SlowReads:
         self._loop = loop
         self._clock = clock
         self._configs = configs
-        self._partitions = partitions
         self._counters = counters
         self._note_event = note
         self._settle = settle
@@ -82,13 +80,6 @@ class SlowReads:
     def pending_count(self) -> int:
         """The partitions for which a follower waits, once per request."""
         return self._fetches.entry_count
-
-    @property
-    def protected_count(self) -> int:
-        """The members of ISRs that stay in it only because this broker has not answered them."""
-        leaders = (partition.leader for partition in self._partitions.values())
-        slow_leaders = (leader.slow_leader for leader in leaders if leader is not None)
-        return sum(len(slow_leader.spared) for slow_leader in slow_leaders if slow_leader is not None)
 
     @property
     def waiting_fetches(self) -> tuple[WaitingFetch, ...]:

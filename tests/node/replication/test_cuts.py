@@ -17,7 +17,7 @@ Work = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
 class StuckDisk:
-    """One broker's disk, of which nothing is in memory, and which answers nothing before it is told to."""
+    """One broker's disk, of which nothing is in memory, and which answers nothing before the test says so."""
 
     def __init__(self, world: World, broker_id: int) -> None:
         disk = world.host(broker_id).disk
@@ -31,7 +31,7 @@ class StuckDisk:
 
     @property
     def searches(self) -> list[Work]:
-        """Return what waits to tell where a log is to be cut."""
+        """Return the searches for the place of a cut."""
         return [each for each in self.held if "CutSearch" in getattr(each[0], "__qualname__", "")]
 
     def answer(self, *, error: OSError | None = None) -> None:
@@ -219,7 +219,7 @@ async def test_cut_is_planned_anew_when_the_log_has_changed_meanwhile(world: Wor
 
 @pytest.mark.brokers(3)
 async def test_late_plan_does_no_harm_when_the_broker_has_stopped(world: World) -> None:
-    """The disk answers after the fetchers were closed: nobody is there for it."""
+    """The disk answers after the fetchers were closed: the answer is dropped."""
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
     partition = world.partition(3)

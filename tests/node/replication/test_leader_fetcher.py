@@ -1,4 +1,4 @@
-"""Followers: they copy their leader's log exactly, whatever happens to the leader, the line or the disk between."""
+"""Followers: they copy their leader's log exactly, whatever happens to the leader, the connection or the disk."""
 
 import errno
 from dataclasses import replace
@@ -45,7 +45,7 @@ async def test_fetcher_copies_the_log_byte_for_byte_when_records_come(world: Wor
 
 @pytest.mark.brokers(3)
 async def test_fetcher_cuts_its_log_when_the_histories_diverge(world: World) -> None:
-    """KIP-595: the new leader's answer shows where; what nobody acknowledged to a producer goes, the rest is kept."""
+    """KIP-595: the new leader's answer shows where; what no producer was acknowledged goes, the rest is kept."""
     await world.topic(replicas=(3, 2))
     client = await world.client(3)
     await client.produce("t", batch(2))
@@ -125,7 +125,7 @@ async def test_fetcher_tries_less_and_less_often_when_nobody_listens(world: Worl
 
 @pytest.mark.brokers(2, replica_socket_timeout_ms=700, broker_session_timeout_ms=30_000, replica_lag_time_max_ms=60_000)
 async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(world: World) -> None:
-    """A line on which answers get lost is given up; a new one is made when that is possible."""
+    """A connection on which answers get lost is given up; a new one is made when that is possible."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
