@@ -84,7 +84,7 @@ def test_long_history_is_compacted_by_the_next_holder(world: SqliteWorld) -> Non
 
 
 def test_state_survives_the_end_of_all_brokers(world: SqliteWorld) -> None:
-    """Everybody stops; whoever starts next has the whole state and a higher epoch."""
+    """All brokers stop; the next one to start has the whole state and a higher epoch."""
     first = Campaigner(world, 1).wins()
     assert first.commit(batch(1, ProducerIdsAllocated(7))) is None
     first.view.close()
@@ -132,7 +132,7 @@ def holder_process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         pipe.close()
 
 
-def tell(process: subprocess.Popen[str], version: int) -> str:
+def order(process: subprocess.Popen[str], version: int) -> str:
     """Let the other process commit a version, and return the type of what came of it."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -143,9 +143,9 @@ def tell(process: subprocess.Popen[str], version: int) -> str:
 
 @pytest.mark.process
 def test_killed_holder_is_succeeded_at_once(world: SqliteWorld, holder: subprocess.Popen[str]) -> None:
-    """SIGKILL drops the lock: the next campaigner wins without anybody's patience, with all that was committed."""
+    """SIGKILL drops the lock: the next campaigner wins at once, with everything that was committed."""
     second = Campaigner(world, 2)
-    assert tell(holder, 1) == "NoneType"
+    assert order(holder, 1) == "NoneType"
     holder.kill()
     second.wins()
 
@@ -165,7 +165,7 @@ def test_stopped_holder_keeps_its_lock_but_not_the_lease(world: SqliteWorld, hol
     second.wins()
     assert second.commit(batch(1, ProducerIdsAllocated(5))) is None
     holder.send_signal(signal.SIGCONT)
-    refused = tell(holder, 1)
+    refused = order(holder, 1)
     third.view.observe(0, 1_000)
     second.view.close()
     third.wins()
@@ -178,7 +178,7 @@ def test_stopped_holder_keeps_its_lock_but_not_the_lease(world: SqliteWorld, hol
 def test_store_that_cannot_be_opened_for_writing_fails_the_commit_and_not_the_next(
     world: SqliteWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No descriptors left, for instance: the holder hears of it, and may write again when that is over."""
+    """No descriptors left, for instance: the holder gets the error, and may write again when that is over."""
     first = Campaigner(world, 1).wins()
     connect = sqlite3.connect
     failures = [sqlite3.OperationalError("unable to open database file")]

@@ -7,7 +7,7 @@ from syncline.records.checksum import crc32c, crc32c_in_python
 
 
 def test_checksum_of_the_check_string_is_the_published_one() -> None:
-    """RFC 3720 gives the value that tells CRC-32C from its relatives."""
+    """RFC 3720 gives the value that only CRC-32C has."""
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c_in_python(b"123456789") == 0xE3069283
 

@@ -1,4 +1,4 @@
-"""Records in every codec: ours read by others, others' read by us, and noise by nobody."""
+"""Records in every codec: ours read by other libraries, theirs read by us, and noise refused."""
 
 import contextlib
 import io

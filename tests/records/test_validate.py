@@ -271,7 +271,7 @@ def test_timestamps_are_held_against_the_limits(timestamp_ms: int, now_ms: int, 
 
 
 def test_timestamps_outside_the_limits_are_named_record_by_record() -> None:
-    """The answer tells which records, what they said and what would have been right."""
+    """The answer lists the records, their values and the right ones."""
     batch = build_batch([(1000, b"k", b"v"), (1900, b"k", b"v"), (5000, b"k", b"v")])
     rules = RULES._replace(timestamp_before_max_ms=500, timestamp_after_max_ms=100)
     refused = refusal(batch, rules)
@@ -357,7 +357,7 @@ def test_transactional_bit_is_left_to_others() -> None:
 
 
 def test_batches_with_very_many_bad_records_are_refused_in_few_words() -> None:
-    """A thousand records at fault are enough to know; the message tells how many there are."""
+    """The answer lists a thousand records at fault; the message counts them all."""
     builder = BatchBuilder()
     for _ in range(3_000):
         builder.append(NOW_MS, None, b"value")
@@ -371,7 +371,7 @@ def test_batches_with_very_many_bad_records_are_refused_in_few_words() -> None:
 
 
 def test_batch_that_claims_millions_of_records_is_not_opened() -> None:
-    """A megabyte may hold them, compressed; everybody else would have to wait."""
+    """A megabyte may hold them, compressed; all other clients would have to wait."""
     batch = changed(57, ">i", 9_000_000, seal=False)
     struct.pack_into(">i", batch, 23, 8_999_999)
     reseal(batch, 0, len(batch))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from tests.storage.recording_disk import Image, Link, Mark, Move, Op, Sync, SyncDirectory, Truncate, Unlink, Write
 
 TORN_AT_BYTES = (1, 7, 8, 512, 4096)
-# The last is behind a batch's header: a page may end anywhere, and then only the checksum tells.
+# The last is behind a batch's header: a page may end anywhere, and then only the checksum shows it.
 BAD_FROM_BYTES = (0, 8, 16, 64)
 RANDOM_SUBSETS = 12
 LAST_WRITES = 6

@@ -221,14 +221,14 @@ class DiskConformance:
         disk.lock(f"{home}/.lock").release()
 
     def test_lock_knows_its_file_again(self, disk: Disk, home: str) -> None:
-        """The same file tells the same, in one word, whoever takes it."""
+        """The same file has the same identity, one word, for every holder."""
         lock = disk.lock(f"{home}/.lock")
-        told = lock.identity()
+        identity = lock.identity()
         lock.release()
         again = disk.lock(f"{home}/.lock")
 
-        assert again.identity() == told
-        assert len(told.split()) == 1
+        assert again.identity() == identity
+        assert len(identity.split()) == 1
         again.release()
 
     def test_run_later_delivers_the_result_or_the_error(
@@ -247,7 +247,7 @@ class DiskConformance:
         assert isinstance(results[1], FileNotFoundError)
 
     def test_sync_later_reports_none_when_all_is_well(self, disk: Disk, home: str, settle: Callable[[], None]) -> None:
-        """Whoever waits for durability is told."""
+        """The caller that waits for durability gets the error."""
         file = disk.open(f"{home}/x", create=True)
         file.append([b"x"])
         results: list[Any] = []

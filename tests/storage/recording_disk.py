@@ -75,7 +75,7 @@ class SyncDirectory(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What the test was told at this point, for the checker."""
+    """What storage had promised at this point, for the checker."""
 
     kind: str
     value: Any

@@ -21,7 +21,7 @@ from tests.storage.recording_disk import RecordingDisk, RecordingFile
 
 
 class WatchedFile(RecordingFile):
-    """Knows whether its bytes are in memory, and tells who reads them otherwise."""
+    """A file that may be out of memory, and that records the threads that wait for it."""
 
     disk: "WatchedDisk"
 
@@ -30,7 +30,7 @@ class WatchedFile(RecordingFile):
         return None if self.disk.is_cold else super().read_resident(position, size)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes, and note who waited for them."""
+        """Return bytes, and record which thread waited for them."""
         self.disk.note_read()
         return super().read(position, size)
 

@@ -1,4 +1,4 @@
-"""Write errors and damaged files: refused loudly, never served, never cut off silently (R4, F3-F7)."""
+"""Write errors and damaged files: refused loudly, never served, never cut off silently (R4)."""
 
 import errno
 
@@ -36,7 +36,7 @@ def damage(disk: RecordingDisk, log: PartitionLog, base_offset: int, position: i
 
 
 def test_full_disk_refuses_and_the_log_works_again_when_there_is_room(log: PartitionLog) -> None:
-    """F3: what had got in is cut off, nothing is remembered of it (M46)."""
+    """What had got in is cut off, nothing is remembered of it (M46)."""
     append(log, producer=(9, 0, 0))
     file_of(log).append_fault = (20, OSError(errno.ENOSPC, "No space left on device"))
 
@@ -50,9 +50,9 @@ def test_full_disk_refuses_and_the_log_works_again_when_there_is_room(log: Parti
 
 
 def test_m47_log_is_final_after_a_write_error(log: PartitionLog) -> None:
-    """EIO: nobody knows what the file holds. The node is told, and every further call says so."""
-    told: list[tuple[PartitionLog, OSError]] = []
-    log.on_offline = lambda *what: told.append(what)
+    """EIO: the file may hold anything. The log reports it to the node once and refuses every further call."""
+    reported: list[tuple[PartitionLog, OSError]] = []
+    log.on_offline = lambda *what: reported.append(what)
     append(log)
     file_of(log).append_fault = (0, OSError(errno.EIO, "Input/output error"))
 
@@ -60,7 +60,7 @@ def test_m47_log_is_final_after_a_write_error(log: PartitionLog) -> None:
         append(log)
 
     assert log.is_offline
-    assert [each[0] for each in told] == [log]
+    assert [each[0] for each in reported] == [log]
     for act in (lambda: append(log), lambda: log.read_plan(Offset(0), 1, Offset(1)), log.flush, log.roll):
         with pytest.raises(LogOfflineError, match="offline since"):
             act()
@@ -78,7 +78,7 @@ def test_m47_log_is_final_when_a_failed_append_cannot_be_cut_off(log: PartitionL
 
 
 def test_too_many_open_files_refuse_without_harm(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F8: nothing is wrong with what is stored."""
+    """Nothing is wrong with what is stored."""
 
     def no_descriptor(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -93,7 +93,7 @@ def test_too_many_open_files_refuse_without_harm(log: PartitionLog, monkeypatch:
 
 
 def test_m48_failed_flush_is_final(log: PartitionLog) -> None:
-    """F5: a second sync would succeed without the pages that the first one lost."""
+    """A second sync would succeed without the pages that the first one lost."""
     append(log)
     file_of(log).sync_fault = OSError(errno.EIO, "Input/output error")
 
@@ -106,9 +106,9 @@ def test_m48_failed_flush_is_final(log: PartitionLog) -> None:
 
 
 def test_m48_failed_flush_in_the_background_is_final_too(disk: RecordingDisk, log: PartitionLog) -> None:
-    """The one who waits is told, and so is the node."""
-    told: list[PartitionLog] = []
-    log.on_offline = lambda failed, _: told.append(failed)
+    """The caller that waits gets the error, and so does the node."""
+    reported: list[PartitionLog] = []
+    log.on_offline = lambda failed, _: reported.append(failed)
     outcomes: list[Exception | None] = []
     append(log)
     file_of(log).sync_fault = OSError(errno.EIO, "Input/output error")
@@ -116,7 +116,7 @@ def test_m48_failed_flush_in_the_background_is_final_too(disk: RecordingDisk, lo
 
     disk.pump()
 
-    assert told == [log]
+    assert reported == [log]
     assert isinstance(outcomes[0], OSError)
 
 
@@ -134,7 +134,7 @@ def test_failing_log_leaves_no_mark_of_a_clean_stop(
 
 
 def test_torn_tail_is_cut_at_a_batch(disk: RecordingDisk, log: PartitionLog) -> None:
-    """A write that never finished was promised to nobody."""
+    """A write that never finished was never acknowledged."""
     append(log)
     append(log)
     file_of(log).append([bytes(batch(2))[:50]])
@@ -219,7 +219,7 @@ def test_m55_damage_in_the_last_batch_is_a_torn_tail(disk: RecordingDisk, log: P
 def test_m55_is_found_when_damage_is_taken_for_a_torn_tail(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: without the judgement, flushed records disappear and nobody hears of it."""
+    """Planted: without the judgement, flushed records disappear unnoticed."""
     monkeypatch.setattr(recovery, "judge", lambda *_, **__: None)
     monkeypatch.setattr(recovery, "check_flushed", lambda *_: None)
     for _ in range(6):

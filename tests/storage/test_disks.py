@@ -171,7 +171,7 @@ def test_close_waits_for_the_worker_that_reads(real_disk: RealDisk, loop: LoopOf
 def test_what_the_disk_refuses_is_not_in_memory(
     real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An I/O error on the loop's try is left to the worker, which reports it to whoever waits."""
+    """An I/O error on the loop's try is left to the worker, which reports it to the reader."""
     file = real_disk.open(str(tmp_path / "x"), create=True)
     file.append([b"0123"])
 
@@ -191,7 +191,7 @@ def test_real_disk_knows_its_boot(real_disk: RealDisk) -> None:
 
 
 def test_pool_drops_results_when_the_loop_has_closed(tmp_path: Path) -> None:
-    """Nobody is left to hear them; the threads end all the same."""
+    """No loop is left to take them; the threads end all the same."""
 
     def closed(*_: object) -> None:
         raise RuntimeError("Event loop is closed")

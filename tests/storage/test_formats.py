@@ -120,7 +120,7 @@ def test_time_index_entries_are_times_and_relative_offsets() -> None:
     [
         pytest.param(struct.pack(">ii", 1, 2)[:-1], id="cut"),
         pytest.param(struct.pack(">iiii", 5, 10, 4, 20), id="offsets fall"),
-        pytest.param(struct.pack(">iiii", 5, 10, 6, 10), id="positions stand still"),
+        pytest.param(struct.pack(">iiii", 5, 10, 6, 10), id="equal positions"),
         pytest.param(bytes(16), id="zeros, as preallocated by Kafka"),
         pytest.param(struct.pack(">ii", -5, 10), id="negative"),
     ],

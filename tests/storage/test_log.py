@@ -82,7 +82,7 @@ def test_log_without_a_record_can_be_deleted_and_closed(
 
 
 def test_follower_stores_several_batches_in_one_write(disk: RecordingDisk, log: PartitionLog) -> None:
-    """One answer of the leader, one write; the epoch of each batch is noted."""
+    """One answer of the leader, one write; each batch brings its epoch into the history."""
     append(log)
     data = batch(1, count=2, leader_epoch=1) + batch(3, leader_epoch=3, timestamp_ms=5000)
     before = len(disk.ops)

@@ -317,7 +317,7 @@ def test_directory_with_logs_is_refused_when_its_properties_are_missing(
 def test_files_that_are_not_the_logs_are_left_alone(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
 ) -> None:
-    """Somebody's notes in a partition directory keep no broker from starting."""
+    """Files of an operator in a partition directory keep no broker from starting."""
     append(log)
     stored = contents(log)
     directory.abandon()

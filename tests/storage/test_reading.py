@@ -195,7 +195,7 @@ def test_reads_after_a_restart_need_no_worker_when_all_is_cached(disk: Recording
 def test_read_that_cannot_open_its_segment_is_left_to_the_worker(
     disk: RecordingDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F8: the reader is told, the log is not harmed."""
+    """The reader gets the error, the log stays usable."""
     for _ in range(6):
         append(log)
     disk.pump()

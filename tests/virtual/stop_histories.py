@@ -3,7 +3,7 @@
 Each round starts some brokers, lets a producer write with acks=all, and stops what runs in one of several ways,
 with or without a blow in the middle of it. While everything is down a power cut may strike (a clean stop has synced
 all that it leaves), and one broker at a time may come back with nothing, or with an older copy of its disk. In the
-end everybody is started, and every acknowledged record must be there.
+end all brokers are started, and every acknowledged record must be there.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ class StopHistory(Simulation):
             await asyncio.sleep(rng.choice((0.01, 0.3, 2)))
             cluster.kill(host)
 
-    # What may happen to disks while nobody looks
+    # What may happen to disks between two lives
 
     def _while_down(self) -> None:
         cluster, rng = self._cluster, self._rng
@@ -240,7 +240,7 @@ class StopHistory(Simulation):
         self._replace(host, copied(kept) if kept is not None and rng.random() < 0.6 else Directory())
 
     def _cut_power(self, down: list[Host], *, is_spared: bool) -> None:
-        """Cut the power of those that left a clean mark; whoever did not loses what it had not synced."""
+        """Cut the power of those that left a clean mark; any other loses what it had not synced."""
         for host in down:
             data = host.medium.root.names.get("data")
             is_clean = isinstance(data, Directory) and ".kafka_cleanshutdown" in data.names

@@ -5,7 +5,7 @@ import sys
 
 
 def test_run_spreads_seeds_over_processes() -> None:
-    """Two processes answer for all seeds, and the exit status tells that they passed."""
+    """Two processes run all seeds, and the exit status says that they passed."""
     done = subprocess.run(
         [sys.executable, "-m", "syncline.virtual", "run", "--seeds", "0..2", "--seconds", "2", "--jobs", "2"],
         capture_output=True,

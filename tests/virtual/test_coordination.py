@@ -97,7 +97,7 @@ def test_commit_of_a_killed_holder_may_be_written_without_its_knowing(three) -> 
 
 
 def test_lost_lease_fences_the_old_holder(three) -> None:
-    """It is not told; its next commit changes nothing."""
+    """The store does not call it; its next commit changes nothing."""
     epoch = three.store.lease_epoch
     three.store.lose_lease()
     answers = three.commit(1, FIRST, epoch=epoch)
@@ -110,7 +110,7 @@ def test_lost_lease_fences_the_old_holder(three) -> None:
 
 
 def test_silent_holder_is_deposed_after_the_patience(three) -> None:
-    """Whoever saw no renewal for long enough takes over, and is told whom it deposed."""
+    """A candidate that saw no renewal for long enough takes over, and learns whom it deposed."""
     three.views[2].observe(0, 1000)
     three.views[2].observe(900, 1000)
     three.views[1].renew(three.store.lease_epoch)

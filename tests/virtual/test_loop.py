@@ -20,7 +20,7 @@ def test_clock_moves_only_to_the_next_timer_when_nothing_is_runnable() -> None:
 
 
 def test_clock_moves_at_least_a_microsecond_when_a_delay_is_too_small_to_count() -> None:
-    """A client that sleeps until a deadline 1e-17 s away does not do so for ever."""
+    """A client that sleeps until a deadline 1e-17 s away wakes up."""
     loop = VirtualLoop()
 
     async def naps() -> None:
@@ -87,7 +87,7 @@ def test_clock_goes_on_when_somebody_spins() -> None:
 
 
 def test_loop_raises_when_somebody_spins_and_nothing_can_happen() -> None:
-    """Spinning for ever is an error, not a hang."""
+    """Endless spinning is an error, not a hang."""
     loop = VirtualLoop()
 
     with pytest.raises(LivelockError):

@@ -57,14 +57,14 @@ def test_acknowledging_before_the_isr_has_it_is_caught(monkeypatch: pytest.Monke
 
 
 def test_losing_what_was_acknowledged_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same fault, seen in the end: what a client was told is there is on no disk."""
+    """The same fault, seen in the end: an acknowledged record is on no disk."""
     monkeypatch.setattr(LeaderPartition, "acknowledgement", hasty)
 
     assert first_caught("H2")
 
 
 def test_keeping_the_stale_tail_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """M03: a follower whose log has diverged is not told, and goes on behind its stale records."""
+    """M03: the leader does not report a divergence, and the follower appends behind its stale records."""
     original = truncation.find_divergence
 
     def blind(*args: Any, **options: Any) -> Any:

@@ -222,7 +222,7 @@ def test_abort_is_a_reset_on_the_other_side(world) -> None:
 
 
 def test_killed_process_ends_its_connections_and_is_refused_afterwards(world) -> None:
-    """The kernel of a killed program closes what it had; nobody listens any more."""
+    """The kernel of a killed program closes its connections and listeners."""
     it, server, client = world(), Recorder(), Recorder()
     connected(it, server, client)
     later(it, 0.1)
@@ -236,7 +236,7 @@ def test_killed_process_ends_its_connections_and_is_refused_afterwards(world) ->
 
 
 def test_power_cut_is_silent_until_the_host_is_back(world) -> None:
-    """Who writes to a host that lost its power hears nothing, and a reset once it runs again."""
+    """A write to a host that lost its power gets no answer, and a reset once it runs again."""
     it, server, client = world(), Recorder(), Recorder()
     connected(it, server, client)
     later(it, 0.1)
@@ -274,7 +274,7 @@ def test_cut_link_delivers_in_order_after_it_has_healed(world) -> None:
 
 
 def test_connection_breaks_when_a_cut_lasts_too_long(world) -> None:
-    """The sender's kernel gives up; the other side learns it when it is heard again."""
+    """The sender's kernel gives up; the other side learns it once the link is healed."""
     it, server, client = world(), Recorder(), Recorder()
     connected(it, server, client)
     later(it, 0.1)

@@ -4,7 +4,7 @@ One hard idea: a follower stores bytes as they come, so what it must refuse is
 refused here: a batch that was damaged on its way would be spread by this
 replica when it leads, and one that does not continue the log would fork it.
 
-Units: `start` is a position in the answer. Source: 8.4 of the replication rules.
+Units: `start` is a position in the answer.
 """
 
 from collections.abc import Sequence

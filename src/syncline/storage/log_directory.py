@@ -14,8 +14,8 @@ directory it names. So a recovery point is lowered on the disk before anything
 is cut, and a new partition under an old name first gets the old one's entries
 out of the files.
 
-Offsets as in `log.py`; times are milliseconds. Source: 8.6 and 8.7 of the
-replication rules, KAFKA-10471, KAFKA-16541.
+Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471,
+KAFKA-16541.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ One hard idea: recovery decides by the first bad place (`damage.py`), and the
 first one stays the first. So everything that it does to the disk may be
 interrupted by the next crash and gives the same result again (R3).
 
-Steps (8.7): remove leftovers; per segment either check its end (clean stop, or
+Steps: remove leftovers; per segment either check its end (clean stop, or
 wholly below the recovery point) or scan every batch; judge what is found; then
 epochs, producers, log start.
 
@@ -231,7 +231,7 @@ class _Loading:
         check_flushed(self.directory, log_end, self.circumstances.recovery_point)
         log_start = max(first, self.circumstances.log_start)
         if log_end < log_start:
-            # A log that ends before it may begin has nothing to say (8.7, 4).
+            # A log that ends before it may begin holds nothing that may be read.
             self._drop_all()
             log_end = log_start
         epochs = self._epochs(log_start, log_end)

@@ -6,7 +6,7 @@ replica never deletes what its leader has not confirmed.
 
 A segment without any record time never grows too old; Kafka would judge it by
 its file's time, which no replica shares with another.
-Units: milliseconds and bytes. Source: 8.8 of the replication rules.
+Units: milliseconds and bytes. Source: KAFKA-5634, KIP-107 (log start).
 """
 
 from typing import NamedTuple

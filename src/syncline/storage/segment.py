@@ -125,7 +125,7 @@ class Segment:
         return self._file
 
     def is_full_for(self, added_bytes: int, header: BatchHeader, segment_bytes: int, segment_ms: int) -> bool:
-        """Return whether a batch with `header` belongs into the next segment (8.6)."""
+        """Return whether a batch with `header` belongs into the next segment."""
         if not self.size_bytes:
             return False
         if self.size_bytes > segment_bytes - added_bytes or header.last_offset - self.base_offset > 2**31 - 1:

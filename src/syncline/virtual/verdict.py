@@ -2,7 +2,7 @@
 
 Names of the checks: H1 (an offset has one value), H2 (an acknowledged record is
 there), H5 (once, when the producer is idempotent), H7 and H10 are judged while
-consumers read, H8/H9 (a producer's records are in its order), S3 (replicas
+consumers read, H9 (a producer's records are in its order), S3 (replicas
 agree below the mark), L3 (replicas are whole), L5 (every request got an answer,
 every consumer is at the end).
 """
