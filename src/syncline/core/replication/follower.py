@@ -176,9 +176,9 @@ class FollowerPartition:
         """Return what to ask; the answer goes to `compared` if it `fits`."""
         return EpochQuestion(self._own_epoch, self.leader_epoch)
 
-    def fits(self, asked: EpochQuestion) -> bool:
-        """Return whether an answer to `asked` still fits this log; otherwise it is dropped."""
-        return self.phase is FollowerPhase.COMPARING and asked == self.question()
+    def fits(self, question: EpochQuestion) -> bool:
+        """Return whether an answer to `question` still fits this log; otherwise it is dropped."""
+        return self.phase is FollowerPhase.COMPARING and question == self.question()
 
     def ask(self) -> FetchAsk:
         """Return what to request of the leader."""

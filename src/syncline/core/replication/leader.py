@@ -3,13 +3,16 @@
 One hard idea: the leader moves on proofs alone. A follower's fetch proves what
 it has; the controller's answer proves what the ISR is; time proves nothing but
 the absence of the others. Between a proposal and its answer the leader acts as
-if both outcomes were true: see `isr`, `watermark`, `follower_state`.
+if both outcomes were true: see `in_sync_set` and `watermark`. What a leader does
+about its own slowness is in `slow_leader`, and off by default.
 
 Every event is a method that returns effects, and the shared empty tuple when
 nothing came of it: `appended` and `follower_fetched` run for every batch.
 
 Units: offsets are exclusive ends, -1 unknown; times in ms of the node's monotonic clock.
-Invariants: `check_invariants`, called by tests and simulations after each step.
+Invariants: the watermark passes no member that counts and never the log end; a
+follower has read no more than the log holds; a partition that no tick looks at is
+settled. `check_invariants` asserts them; tests and simulations call it after each step.
 Source: KIP-497, KIP-501, KIP-841, KIP-903, KIP-966; scenarios A01-D25.
 """
 
