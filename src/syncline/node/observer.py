@@ -43,6 +43,16 @@ LATE_MS: Final = 300
 PATIENCE_MS: Final = 1_000
 
 
+class BeatingLeaderConnection(Protocol):
+    """The connection to one leader, as far as beats go."""
+
+    def beat(self) -> None:
+        """Send a beat: this follower is there, and misses its leader."""
+
+    def forget_beats(self) -> None:
+        """Count beats from here on."""
+
+
 class ObservedLeader(Protocol):
     """The way to one leader, as the observer sees it."""
 
@@ -50,14 +60,12 @@ class ObservedLeader(Protocol):
     def unanswered_since_ms(self) -> int | None:
         """Return since when the leader has not answered, or cannot be reached; None: it is fine."""
 
-    def line(self) -> dict[str, Json]:
+    @property
+    def connection(self) -> "BeatingLeaderConnection":
+        """Return the connection to the leader."""
+
+    def describe(self) -> dict[str, Json]:
         """Return the state of the connection, for an event."""
-
-    def beat(self) -> None:
-        """Let the leader know that this follower is there."""
-
-    def forget_beats(self) -> None:
-        """Count beats from here on."""
 
 
 class ObservedController(Protocol):
@@ -207,23 +215,27 @@ class Observer:
             name = ("leader-silent", leader_id)
             since_ms = fetcher.unanswered_since_ms
             if since_ms is None or now_ms - since_ms <= patience_ms:
-                self.episodes.end(name, fetcher.line)
+                self.episodes.end(name, fetcher.describe)
                 continue
             if not self.episodes.is_open(name):
-                fetcher.forget_beats()
-            fetcher.beat()
-            self.episodes.hold(name, "leader-silent", leader_id, since_ms, fetcher.line)
+                fetcher.connection.forget_beats()
+            fetcher.connection.beat()
+            self.episodes.hold(name, "leader-silent", leader_id, since_ms, fetcher.describe)
 
     def _look_at_controller(self, now_ms: int) -> None:
         since_ms = self._controller.unanswered_since_ms
         if since_ms is None or now_ms - since_ms <= PATIENCE_MS:
-            self.episodes.end("controller", self._controller_line)
+            self.episodes.end("controller", self._describe_controller)
             return
         self.episodes.hold(
-            "controller", "controller-unreachable", self._cluster.image.controller_id, since_ms, self._controller_line
+            "controller",
+            "controller-unreachable",
+            self._cluster.image.controller_id,
+            since_ms,
+            self._describe_controller,
         )
 
-    def _controller_line(self) -> dict[str, Json]:
+    def _describe_controller(self) -> dict[str, Json]:
         return {
             "connection": "open" if self._controller.is_connected else "none",
             "controller": self._cluster.image.controller_id,

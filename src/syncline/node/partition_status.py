@@ -50,7 +50,7 @@ def peers(broker: "Host", _fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "broker": broker.broker_id,
         "followers": broker.observer.followers.views(broker.clock.mono_ms()),
-        "leaders": [{"broker": leader, **fetcher.line()} for leader, fetcher in sorted(by_leader.items())],
+        "leaders": [{"broker": leader, **fetcher.describe()} for leader, fetcher in sorted(by_leader.items())],
     }
 
 

@@ -95,15 +95,7 @@ class LeaderFetcher:
         """Return since when the leader has not answered, or could not be reached; None: it is fine, or not needed."""
         return self.connection.unanswered_since_ms if self._partitions else None
 
-    def beat(self) -> None:
-        """Let the leader know that this follower is there, and misses it."""
-        self.connection.beat()
-
-    def forget_beats(self) -> None:
-        """Count beats from here on."""
-        self.connection.forget_beats()
-
-    def line(self) -> dict[str, Json]:
+    def describe(self) -> dict[str, Json]:
         """Return the state of the connection to the leader, as events carry it."""
         return {**self.connection.describe(), "partitions": len(self._partitions)}
 
