@@ -1,10 +1,10 @@
 """The broker: the parts of one process, put together.
 
-Everything here runs on one event loop, and no part awaits while it changes state. What a part uses is handed to it
-below; the order of construction is the order of dependence. Where events go in a circle
-(the controller's answers lead to new images, which lead to new requests), parts are handed functions.
+Everything here runs on one event loop, and no part awaits while it changes state. Each part gets what it uses as
+arguments, so the order of construction is the order of dependence. Where dependence is circular (the controller's
+answers lead to new images, which lead to new requests), a part gets a function instead.
 
-Handlers, metrics and verbs are handed the broker, and declare as protocols what they use of it.
+Handlers, metrics and verbs get the broker, and declare as protocols what they use of it.
 """
 
 import asyncio
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
     from syncline.node.faults.registry import Faults
     from syncline.node.groups.coordinator import GroupCoordinator
 
-    # Makes the way to the controller, which calls the first argument with images and the second with events.
+    # Creates the channel to the controller, which calls the first argument with images and the second with events.
     Connect = Callable[[OnImage, Callable[[Event], None]], Channel]
 
 _T = TypeVar("_T")
 
 
 class Broker:
-    """What one broker process consists of."""
+    """The parts of one broker process."""
 
     def __init__(
         self,
@@ -93,14 +93,14 @@ class Broker:
         self.broker_id = broker_id
         self.clock = clock
         self.logs = logs
-        # What is known and set.
+        # Metadata, configurations, hosted partitions.
         cluster = self.cluster = ClusterView()
         configs = self.configs = LiveConfigs(broker_id, static_config, config, cluster)
         partitions: dict[TopicPartition, Partition] = {}
         self.partitions: Mapping[TopicPartition, Partition] = partitions
         by_leader: dict[int, LeaderFetcher] = {}
         known_brokers, ticks = KnownBrokers(), TickIndex()
-        # What others are built on.
+        # Parts that the others use.
         tasks = self.tasks = Tasks(loop)
         counters = self.counters = Counters()
         deadlines = Deadlines(loop, clock)
@@ -111,7 +111,7 @@ class Broker:
         topics = TopicCreation(
             cluster=cluster, configs=configs, cluster_size=cluster_size, tasks=tasks, controller=controller
         )
-        # What is reported.
+        # Reporting.
         journal = self.journal = Journal(
             broker_id=broker_id,
             loop=loop,
@@ -144,7 +144,7 @@ class Broker:
             disk=observer.disk,
             note=journal.note,
         )
-        # What is hosted.
+        # Hosting partitions.
         slow_reads = SlowReads(
             broker_id=broker_id,
             loop=loop,
@@ -246,7 +246,7 @@ class Broker:
             settle=settle,
             check_invariants=check_invariants,
         )
-        # What is served.
+        # Serving requests.
         sessions = SessionCache(
             config.max_incremental_fetch_session_cache_slots, lambda: rng.randrange(1, 2**31 - 1), known_brokers
         )
@@ -289,7 +289,7 @@ class Broker:
 
         self.faults = FaultsOnDemand(make_faults)
 
-    # Where the circles of dependence close.
+    # Callbacks that close the circles of dependence.
 
     def _image_came(self, _old: MetadataImage, new: MetadataImage, delta: MetadataDelta) -> None:
         self._images.apply(new, delta)
@@ -297,7 +297,7 @@ class Broker:
     def _event_came(self, event: Event) -> None:
         self.journal.note(event)
 
-    # What the parts know, as handlers, metrics and verbs ask for it.
+    # Views for handlers, metrics and verbs.
 
     @property
     def image(self) -> MetadataImage:
@@ -316,12 +316,12 @@ class Broker:
 
     @property
     def groups(self) -> "GroupCoordinator":
-        """Return the group coordinator; it is made when it is first needed."""
+        """Return the group coordinator, created on first use."""
         return self._groups.coordinator
 
     @property
     def low_watermarks(self) -> LowWatermarks:
-        """Return what waits for followers to drop records."""
+        """Return the DeleteRecords requests that wait for followers."""
         return self.fetching.low_watermarks
 
     def spawn(self, coroutine: Coroutine[Any, Any, _T], /) -> asyncio.Task[_T]:
@@ -333,20 +333,20 @@ class Broker:
         free_bytes = self.logs.free_bytes()
         return free_bytes + sum(partition.log.size_bytes for partition in self.partitions.values()), free_bytes
 
-    # Stopping, and what follows the first image.
+    # After the first image, and stopping.
 
     def delete_strays(self) -> None:
-        """Delete logs that no topic of the cluster accounts for: it was deleted while this broker was away."""
+        """Delete logs whose topic the cluster no longer has: it was deleted while this broker was down."""
         delete_strays(self.logs, self.partitions, self.replicas.offline, self.clock.mono_ms())
 
     def append_no_more(self) -> None:
-        """Let the logs that are led here end where they are: the whole cluster stops."""
+        """Append nothing more to the logs that this broker leads: the whole cluster is stopping."""
         self.dispatcher.refuse_produce()
         self.journal.close()
         self._groups.close()
 
     def close(self) -> None:
-        """Stop fetching and parking; connections and logs are closed by the node."""
+        """Stop fetching and parking; the node closes connections and logs."""
         self.replicas.fetchers.close()
         self.fetching.slow_reads.close()
         self.isr_ticks.close()

@@ -10,10 +10,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a node reads the time; the virtual room has its own."""
+    """Where a node reads the time; `virtual` has its own implementation."""
 
     def mono_ms(self) -> int:
-        """Return milliseconds of a clock that never goes back."""
+        """Return milliseconds of a clock that never goes backwards."""
 
     def wall_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""

@@ -1,6 +1,6 @@
 """The cluster view: the metadata that this broker acts on, and what follows from it alone.
 
-Invariant: the image goes forward, by whole versions. Only `hosting.image_application` replaces it.
+Invariant: the image advances by whole versions. Only `hosting.image_application` replaces it.
 """
 
 from syncline.model.errors import ErrorCode
@@ -21,14 +21,14 @@ class ClusterView:
         return f"<cluster at version {self.image.version}, controller {self.image.controller_id}>"
 
     def replace(self, image: MetadataImage) -> None:
-        """Act on another image from now on."""
+        """Replace the image; its version must not be older."""
         assert image.version >= self.image.version, (
             f"metadata went back from version {self.image.version} to {image.version}"
         )
         self.image = image
 
     def active_count(self) -> int:
-        """Return how many brokers are unfenced and stay."""
+        """Return how many brokers are unfenced and not shutting down."""
         return sum(1 for record in self.image.brokers.values() if record.active)
 
     def racks_of_unfenced(self) -> dict[BrokerId, str | None]:
@@ -38,7 +38,7 @@ class ClusterView:
     def leader_hint(
         self, topic: str, index: int, code: ErrorCode, /
     ) -> tuple[tuple[int, int] | None, NodeEndpoint | None]:
-        """Return (leader id, epoch) and the leader's endpoint, for a client that asked the wrong broker (KIP-951)."""
+        """Return (leader id, leader epoch) and the leader's endpoint for a client at the wrong broker (KIP-951)."""
         if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             return None, None
         record = self.image.partition(topic, index)

@@ -1,4 +1,4 @@
-"""Reading back what this broker leads, up to where its leadership began: how the group coordinator loads its state."""
+"""Reading a led partition back up to the start of this leadership: how the group coordinator loads its state."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,15 +16,15 @@ CHUNK_BYTES_MAX: Final = 1 << 20
 
 
 class ReplicaToRead(Protocol):
-    """A hosted partition, as far as reading it back goes."""
+    """What reading back uses of a hosted partition."""
 
     @property
     def leader(self) -> LeaderPartition | None:
-        """Return the state of leadership, None while another broker leads."""
+        """Return the leader's state; None while another broker leads."""
 
     @property
     def leader_epoch(self) -> int:
-        """Return the term."""
+        """Return the leader epoch."""
 
     @property
     def log(self) -> PartitionLog:
@@ -35,13 +35,13 @@ class ReplicaToRead(Protocol):
         """Return the offset below which everything is committed."""
 
     def wait(self, required_offset: int, waiter: "_CommitWaiter", topic_index: int, row_index: int, /) -> None:
-        """Call `waiter.decided` when everything below `required_offset` is committed, or cannot be any more."""
+        """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""
 
 
 async def committed_batches(replica: ReplicaToRead, from_offset: int) -> AsyncIterator[bytes]:
     """Yield the batches from `from_offset` up to the start of this leadership, each chunk of whole batches.
 
-    Waits until all of it is committed. Raises `RequestError` when leadership goes meanwhile.
+    Waits until all of it is committed. Raises `RequestError` if this broker loses the leadership meanwhile.
     """
     leader = replica.leader
     if leader is None:
@@ -96,6 +96,6 @@ class _CommitWaiter:
         self._future = future
 
     def decided(self, _topic_index: int, _row_index: int, _code: ErrorCode) -> None:
-        """Go on, whatever the verdict: the reader looks at its leadership itself."""
+        """Resume the reader, whatever the verdict: it checks the leadership itself."""
         if not self._future.done():
             self._future.set_result(None)

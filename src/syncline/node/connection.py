@@ -1,10 +1,10 @@
 """One connection of a client or of another broker: frames in, answers out, in order.
 
-Large answers are not copied: the buffers that a handler hands over belong to
-the transport from then on. A peer that does not read its answers is not read
-from either, and a producer with much unacknowledged data waits until half of
-it is acknowledged, as does a client with many answers behind a parked one; so
-memory is bounded per connection.
+Large answers are not copied: the buffers that a handler passes on belong to
+the transport from then on. Memory is bounded per connection: this broker does
+not read from a peer that does not read its answers, nor from a producer with
+much unacknowledged data, nor from a client with many answers queued behind a
+parked request, until half of it is acknowledged or sent.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from syncline.wire.response_header import BEAT_FRAME
 log = logging.getLogger("syncline.node")
 
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
-# Requests of one connection that wait for their answers; more are not read until some are answered.
+# Unanswered requests of one connection, at which it is not read until some are answered.
 PENDING_REQUESTS_MAX: Final = 4096
 NOTHING: Final = memoryview(b"")
 
@@ -38,7 +38,7 @@ class Serves(Protocol):
         """Handle one request."""
 
     def callback_ended(self) -> None:
-        """Answer what the requests of this callback have made answerable."""
+        """Answer the parked requests that the requests of this callback have made answerable."""
 
     def connection_lost(self, connection: "Connection", /) -> None:
         """Forget a connection."""
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._unacknowledged_bytes = 0
         self.client_host = "/127.0.0.1"
-        # From its last request; brokers identify themselves by it.
+        # Client id of the last request; brokers identify themselves by it.
         self.client_id: str | None = None
 
     @property
@@ -80,12 +80,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_reading(self) -> bool:
-        """Whether requests are taken from this connection; not while too much of it waits."""
+        """Whether requests are read from this connection; False while too many of its bytes or requests wait."""
         return self._is_reading
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes wait on behalf of this connection: for acknowledgement, or for their turn."""
+        """How many bytes of this connection wait for acknowledgement or for their turn."""
         return self._unacknowledged_bytes
 
     # Receiving.
@@ -104,12 +104,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle every whole frame that is there now."""
+        """Handle every complete frame received so far."""
         self._frames.buffer_updated(nbytes)
         self._handle_frames()
 
     def _handle_frames(self) -> None:
-        # A connection that stopped reading also leaves what it has received: one read may hold thousands of requests.
+        # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
@@ -118,11 +118,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.callback_ended()
 
     def eof_received(self) -> bool:
-        """Close when the peer sends no more."""
+        """Close when the peer has closed its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was pending: the peer no longer waits for it."""
+        """Drop the pending requests: the peer no longer waits for them."""
         self._transport = None
         self._drop_pending()
         self._dispatcher.connection_lost(self)
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.append(request)
         self.client_id = header.client_id
         self._dispatcher.dispatch(request)
-        # A parked request would pin the whole receive buffer; and what it kept would soon be another frame's bytes.
+        # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
         request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
             self._update_reading()
@@ -145,12 +145,12 @@ class Connection(asyncio.BufferedProtocol):
     # Answering.
 
     def answered(self, request: Request) -> None:
-        """Send what is ready and whose turn it is."""
+        """Send the answers that are ready and next in order."""
         pending = self._pending
         if self._transport is None or not pending:
             return
         if pending[0] is not request:
-            # Its turn comes later, and what waits behind a parked request may be much.
+            # Answers behind a parked request may add up to many bytes.
             request.held_bytes = request.answer_bytes
             self.hold(request.held_bytes)
             return
@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(BEAT_FRAME)
 
     def close(self, reason: str) -> None:
-        """Close after the answers already written; what is pending is dropped."""
+        """Close after the answers already written; drop pending requests."""
         transport, self._transport = self._transport, None
         self._drop_pending()
         if transport is not None:
@@ -186,10 +186,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def _drop_pending(self) -> None:
-        """Forget what was not answered; parked requests would otherwise stay until their time is over."""
+        """Drop unanswered requests; parked ones would otherwise stay until their deadline."""
         pending, self._pending = self._pending, deque()
         for request in pending:
-            # Taken out first: the two would hold each other, and collections are rare.
+            # Break the reference cycle between request and callback: garbage collections are rare.
             give_up, request.on_lost = request.on_lost, None
             if give_up is not None:
                 give_up()
@@ -202,29 +202,29 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def resume_writing(self) -> None:
-        """Go on reading."""
+        """Resume reading."""
         self._is_writable = True
         self._update_reading()
 
     def hold(self, size_bytes: int) -> None:
-        """Count produced bytes that wait for their acknowledgement, and answers that wait for their turn."""
+        """Count produced bytes that wait for acknowledgement, and answers that wait for their turn."""
         self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes > UNACKNOWLEDGED_BYTES_MAX:
             self._update_reading()
 
     def release(self, size_bytes: int) -> None:
-        """Take off what `hold` counted."""
+        """Subtract what `hold` counted."""
         self._unacknowledged_bytes -= size_bytes
         assert self._unacknowledged_bytes >= 0, f"released {-self._unacknowledged_bytes} bytes that were not held"
         if not self._is_reading:
             self._update_reading()
 
     def check_invariants(self) -> None:
-        """Assert that answers wait only behind a request that has none, and that no less is held than they take."""
+        """Assert that answers wait only behind an unanswered request, and that the held bytes cover them."""
         if self._transport is None:
             assert not self._pending, f"{len(self._pending)} requests of a closed connection wait"
             return
-        assert not self._pending or not self._pending[0].is_done, f"{self._pending[0]} is answered, and not sent"
+        assert not self._pending or not self._pending[0].is_done, f"{self._pending[0]} is answered, but not sent"
         behind_bytes = sum(request.held_bytes for request in self._pending)
         assert 0 <= behind_bytes <= self._unacknowledged_bytes, (
             f"{behind_bytes} bytes of answers wait, {self._unacknowledged_bytes} are held"
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         if should_read:
             transport.resume_reading()
             if self._frames.pending_bytes:
-                # Requests left behind by the pause need no more bytes to be handled.
+                # Frames received before the pause need no further bytes to be handled.
                 asyncio.get_running_loop().call_soon(self._handle_frames)
         else:
             transport.pause_reading()

@@ -1,17 +1,18 @@
-"""Control: what is asked of one broker beside Kafka's protocol, as a verb with JSON fields.
+"""Control: requests to one broker outside Kafka's protocol, each a verb with JSON fields.
 
 CONTROL (private key 20002, version 0, internal listener only) is for tools on the broker's own machine: faults to
-inject, views to show. Both directions are one JSON object in UTF-8, from the end of the header to the end of the
-frame:
+inject, views to show. Request and answer are one JSON object in UTF-8 each, from the end of the header to the end of
+the frame:
 
     request   {"verb": "room.what", "until_ms": ..., ...fields of the verb}
     answer    {"error": null, ...} or {"error": "a sentence that says what is wrong and what to do"}
 
-`until_ms` is when the caller stops waiting, by the wall clock of the machine that both are on. A broker that was
-paused finds the request afterwards, and must not do what was reported as failed. Without it there is no such time.
+`until_ms` is when the caller stops waiting, by the wall clock of the machine that both run on. A broker that was
+paused finds the request afterwards, and must not do what the caller has reported as failed. Without `until_ms` the
+request has no deadline.
 
 A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It refuses
-by raising `ControlRefused`. A module that serves verbs is imported when the first of them is asked for.
+by raising `ControlRefused`. A module that serves verbs is imported at the first request for one of them.
 """
 
 import inspect
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from syncline.node.views import HasBrokerId, HasClock, HasImage
 
     class Caller(HasBrokerId, HasClock, Protocol):
-        """What every call uses of its broker."""
+        """What every control request uses of its broker."""
 
     class Host(HasBrokerId, HasImage, MayBeController, Protocol):
         """What the verbs of this module use of their broker."""
@@ -43,7 +44,7 @@ Fields = Mapping[str, Any]
 Answer = dict[str, Any]
 Verb = Callable[[Any, Fields], Answer | Awaitable[Answer]]
 
-# Where each verb's function lives: module below `syncline.node`, and its name there.
+# Each verb's function: module below `syncline.node`, and name in it.
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "broker.describe": ("control", "describe"),
     "broker.partition": ("control", "partition"),
@@ -63,10 +64,10 @@ class ControlRefused(Exception):
 
 
 def parse_call(body: bytes) -> tuple[str, Answer]:
-    """Return (verb, fields) of a request; raises `ControlRefused` when it is no call."""
+    """Return (verb, fields) of a request; raises `ControlRefused` if it is malformed."""
     try:
         fields = json.loads(body)
-        # Half a surrogate pair is JSON, and could be written down nowhere: neither in an answer nor in the journal.
+        # Half a surrogate pair is valid JSON, but cannot be encoded as UTF-8 in an answer or in the journal.
         encode_answer(fields)
     except (ValueError, RecursionError):
         raise ControlRefused("a control request is a JSON object in UTF-8, this one cannot be read.") from None
@@ -76,7 +77,7 @@ def parse_call(body: bytes) -> tuple[str, Answer]:
 
 
 async def perform(broker: "Caller", verb: str, fields: Fields) -> Answer:
-    """Return the answer to a call, which may be a refusal; never raises for what was asked."""
+    """Return the answer to a request, which may be a refusal; never raises because of the request."""
     fields = dict(fields)
     until_ms = fields.pop("until_ms", None)
     if isinstance(until_ms, int) and broker.clock.wall_ms() > until_ms:
@@ -99,7 +100,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def describe(broker: "Host", _fields: Fields) -> Answer:
-    """Say who answers, and who is controller as far as this broker knows."""
+    """Return which broker answers, and which one it knows as controller."""
     active = broker.controller.active
     return {
         "broker": broker.broker_id,
@@ -112,7 +113,7 @@ def describe(broker: "Host", _fields: Fields) -> Answer:
 
 
 def partition(broker: "Host", fields: Fields) -> Answer:
-    """Say who leads and who holds a partition, as far as this broker knows."""
+    """Return the leader and the replicas of a partition, as this broker knows them."""
     topic, index = fields.get("topic"), fields.get("partition")
     if not isinstance(topic, str) or not isinstance(index, int):
         raise ControlRefused('a partition is named by "topic" (text) and "partition" (number).')

@@ -1,9 +1,9 @@
-"""What a broker has done so far, counted where it happens and read by the metrics.
+"""Counters of what a broker has done, incremented where it happens and read by the metrics.
 
-Everything here is a plain integer, and the hot path adds to it: once per batch,
-or per partition of a request, never per record. Totals over all topics are made
-when they are asked for; what is said here of a topic that has gone stays in
-them, since a counter may not go down.
+All counters are plain integers. The hot path increments them once per batch or
+per partition of a request, never per record. Totals over all topics are summed
+up on request; they include topics that this broker no longer hosts, because a
+counter must not decrease.
 
 Bytes are those of record batches as stored; times in ms.
 """
@@ -19,17 +19,17 @@ from syncline.records.validate import Fault
 
 # Upper bounds of the buckets of a duration.
 DURATION_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
-# Of a lag in time: beyond an hour it is days.
+# Of a lag in time: one beyond an hour is usually days.
 LAG_BOUNDS_MS: Final = (0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 # Of a lag in bytes: 1 KiB to 64 GiB.
 LAG_BOUNDS_BYTES: Final = tuple(1 << exponent for exponent in range(10, 37, 2))
-# Where the largest timestamp of a batch lies in its header.
+# Position of the largest timestamp in a batch header.
 MAX_TIMESTAMP_POSITION: Final = 35
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 
 def request_kind(key: int, version: int, listener: str) -> int:
-    """Return one number for API key, version and listener: those of other brokers are negative."""
+    """Return one number for API key, version and listener: negative on the internal listener."""
     kind = key << 8 | version
     return ~kind if listener == "internal" else kind
 
@@ -51,7 +51,7 @@ class Histogram:
 
 
 class TopicCounters:
-    """What was done for one topic; requests count once per partition that they name, as with Kafka."""
+    """Counters of one topic; a request counts once per partition that it names, as in Kafka."""
 
     __slots__ = (
         "bytes_in",
@@ -66,7 +66,7 @@ class TopicCounters:
     )
 
     def __init__(self) -> None:
-        # How many partitions of the topic are hosted here.
+        # Partitions of the topic that this broker hosts.
         self.hosted = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -78,7 +78,7 @@ class TopicCounters:
         self.failed_fetches = 0
 
     def add(self, other: "TopicCounters") -> None:
-        """Count what `other` counted, too."""
+        """Add what `other` counted."""
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
         self.messages_in += other.messages_in
@@ -117,26 +117,26 @@ class Counters:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounters] = {}
-        # Topics that have gone from here, and requests for some that never were here.
+        # Topics that this broker no longer hosts, and requests for topics that it never hosted.
         self.elsewhere = TopicCounters()
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
-        # Read for fetches: at once, or by a worker.
+        # Reads for fetches: on the loop, or in a worker thread.
         self.memory_read_bytes = 0
         self.disk_read_bytes = 0
-        # Batches of clients that were refused, by what was wrong with them.
+        # Clients' batches that were refused, by reason.
         self.invalid_batches = dict.fromkeys(Fault, 0)
-        # Requests whose time was over before they could be answered otherwise.
+        # Requests that timed out.
         self.produce_expiries: dict[TopicPartition, int] = {}
         self.produce_expiries_total = 0
         self.fetch_expiries = 0
         self.follower_fetch_expiries = 0
-        # Changes that the controller confirmed, one per change and not per replica; and those that it did not.
+        # ISR changes that the controller confirmed, one per change and not per replica; and those that it refused.
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
-        # KIP-501: fetches beyond the cap; leaderships given up, and those that were not, by reason; and how long
-        # followers' fetches took here.
+        # KIP-501: fetches beyond the cap; leaderships relinquished, and those kept, by reason; and how long
+        # followers' fetches took.
         self.pending_cap_exceeded = 0
         self.relinquished = 0
         self.relinquish_skipped: dict[str, int] = {}
@@ -146,7 +146,7 @@ class Counters:
         self.fetch_lag_bytes = Histogram(LAG_BOUNDS_BYTES)
 
     def host(self, topic: str) -> TopicCounters:
-        """Return the counters of a topic of which one more partition is hosted now."""
+        """Return the counters of a topic of which this broker now hosts one more partition."""
         counters = self.topics.get(topic)
         if counters is None:
             counters = self.topics[topic] = TopicCounters()
@@ -154,16 +154,16 @@ class Counters:
         return counters
 
     def drop(self, key: TopicPartition) -> None:
-        """Stop counting for a partition that is hosted no more."""
+        """Stop counting for a partition that this broker no longer hosts."""
         self.produce_expiries.pop(key, None)
         counters = self.topics[key.topic]
         counters.hosted -= 1
-        assert counters.hosted >= 0, f"{key} is dropped, and was not hosted"
+        assert counters.hosted >= 0, f"{key} is dropped, but was not hosted"
         if not counters.hosted:
             self.elsewhere.add(self.topics.pop(key.topic))
 
     def of(self, topic: str) -> TopicCounters:
-        """Return where a request for a topic is counted, hosted here or not."""
+        """Return the counters for requests for a topic, whether this broker hosts it or not."""
         return self.topics.get(topic, self.elsewhere)
 
     def consumer_read(self, records: Buffer, behind_bytes: int, newest_ms: int) -> None:
@@ -173,10 +173,10 @@ class Counters:
         self.fetch_lag_ms.note(max(0, newest_ms - timestamp_ms) if timestamp_ms >= 0 else 0)
 
     def replicated_in(self, size_bytes: int) -> None:
-        """Count what was fetched from a leader."""
+        """Count bytes that this broker fetched from a leader."""
         self.replication_bytes_in += size_bytes
 
     def produce_expired(self, key: TopicPartition) -> None:
-        """Count a partition whose records were not committed within the time of their request."""
+        """Count a partition whose records were not committed before their request timed out."""
         self.produce_expiries[key] = self.produce_expiries.get(key, 0) + 1
         self.produce_expiries_total += 1

@@ -1,9 +1,9 @@
-"""Deadlines of parked operations: thousands wait, hardly any expires.
+"""Deadlines of parked operations: thousands wait, few expire.
 
-A timer per request costs a microsecond to arm and as much to cancel, so the
-deadlines are kept in buckets of 10 ms instead: a dict per bucket, in which an
-operation is put and from which it is taken in a tenth of a microsecond. Only
-the earliest bucket has a timer of the loop, and an idle broker has none.
+A timer per request costs a microsecond to arm and as much to cancel. Instead,
+deadlines are kept in buckets of 10 ms: a dict per bucket, where adding or
+removing an operation takes a tenth of a microsecond. Only the earliest bucket
+has a timer of the loop, and an idle broker has none.
 
 Units: monotonic milliseconds. An operation expires at its deadline or up to
 one bucket later, never earlier.
@@ -26,7 +26,7 @@ class Expiring(Protocol):
     """What can be parked with a deadline."""
 
     def expired(self, now_ms: int) -> None:
-        """Answer what is still open: the time is over."""
+        """Answer what is undecided: the deadline has passed."""
 
 
 class Deadlines:
@@ -47,17 +47,17 @@ class Deadlines:
         return f"<{len(self)} operations wait{', with a timer' if self.is_armed else ''}>"
 
     def __iter__(self) -> Iterator[Expiring]:
-        """Go through all that wait; nothing may be parked or forgotten meanwhile."""
+        """Iterate over all parked operations; none may be parked or forgotten meanwhile."""
         for bucket in self._buckets.values():
             yield from bucket
 
     @property
     def is_armed(self) -> bool:
-        """Whether a timer of the loop runs."""
+        """Whether a timer of the loop is set."""
         return self._timer is not None
 
     def park(self, operation: Expiring, deadline_ms: int) -> int:
-        """Remember `operation`; return the bucket, which `forget` wants back."""
+        """Add `operation`; return its bucket, the argument of `forget`."""
         bucket = deadline_ms // BUCKET_MS + 1
         waiting = self._buckets.get(bucket)
         if waiting is None:
@@ -70,13 +70,13 @@ class Deadlines:
         return bucket
 
     def forget(self, operation: Expiring, bucket: int) -> None:
-        """Take `operation` out: it was answered in time."""
+        """Remove `operation`: it was answered in time."""
         waiting = self._buckets.get(bucket)
         if waiting is not None:
             waiting.pop(operation, None)
 
     def close(self) -> None:
-        """Drop the timer and all that waits, unanswered: the broker is stopping."""
+        """Cancel the timer and drop all operations, unanswered: the broker is stopping."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -84,13 +84,13 @@ class Deadlines:
         self._order.clear()
 
     def check_invariants(self) -> None:
-        """Assert that each bucket has its place in the order, and that the timer comes no later than the first."""
+        """Assert that each bucket has its place in the order, and that the timer fires no later than the first one."""
         assert sorted(self._order) == sorted(self._buckets), f"buckets {sorted(self._buckets)}, order {self._order}"
         if self._order and self._timer is not None:
             assert self._timer_bucket <= self._order[0] or not self._buckets[self._order[0]], (
                 f"the timer is for bucket {self._timer_bucket}, the first one is {self._order[0]}"
             )
-        assert self._timer is not None or not len(self), f"{len(self)} operations wait, and no timer runs"
+        assert self._timer is not None or not len(self), f"{len(self)} operations wait, and no timer is set"
 
     def _arm(self, bucket: int) -> None:
         if self._timer is not None:
@@ -108,11 +108,11 @@ class Deadlines:
                 try:
                     operation.expired(now_ms)
                 except Exception:
-                    # The others have expired, too, and nothing else would ever answer them.
-                    log.exception("an operation failed when its time was over")
-        # Buckets that emptied before their time need no timer.
+                    # The other operations have expired, too, and nothing else would answer them.
+                    log.exception("an operation failed when its deadline passed")
+        # Buckets that emptied before their deadline need no timer.
         while self._order and not self._buckets[self._order[0]]:
             del self._buckets[heapq.heappop(self._order)]
-        # An operation that parked again meanwhile has armed the timer for itself, which may be later.
+        # An operation that parked again meanwhile has armed the timer for itself, perhaps for a later bucket.
         if self._order and (self._timer is None or self._order[0] < self._timer_bucket):
             self._arm(self._order[0])

@@ -1,19 +1,19 @@
-"""Brokers that may just have died, and brokers that just did, as clients should see them.
+"""How Metadata answers show brokers that may have died, or were fenced, a moment ago.
 
-When a leader's process dies, its clients ask the other brokers at once who leads
-now, often some milliseconds before the election, and the answer decides how long
+When a leader's process dies, its clients at once ask the other brokers for the new
+leader, often some milliseconds before the election. The answer decides how long
 they cannot work:
 
 - An answer that still names the dead leader, or none, satisfies them until their
-  next regular look, a second or more later. So when a follower has lost its
-  connection to a leader, Metadata about what that broker leads waits for the
-  controller's verdict, for a moment.
+  next regular refresh, a second or more later. So when a follower has lost its
+  connection to a leader, Metadata requests for partitions of that leader wait a
+  moment for the controller's decision.
 - An answer that moves a partition and drops its old leader from the list of
-  brokers at once makes librdkafka throw the partition out together with the
-  broker. So a broker that was fenced stays listed for some seconds.
+  brokers at once makes librdkafka drop the partition together with the
+  broker. So a fenced broker stays listed for some seconds.
 
 Neither decides anything: only the controller fences and elects. A connection can
-also break without a death, therefore a doubt ends by itself.
+also break while the broker lives, so a doubt ends after a while.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 
 class Departures:
-    """Which brokers may have died, or were fenced, a moment ago."""
+    """The brokers that may have died, or were fenced, a moment ago."""
 
     def __init__(self, clock: "Clock", deadlines: "Deadlines") -> None:
         self._clock = clock
@@ -39,19 +39,19 @@ class Departures:
         self._waiting: list[Callable[[], None]] = []
 
     def connection_broke(self, broker_id: int) -> None:
-        """Doubt a leader: the connection to it broke."""
+        """Doubt that a leader lives: the connection to it broke."""
         if broker_id not in self._doubted_until_ms:
             end_ms = self._clock.mono_ms() + DOUBT_MS
             self._doubted_until_ms[broker_id] = end_ms
             self._deadlines.park(self, end_ms)
 
     def answered(self, broker_id: int) -> None:
-        """End the doubt about a leader: it has answered."""
+        """Stop doubting a leader: it has answered."""
         if self._doubted_until_ms and self._doubted_until_ms.pop(broker_id, None) is not None:
             self._resume()
 
     def fenced(self, broker_id: int) -> None:
-        """Keep a broker listed that the controller has just fenced."""
+        """Keep a broker listed although the controller has just fenced it."""
         end_ms = self._clock.mono_ms() + LISTED_MS
         self._listed_until_ms[broker_id] = end_ms
         self._deadlines.park(self, end_ms)
@@ -59,7 +59,7 @@ class Departures:
             self._resume()
 
     def expired(self, now_ms: int) -> None:
-        """End what has lasted long enough; called by the deadlines."""
+        """End the doubts and listings whose time has passed."""
         for until_ms in (self._doubted_until_ms, self._listed_until_ms):
             for broker_id in [each for each, end_ms in until_ms.items() if end_ms <= now_ms]:
                 del until_ms[broker_id]
@@ -76,7 +76,7 @@ class Departures:
         return frozenset(self._listed_until_ms) if self._listed_until_ms else _NO_BROKERS
 
     def when_settled(self, resume: Callable[[], None]) -> None:
-        """Call back when a doubt has ended, which may not be the last one."""
+        """Call `resume` when a doubt has ended; others may remain."""
         self._waiting.append(resume)
 
     def _resume(self) -> None:

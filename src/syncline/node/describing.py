@@ -1,4 +1,4 @@
-"""What describing the cluster to clients takes of a broker."""
+"""What Metadata requests use of a broker."""
 
 from typing import NamedTuple
 

@@ -1,9 +1,9 @@
-"""How long the disk lets this broker wait.
+"""How long this broker waits for its disk.
 
-Reads and syncs run beside the loop, so one that takes long is seen while it lasts. A
-write holds the loop up: it is seen when it is over, and explains why nothing
-else was done meanwhile. Only what is slow is remembered; what is fast costs one
-comparison.
+Reads and syncs run beside the loop, so a slow one is reported while it lasts. A
+write blocks the loop: it is reported when it has ended, and explains why the
+broker did nothing else meanwhile. Only slow operations are recorded; a fast one
+costs one comparison.
 
 Times in ms of the node's monotonic clock.
 """
@@ -17,13 +17,13 @@ from syncline.model.ids import NONE, TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.episodes import Episodes
 
-# No healthy disk takes so long for one operation, and no follower falls behind for less.
+# A healthy disk never takes this long for one operation, and a follower falls behind only because of longer ones.
 SLOW_MS: Final = 200
-# A write that took less is not even added up.
+# Writes that took less are not added up.
 NOTABLE_MS: Final = 20
-# Report a read while it lasts if it takes longer than this.
+# Report a read that is still running after this time.
 STUCK_MS: Final = 1_000
-# Rows reported per look: a broken disk has thousands.
+# Rows reported per check: a broken disk has thousands.
 ROWS_MAX: Final = 20
 
 
@@ -39,7 +39,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Slow:
-    """Slow operations of one kind, on one partition and for one follower, since the last look."""
+    """Slow operations of one kind, on one partition and for one follower, since the last check."""
 
     since_ms: int
     until_ms: int
@@ -49,7 +49,7 @@ class _Slow:
 
 
 class DiskWatch:
-    """What one broker waited for."""
+    """The slow disk operations of one broker."""
 
     def __init__(self, broker_id: int, clock: Clock, episodes: Episodes) -> None:
         self._broker_id = broker_id
@@ -59,13 +59,13 @@ class DiskWatch:
         self._reported: set[int] = set()
         self._next = 0
         self._slow: dict[tuple[str, TopicPartition, int], _Slow] = {}
-        # How long writes held the loop up since the last look, and the longest of them.
+        # How long writes blocked the loop since the last check, and the longest of them.
         self._held_ms = 0
         self._held_by: tuple[str, TopicPartition] | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Return whether there is something to look at soon."""
+        """Return whether the next check should be soon."""
         return bool(self._slow or self._reported)
 
     def read_began(self, key: TopicPartition, replica: int, now_ms: int, op: str = "read") -> int:
@@ -98,7 +98,7 @@ class DiskWatch:
             self._held_by = (op, key)
 
     def read_of(self, key: TopicPartition, replica: int) -> int | None:
-        """Return since when a follower's read of a partition is under way, None when there is none."""
+        """Return since when a follower's read of a partition is running; None if none is."""
         since = [
             read.since_ms
             for read in self._reads.values()
@@ -107,7 +107,7 @@ class DiskWatch:
         return min(since, default=None)
 
     def take_held(self) -> tuple[int, dict[str, Json]]:
-        """Return how long writes held the loop up since this was asked last, and by what."""
+        """Return how long writes blocked the loop since the last call, and the longest one."""
         held_ms, by = self._held_ms, self._held_by
         self._held_ms, self._held_by = 0, None
         if by is None:
@@ -115,7 +115,7 @@ class DiskWatch:
         return held_ms, {"op": by[0], "on": str(by[1])}
 
     def look(self, now_ms: int) -> None:
-        """Report what was slow since the last look, and which reads have been under way for long."""
+        """Report slow operations since the last check, and reads that have run for long."""
         slow, self._slow = self._slow, {}
         for (op, key, replica), each in sorted(slow.items(), key=lambda item: -item[1].total_ms)[:ROWS_MAX]:
             self._episodes.over(
@@ -129,7 +129,7 @@ class DiskWatch:
         for number, read in self._reads.items():
             took_ms = now_ms - read.since_ms
             if took_ms < STUCK_MS:
-                # The later ones began later.
+                # All further reads began later.
                 break
             if number in self._reported or len(self._reported) < ROWS_MAX:
                 self._reported.add(number)

@@ -4,7 +4,7 @@ A request for a key or version that this listener does not offer closes the
 connection, as in Kafka. Only ApiVersions is answered at any version, because
 clients learn the versions from it. An unexpected exception in a
 handler is our bug: it is logged with its traceback, the request's connection
-is closed (the client retries), and the broker goes on.
+is closed (the client retries), and the broker continues.
 """
 
 import logging
@@ -26,7 +26,7 @@ HostT_contra = TypeVar("HostT_contra", contravariant=True)
 
 
 class Handler(Protocol[HostT_contra]):
-    """What serves the requests of one API key, with what it uses of the broker."""
+    """A function that serves the requests of one API key, with what it uses of the broker."""
 
     def __call__(self, broker: HostT_contra, request: "Request", /) -> None:
         """Answer the request, now or later."""
@@ -36,10 +36,10 @@ class HandlerTable(Protocol[HostT]):
     """Which handler serves which API key."""
 
     def get(self, key: int, /) -> Handler[HostT] | None:
-        """Return what serves a key, None when nothing does."""
+        """Return the handler of a key, None if there is none."""
 
     def replace(self, key: int, handler: Handler[HostT], /) -> None:
-        """Have another handler serve a key from now on."""
+        """Replace the handler of a key."""
 
 
 class Dispatcher(Generic[HostT]):
@@ -53,21 +53,21 @@ class Dispatcher(Generic[HostT]):
         settle: Callable[[], None],
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
-        # What handlers are handed, each of which knows a part of it.
+        # The first argument of each handler, which declares what it uses of it.
         self._host = host
         self.handlers = handlers
         self._settle = settle
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
-        # How many requests were taken up, by `request_kind`.
+        # Number of requests dispatched, by `request_kind`.
         self.counts: dict[int, int] = {}
 
     def dispatch(self, request: "Request") -> None:
-        """Handle one request; whatever goes wrong stays with its connection."""
+        """Handle one request; a failure affects only its connection."""
         handler = self.handlers.get(request.key)
         version = request.version
         if not is_served(request.key, version, request.listener):
-            # ApiVersions is answered, and counted, as version 0: clients may ask with any number.
+            # An ApiVersions request may have any version number; an unknown one is answered and counted as version 0.
             version = 0
             if request.key != ApiKey.API_VERSIONS:
                 handler = None
@@ -87,7 +87,7 @@ class Dispatcher(Generic[HostT]):
             request.connection.close("internal error")
 
     def refuse_produce(self) -> None:
-        """Close every connection that produces from now on: the cluster is stopping."""
+        """From now on, close each connection that sends a Produce request: the cluster is stopping."""
         self.handlers.replace(ApiKey.PRODUCE, _refuse)
 
     def callback_ended(self) -> None:
@@ -95,7 +95,7 @@ class Dispatcher(Generic[HostT]):
         self._settle()
 
     def connection_lost(self, connection: "Connection") -> None:
-        """Forget a connection, and report that it ended."""
+        """Forget a connection, and report that it has ended."""
         self.connections.pop(connection, None)
         self._on_connection_lost(connection)
 

@@ -1,8 +1,9 @@
-"""Unusual conditions while they last, as few events in the journal.
+"""Unusual conditions, reported to the journal in few events.
 
-One hard idea: a condition is reported when it begins, seldom while it goes on (the
-pauses double, so that an outage of days says little more than one of minutes),
-and when it ends. A reader of only a part of that still knows since when.
+One hard idea: a condition is reported when it begins, at intervals that double
+while it lasts (so that an outage of days takes few more events than one of
+minutes), and when it ends. Each event contains when the condition began, so a
+reader of only one of them knows it, too.
 
 Times in ms of the node's monotonic clock; events carry Unix time.
 """
@@ -20,7 +21,7 @@ FIRST_REPORT_MS: Final = 1_000
 
 @dataclass(slots=True)
 class _Open:
-    """A condition that was reported and has not ended."""
+    """A reported condition that has not ended."""
 
     kind: str
     subject: BrokerId
@@ -32,7 +33,7 @@ class _Open:
 
 
 class Episodes:
-    """The conditions of one broker that are going on."""
+    """The open conditions of one broker."""
 
     def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
         self._broker_id = broker_id
@@ -44,11 +45,11 @@ class Episodes:
         return len(self._open)
 
     def is_open(self, name: Hashable) -> bool:
-        """Return whether a condition goes on, as far as reported."""
+        """Return whether a condition was reported and has not ended."""
         return name in self._open
 
     def names(self) -> list[Hashable]:
-        """Return which conditions go on."""
+        """Return the names of the open conditions."""
         return list(self._open)
 
     def hold(
@@ -60,24 +61,24 @@ class Episodes:
         evidence: Callable[[], Mapping[str, Json]],
         key: TopicPartition | None = None,
     ) -> None:
-        """Report a condition that holds now; `evidence` is called if it is due to be reported."""
+        """Report a condition that holds now, if a report is due; only then is `evidence` called."""
         now_ms = self._clock.mono_ms()
         known = self._open.get(name)
         if known is None:
             since_wall_ms = self._clock.wall_ms() - (now_ms - since_ms)
             known = _Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, now_ms + FIRST_REPORT_MS)
             self._open[name] = known
-            self._tell(known, "begin", now_ms, evidence())
+            self._report(known, "begin", now_ms, evidence())
         elif now_ms >= known.report_ms:
             known.pause_ms *= 2
             known.report_ms = now_ms + known.pause_ms
-            self._tell(known, "ongoing", now_ms, evidence())
+            self._report(known, "ongoing", now_ms, evidence())
 
     def end(self, name: Hashable, evidence: Callable[[], Mapping[str, Json]] = dict) -> None:
-        """Report that a condition is over; do nothing if it never began."""
+        """Report that a condition has ended; do nothing if it is not open."""
         known = self._open.pop(name, None)
         if known is not None:
-            self._tell(known, "end", self._clock.mono_ms(), evidence())
+            self._report(known, "end", self._clock.mono_ms(), evidence())
 
     def over(
         self,
@@ -88,11 +89,11 @@ class Episodes:
         evidence: Mapping[str, Json],
         key: TopicPartition | None = None,
     ) -> None:
-        """Report a condition that was noticed only when it was over."""
+        """Report a condition that was noticed only after its end."""
         since_wall_ms = self._clock.wall_ms() - (self._clock.mono_ms() - since_ms)
-        self._tell(_Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, 0), "end", until_ms, evidence)
+        self._report(_Open(kind, BrokerId(subject), key, since_ms, since_wall_ms, 0), "end", until_ms, evidence)
 
-    def _tell(
+    def _report(
         self, known: _Open, phase: Literal["begin", "ongoing", "end"], until_ms: int, evidence: Mapping[str, Json]
     ) -> None:
         self._note(

@@ -1,10 +1,10 @@
-"""Which followers a leader hears from, and which it misses.
+"""Which followers fetch from a leader, and which are missing.
 
 A follower fetches again as soon as it has its answer, so one that has not fetched
-for long is missing: dead, paused, or behind a cut connection. To tell these apart
-both ends send *beats* while they miss each other, and only then: a few bytes on
-the connection that the fetches use, in one direction, which ask for no answer.
-Which beats arrive shows which direction of a connection is cut.
+for long is missing: dead, paused, or behind a cut connection. To distinguish these,
+leader and follower send each other *beats*, but only while one misses the other: a
+few bytes on the connection that the fetches use, which need no answer. Which beats
+arrive shows which direction of a connection is cut.
 
 The hot path is two calls per fetch request, each a look-up and some stores.
 Times in ms of the node's monotonic clock.
@@ -31,14 +31,14 @@ NEVER_MS: Final = -(1 << 60)
 
 
 class BeatingConnection(Protocol):
-    """A connection over which a follower can be sent a beat."""
+    """A connection over which this leader can send a follower a beat."""
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
 
 
 class _Follower:
-    """What a leader knows of one follower's fetches."""
+    """What a leader knows about one follower's fetches."""
 
     __slots__ = (
         "answered_ms",
@@ -57,7 +57,7 @@ class _Follower:
         self.last_fetch_ms = NEVER_MS
         self.answered_ms = NEVER_MS
         self.lost_ms = NEVER_MS
-        # Since when it has something to fetch here; NEVER_MS: nothing.
+        # Since when it has something to fetch from this broker; NEVER_MS: nothing.
         self.expected_ms = NEVER_MS
         self.is_pending = False
         self.beat_ms = NEVER_MS
@@ -101,7 +101,7 @@ class FollowerWatch:
         follower.is_pending = True
 
     def answered(self, replica: int, connection: BeatingConnection) -> None:
-        """Record the answer to it, unless the follower has left that connection."""
+        """Record the answer to a fetch, unless the follower uses another connection by now."""
         follower = self._followers.get(replica)
         if follower is not None and follower.connection is connection:
             follower.answered_ms = self._clock.mono_ms()
@@ -126,20 +126,20 @@ class FollowerWatch:
         connection.beat()
 
     def last_fetch(self, replica: int) -> tuple[int | None, bool]:
-        """Return when a follower fetched last, and whether it waits for the answer."""
+        """Return when a follower last fetched, and whether it waits for the answer."""
         follower = self._followers.get(replica)
         if follower is None or follower.last_fetch_ms == NEVER_MS:
             return None, False
         return follower.last_fetch_ms, follower.is_pending
 
     def views(self, now_ms: int) -> list[dict[str, Json]]:
-        """Return what is known of each follower."""
+        """Return the state of each follower."""
         return [
             {"broker": replica, **_numbers(follower, now_ms)} for replica, follower in sorted(self._followers.items())
         ]
 
     def look(self, now_ms: int, *, judges: bool) -> None:
-        """Report missing followers, and send them beats; without `judges` only record which brokers should fetch."""
+        """Report missing followers, and send them beats; without `judges`, only record which brokers should fetch."""
         if self._image is not self._cluster.image:
             self._image = self._cluster.image
             self._expect(now_ms)
@@ -157,7 +157,7 @@ class FollowerWatch:
                 continue
             if not self._episodes.is_open(name):
                 if not self._known_brokers.is_unfenced(replica) and follower.connection is None:  # type: ignore[arg-type]
-                    # The controller has fenced it, and has journalled why.
+                    # The controller has fenced it and journalled the reason.
                     continue
                 follower.beats_heard = follower.beats_sent = 0
             if follower.connection is not None:
@@ -175,7 +175,7 @@ class FollowerWatch:
         self._episodes.end(name, lambda: _numbers(follower, now_ms))
 
     def _expect(self, now_ms: int) -> None:
-        """Record which brokers have something to fetch here."""
+        """Record which brokers have something to fetch from this one."""
         expected: dict[int, None] = {}
         for partition in self._partitions.values():
             if partition.leader is not None:
@@ -192,7 +192,7 @@ class FollowerWatch:
 
 
 def _numbers(follower: _Follower, now_ms: int) -> dict[str, Json]:
-    """Return what is known of a follower; -1 is never."""
+    """Return the figures of a follower as evidence; -1 means never."""
 
     def ago(at_ms: int) -> int:
         return -1 if at_ms == NEVER_MS else now_ms - at_ms

@@ -1,4 +1,4 @@
-"""Several results, some now and some later, and one answer when the last is there."""
+"""Gather: one answer to a request, made from several results when the last one is known."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
@@ -16,7 +16,7 @@ class Gather(Generic[_T]):
         self._is_closed = False
 
     def slot(self) -> Callable[[_T], None]:
-        """Return where to put the next result."""
+        """Return the function that takes the next result."""
         index = len(self._results)
         self._results.append(None)
         self._open_count += 1
@@ -29,7 +29,7 @@ class Gather(Generic[_T]):
         return put
 
     def close(self) -> None:
-        """Say that no more slots will be asked for."""
+        """Declare that there will be no more slots."""
         self._is_closed = True
         self._finish()
 

@@ -1,8 +1,8 @@
 """Which handler serves which API key, on the client listener and between brokers.
 
-Which versions a listener serves is the wire's table; here is only who does it.
-A module is imported at the first request for its key: a broker starts sooner
-without the code for requests that never come.
+Which versions a listener serves is a table in `wire`. A handler's module is
+imported at the first request for its key: a broker starts sooner without the
+code for requests that never come.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from syncline.node.broker import Broker
 
     BrokerHandler: TypeAlias = Handler[Broker]
-    # Each handler declares what it uses of its broker; here mypy sees that the broker has it all.
+    # Each handler declares what it uses of its broker; mypy checks here that the broker has it.
     _LATE: tuple[BrokerHandler, ...] = (
         api_02_list_offsets.handle,
         api_08_offset_commit.handle,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         api_20004_stop_together.handle,
     )
 
-# Every start needs these at once.
+# Every broker needs these at its start.
 _EAGER: Final = (api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions)
 
 _MODULES: Final = (
@@ -123,7 +123,7 @@ class Handlers:
         return handler
 
     def replace(self, key: int, handler: "BrokerHandler") -> None:
-        """Have another handler serve a key from now on."""
+        """Replace the handler of a key."""
         self._known[key] = handler
 
     def keys(self) -> list[int]:

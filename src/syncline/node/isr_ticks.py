@@ -1,8 +1,7 @@
-"""ISR ticks: judging followers now and then, without blocking the loop for long.
+"""ISR ticks: judging followers periodically, without blocking the loop for long.
 
-A tick looks at the unsettled partitions only (`core.tick_index`), and at so many of them in one turn of the loop;
-the rest follows in the next turns. With tens of thousands of followers all lagging at once, requests are still
-answered in between.
+A tick judges only the unsettled partitions (`core.replication.tick_index`), a limited number in each turn of the loop.
+So even if tens of thousands of followers lag at once, requests are answered in between.
 """
 
 import asyncio
@@ -18,12 +17,12 @@ from syncline.node.partition import Partition
 
 log = logging.getLogger("syncline.node")
 
-# Partitions judged in one turn of the loop: 1 to 5 ms, by what is found.
+# Partitions judged in one turn of the loop: takes 1 to 5 ms.
 SLICE: Final = 200
 
 
 class IsrTicks:
-    """The clockwork of one broker's ISRs."""
+    """The timer that judges the followers of one broker."""
 
     def __init__(
         self,
@@ -38,24 +37,24 @@ class IsrTicks:
         self._loop = loop
         self._clock = clock
         self._configs = configs
-        # The partitions that a tick looks at.
+        # The partitions that a tick judges.
         self.unsettled = ticks
-        # Called with each tick: reads that do not end are looked for as often as followers are judged.
+        # Called with each tick: reads that hang are looked for as often as followers are judged.
         self._look_at_reads = look_at_reads
         self._settle = settle
         self._timer: asyncio.TimerHandle | None = None
         self._interval_ms = 0
-        # What the tick under way has still to look at, last first.
+        # The partitions that the current tick has yet to judge, last first.
         self._left: list[Ticked] = []
         self._is_closed = False
 
     def start(self) -> None:
-        """Judge all followers now, and with every tick."""
+        """Judge the followers now and at every tick."""
         self._arm()
         self.tick()
 
     def configure(self) -> None:
-        """Take over another interval at once."""
+        """Apply a changed interval at once."""
         if self._timer is not None and self._wanted_ms() != self._interval_ms:
             self._timer.cancel()
             self._arm()
@@ -82,7 +81,7 @@ class IsrTicks:
         self.tick()
 
     def tick(self) -> None:
-        """Begin to judge; a tick that is due while the last one is under way is left out."""
+        """Begin a tick; skip it if the last one has not finished."""
         self._look_at_reads()
         if not self._left:
             self._left = self.unsettled.take()
@@ -101,7 +100,7 @@ class IsrTicks:
     def _judge(self, ticked: Ticked, now_ms: int) -> None:
         assert isinstance(ticked, LeaderPartition), "nothing else is in the index"
         partition = ticked.owner
-        assert isinstance(partition, Partition), "brokers keep leaders in partitions"
+        assert isinstance(partition, Partition), "a broker's leaders belong to its partitions"
         ticks = self.unsettled
         if partition.leader is not ticked or partition.is_offline:
             ticks.give_back(ticked, is_over=True)
@@ -112,6 +111,6 @@ class IsrTicks:
                 partition.perform(effects)
             ticks.give_back(ticked)
         except Exception:
-            # The followers of the partitions behind this one must be judged, too.
+            # A failure must not keep the remaining partitions from being judged.
             log.exception("%s: the tick of its ISR failed", partition.key)
             ticks.keep(ticked)

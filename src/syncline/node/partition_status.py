@@ -82,7 +82,7 @@ def _follower(
     log_end = partition.log.log_end
     is_even = view.log_end == log_end
     caught_up_ms, fetch_ms = view.last_caught_up_ms, view.last_fetch_ms
-    asked_ms, is_owed = broker.observer.followers.last_fetch(view.broker_id)
+    asked_ms, is_answer_pending = broker.observer.followers.last_fetch(view.broker_id)
     in_sync = view.broker_id in leader.isr
     return {
         "broker": view.broker_id,
@@ -96,7 +96,7 @@ def _follower(
         else None,
         "is_protected": leader.slow_leader is not None and view.broker_id in leader.slow_leader.spared,
         "last_fetch_ago_ms": None if asked_ms is None else now_ms - asked_ms,
-        "is_answer_owed": is_owed,
+        "is_answer_owed": is_answer_pending,
     }
 
 

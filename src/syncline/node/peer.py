@@ -77,7 +77,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._waiting[correlation_id] = (response_header_version(key, version), on_answer)
         transport.writelines(frame_request(key, version, correlation_id, self._client_id, parts))
 
-    def tell(self, key: int, version: int, parts: Sequence[Buffer]) -> None:
+    def send_without_answer(self, key: int, version: int, parts: Sequence[Buffer]) -> None:
         """Send an encoded body that has no answer."""
         if self._transport is not None:
             correlation_id = self._next_correlation_id
@@ -145,7 +145,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was pending: nobody waits for it any more."""
+        """Forget what was pending: no caller waits for it any more."""
         self._lose()
 
     def _lose(self) -> None:

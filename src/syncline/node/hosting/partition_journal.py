@@ -120,11 +120,11 @@ class PartitionJournal:
 
     def _last_fetch(self, key: TopicPartition, replica: BrokerId) -> dict[str, events.Json]:
         """Return when a follower that leaves the ISR fetched last, and what its answer waits for."""
-        asked_ms, is_owed = self._followers.last_fetch(replica)
+        asked_ms, is_answer_pending = self._followers.last_fetch(replica)
         return {
             "broker_id": replica,
             "asked_ms": asked_ms,
-            "is_owed": is_owed,
+            "is_owed": is_answer_pending,
             "reading_since_ms": self._disk.read_of(key, replica),
             "pending_fetches_protect": self._configs.broker.follower_fetch_pending_reads_insync_enable,
         }

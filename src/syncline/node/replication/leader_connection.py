@@ -221,7 +221,7 @@ class LeaderConnection:
         """Let the leader know that this follower is there, and misses it."""
         if self._peer is not None and self._peer.is_open:
             self._beats_sent += 1
-            self._peer.tell(ApiKey.PEER_BEAT, 0, (INT32.pack(self._surroundings.broker_id),))
+            self._peer.send_without_answer(ApiKey.PEER_BEAT, 0, (INT32.pack(self._surroundings.broker_id),))
 
     def forget_beats(self) -> None:
         """Count beats from here on."""
