@@ -60,6 +60,8 @@ class MemoryPartition:
         self.log_end = 0
         self.is_committing = True
         self.refusal = ErrorCode.NONE
+        # The disk fails with the next append: what waits gets the verdict inside it.
+        self.is_disk_failing = False
         self._waiting: list[tuple[int, int, Callable[[ErrorCode, int], None]]] = []
         self.term_start = 0
         self.committed = asyncio.Event()
@@ -67,6 +69,10 @@ class MemoryPartition:
 
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append, as the port says."""
+        if self.is_disk_failing:
+            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            return
         if self.refusal:
             done(self.refusal, -1)
             return

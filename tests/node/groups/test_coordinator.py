@@ -486,6 +486,26 @@ def test_write_of_unknown_fate_ends_the_term_and_the_next_reads_the_log_h11() ->
     play(story)
 
 
+def test_disk_that_fails_under_a_second_write_ends_the_term_and_answers_both() -> None:
+    """The verdict on the first write comes from inside the append of the second; the log must still hear of its disk.
+
+    The log takes itself offline inside that append. An exception in there would keep the broker from reporting it.
+    """
+
+    async def story(broker: StandInBroker) -> None:
+        partition = broker.led()
+        partition.is_committing = False
+        first = commit(broker, 7)
+        partition.is_disk_failing = True
+        second = commit(broker, 8)
+
+        errors = [(await each).topics[0].partitions[0].error_code for each in (first, second)]
+        assert errors == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
+        assert await committed(broker) == (ErrorCode.NOT_COORDINATOR, -2)
+
+    play(story)
+
+
 def test_new_term_without_lost_writes_keeps_the_groups() -> None:
     """A leader elected again goes on; no request has to wait until the log is read."""
 

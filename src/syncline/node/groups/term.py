@@ -100,7 +100,6 @@ class Term:
         """Answer everything that waits, for this broker does not lead the partition any more."""
         self.move_to(Phase.OVER)
         self.perform(self.shard.resigned())
-        assert not self._answers, f"{len(self._answers)} requests wait for a term that is over"
 
     def perform(self, effects: tuple[Effect, ...]) -> None:
         """Answer and append what the shard decided."""
@@ -119,6 +118,8 @@ class Term:
                 case _:
                     assert_never(effect)
         self._is_performing = False
+        # Not in `end`: a log whose disk fails during an append ends the term from inside this loop.
+        assert self.phase is not Phase.OVER or not self._answers, f"{self}: {len(self._answers)} requests wait"
         if self.phase is Phase.ACTIVE and (deadline_ms := self.shard.next_deadline_ms()) is not None:
             self._on_deadline(deadline_ms)
 
