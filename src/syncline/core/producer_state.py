@@ -1,13 +1,13 @@
-"""Idempotent producers: which batches of each producer the log holds already.
+"""Idempotent producers: which batches of each producer the log already holds.
 
-One hard idea: the state is a function of the log. It is updated by nothing but
-a batch that was stored, so every replica that holds the same batches answers a
-retried one alike, also after a fail-over or a truncation (S16). The caller
-checks first whether a batch may be appended (`check`) and records it after the
-append (`record`); between the two nothing is remembered.
+One hard idea: the state is a function of the log. Only a stored batch changes
+it, so all replicas that hold the same batches answer a retry alike, even after
+a fail-over or a truncation (S16). The caller checks whether a batch may be
+appended (`check`) and records it after the append (`record`); `check` changes
+nothing.
 
-The last five batches of a producer are kept, as many as a client may have in
-flight. An older retry looks like a sequence that went wrong.
+The table keeps the last five batches of a producer, as many as a client may
+have in flight. It refuses an older retry as out of sequence.
 
 Units: sequences count records of one producer and wrap from 2^31 - 1 to 0;
 offsets are inclusive (`last_offset`); times are record times in milliseconds.
@@ -31,7 +31,7 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class ProducedBatch(NamedTuple):
-    """What must be known of a stored batch to recognise its retry."""
+    """What identifies a retry of a stored batch."""
 
     first_sequence: int
     last_sequence: int
@@ -57,7 +57,7 @@ class ProducerState:
     batches: deque[ProducedBatch] = field(default_factory=_no_batches)
     last_timestamp_ms: int = NONE
     coordinator_epoch: int = NONE
-    # First offset of the transaction that is open here, -1 when none is.
+    # First offset of the open transaction, -1 when none is open.
     transaction_start: int = NONE
 
     @property
@@ -76,7 +76,7 @@ class Accepted(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is stored already: answer with its place, append nothing."""
+    """The log already holds the batch: answer with its offset, append nothing."""
 
     base_offset: int
     last_offset: int
@@ -140,7 +140,7 @@ class ProducerTable:
         return ACCEPTED
 
     def record(self, header: BatchHeader) -> None:
-        """Record a batch that was stored. Its sequence is not checked: a follower's leader has done that."""
+        """Record a stored batch, without checking its sequence: the leader has checked what a follower stores."""
         if header.producer_id < 0:
             return
         state = self.entries.get(header.producer_id)
@@ -169,11 +169,11 @@ class ProducerTable:
             state.transaction_start = header.base_offset
 
     def restore(self, producer_id: int, state: ProducerState) -> None:
-        """Put a producer back as a snapshot knew it; what was known of it is forgotten."""
+        """Replace the state of a producer by that of a snapshot."""
         self.entries[producer_id] = state
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for `expiration_ms`, unless a transaction is open; return how many went."""
+        """Forget producers silent for `expiration_ms` without an open transaction; return how many."""
         expired = [
             producer_id
             for producer_id, state in self.entries.items()
@@ -184,9 +184,9 @@ class ProducerTable:
         return len(expired)
 
     def rests_on(self) -> int:
-        """Return the newest offset that anything here rests on: cutting at or below it must undo something.
+        """Return the newest offset in this state: a cut at or below it makes the state wrong.
 
-        -1 when there is nothing to undo; 2^63 - 1 when a producer's batches are not known.
+        -1 when the state is empty; 2^63 - 1 when the batches of a producer are unknown.
         """
         return max(
             (

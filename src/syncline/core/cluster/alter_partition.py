@@ -1,11 +1,11 @@
 """AlterPartition: a leader asks to change its in-sync set.
 
-The checks have an order, and the answer says which of the two is behind: a request from the future means that this
-controller is stale, one from the past that the leader is. An unchanged ISR is a success, so a leader may repeat a
-request whose answer was lost.
+The order of the checks matters. The answer shows which side is stale: a request with newer epochs means that this
+controller is, one with older epochs that the leader is. An unchanged ISR is a success, so a leader may repeat a request
+whose answer was lost.
 
-A leader may also *relinquish*: name the present members in the order in which it wants to be succeeded. The request
-has a field for that wish, because the order of an ISR otherwise means nothing: elections follow the assignment.
+A leader may also *relinquish*: list the present members in the order in which they should succeed it. A field of the
+request marks this, because the order of an ISR otherwise means nothing: elections follow the assignment.
 Source: KIP-497, KIP-841 (fenced brokers stay out), KIP-903 (broker epochs), KIP-501 (relinquishing).
 """
 
@@ -26,7 +26,7 @@ from syncline.model.reasons import Reason
 
 
 class IsrRequest(NamedTuple):
-    """One partition of a request; `isr` pairs each broker with the epoch that the leader knows of it, or NONE."""
+    """One partition of a request; `isr` pairs each broker with its epoch as the leader knows it, or NONE."""
 
     topic_id: UUID
     partition: int
@@ -161,7 +161,7 @@ def _refused_relinquishment(
     demotions: Demotions,
     now_ms: int,
 ) -> ErrorCode:
-    """Return why the leader has to keep the partition, NONE if another member can take it."""
+    """Return why the leader must keep the partition, NONE if another member can take it."""
     if not demotions.may_relinquish(request.topic_id, request.partition, _relinquish_limits(settings), now_ms):
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
     acceptable = acceptable_in(image, request.topic_id, request.partition)

@@ -1,4 +1,4 @@
-"""Checks of replicas that a client assigned by hand. Source: Kafka's ReplicationControlManager, KIP-195."""
+"""Checks of manual replica assignments. Source: Kafka's ReplicationControlManager, KIP-195."""
 
 from collections.abc import Sequence
 

@@ -3,7 +3,7 @@
 A registration names an incarnation: one process. The same incarnation may register again (its answer was lost) and
 keeps its epoch. Another incarnation with the same broker id replaces it only when the old process is gone or its
 session is over. It starts fenced; unless it proves that its predecessor stopped cleanly, the controller assumes that
-whatever was not synced is lost (KIP-966).
+all unsynced records are lost (KIP-966).
 
 Fencing is always safe, even on a wrong suspicion: epochs keep a fenced broker from doing harm, and its next heartbeat
 unfences it.
@@ -54,7 +54,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationAnswer:
-    """The broker's epoch, or why it has none."""
+    """The broker's epoch, or why the controller refuses the registration."""
 
     error: ErrorCode
     broker_epoch: BrokerEpoch
@@ -93,8 +93,8 @@ def register(
 ) -> Decision[RegistrationAnswer]:
     """Return the registration's outcome; its epoch is `version`, that of the batch.
 
-    `predecessor_gone`: there is evidence that the process registered before has ended; otherwise the controller takes
-    it for alive until its session ends. With `quick.bounce.enable` a new process takes the place of the old one in
+    `predecessor_gone`: there is evidence that the previously registered process has ended; otherwise the controller
+    assumes that it is alive until its session ends. With `quick.bounce.enable` a new process replaces the old one in
     every in-sync set regardless, which hides the restart from clients and leaders.
     """
     if registration.cluster_id and registration.cluster_id != image.cluster_id:
@@ -205,11 +205,11 @@ def fence(image: MetadataImage, broker_id: BrokerId, settings: BrokerConfig, why
 
 
 def stop_together(image: MetadataImage) -> Decision[bool]:
-    """Return the changes when all brokers that serve stop at the same time, each of them after its last append.
+    """Return the changes when all serving brokers stop at the same time, each of them after its last append.
 
     All are fenced, no partition has a leader, and the in-sync sets stay. So any member may lead first when the
-    cluster starts again, not only the one that happened to stop last. A broker that loses data meanwhile registers
-    without proof of a clean stop, and leaves the sets.
+    cluster starts again, not only the one that stopped last. A broker that loses data meanwhile registers without
+    proof of a clean stop, and leaves the sets.
     """
     changes: list[Change] = [
         BrokerChanged(record._replace(fenced=True, shutting_down=False))
@@ -224,7 +224,7 @@ def stop_together(image: MetadataImage) -> Decision[bool]:
 
 
 def state_of(record: BrokerRecord) -> BrokerState:
-    """Return the state that a record stands for."""
+    """Return the state of a broker by its record."""
     if record.fenced:
         return BrokerState.FENCED
     return BrokerState.CONTROLLED_SHUTDOWN if record.shutting_down else BrokerState.UNFENCED
@@ -233,7 +233,7 @@ def state_of(record: BrokerRecord) -> BrokerState:
 def _changed_failed(
     image: MetadataImage, record: BrokerRecord, failed: Collection[str], settings: BrokerConfig
 ) -> tuple[Change, ...]:
-    """Return the changes when a broker reports other replicas as failed than before."""
+    """Return the changes when the set of replicas that a broker reports as failed differs."""
     if not failed and not record.failed:
         return ()
     reported = tuple(sorted(failed))

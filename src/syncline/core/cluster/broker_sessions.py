@@ -1,9 +1,9 @@
-"""Sessions of brokers: when each made contact last, as one controller remembers it.
+"""Sessions of brokers: when each last made contact with this controller.
 
-This is not metadata: it is lost with the controller, and a new controller gives every broker a whole session to make
-contact. A session also holds how far the broker has followed the metadata, which two rules need: the controller
-unfences a broker only when it has seen its own registration, and lets a broker stop only when the others have seen
-that it is leaving.
+This is not metadata: it is lost with the controller, and a new controller gives every broker a whole session timeout to
+make contact. A session also holds the metadata version that the broker has applied, which two rules need: the
+controller unfences a broker only when it has seen its own registration, and lets a broker stop only when the others
+have seen that it is leaving.
 
 Units: monotonic milliseconds. A session is valid up to and including `session_timeout_ms` after the last contact.
 Invariants: `check_invariants`; a contact never moves back, and neither does the version that a broker has seen.
@@ -63,17 +63,17 @@ class BrokerSessions:
         return session is not None and now_ms <= session.last_contact_ms + self.session_timeout_ms
 
     def silent_ms(self, broker: BrokerId, now_ms: int) -> int:
-        """Return how long ago `broker` made contact last, NONE if it never did."""
+        """Return how long ago `broker` last made contact, NONE if it never did."""
         session = self._sessions.get(broker)
         return NONE if session is None else now_ms - session.last_contact_ms
 
     def expired(self, brokers: Iterable[BrokerId], now_ms: int) -> BrokerId | None:
-        """Return the broker out of `brokers` that is overdue for longest, None if none is."""
+        """Return the broker of `brokers` that is overdue for longest, None if none is."""
         overdue = [broker for broker in brokers if not self.is_valid(broker, now_ms)]
         return min(overdue, key=self._last_contact_ms, default=None)
 
     def lowest_version(self, brokers: Iterable[BrokerId]) -> int | None:
-        """Return the oldest version that one of `brokers` is at, None if there are none."""
+        """Return the oldest metadata version among `brokers`, None if there are none."""
         sessions = (self._sessions.get(broker) for broker in brokers)
         return min((-1 if session is None else session.metadata_version for session in sessions), default=None)
 

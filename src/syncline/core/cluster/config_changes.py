@@ -1,9 +1,8 @@
-"""Changing configurations: which requests are sound, and what they change.
+"""Changing configurations: which requests are valid, and what they change.
 
-Each resource of a request stands for itself: if one of its keys is bad, nothing of that resource changes, and the
-others are not affected. Errors are Kafka's, including two that look odd and that tools expect: a bad value is
-INVALID_CONFIG for a topic but INVALID_REQUEST for a broker, and unknown names are accepted for brokers and refused for
-topics.
+Each resource of a request is independent: one bad key leaves the whole resource unchanged, and does not affect the
+others. Errors are Kafka's, including two oddities that tools expect: a bad value is INVALID_CONFIG for a topic but
+INVALID_REQUEST for a broker, and unknown names are accepted for brokers and refused for topics.
 
 A change of the minimum in-sync size also ends the eligibility of replicas that it makes unnecessary
 (`standing.after_min_isr_change`).
@@ -42,7 +41,7 @@ _THREAD_COUNTS: Final = frozenset(
 
 
 class Operation(IntEnum):
-    """What a request does to one key, by the numbers of the protocol."""
+    """What a request does to one key, with the protocol's numbers."""
 
     SET = 0
     DELETE = 1
@@ -88,7 +87,7 @@ def alter_configs(
 ) -> Decision[tuple[ResourceResult, ...]]:
     """Return what to change, and one result per resource, in the order of the request.
 
-    `receiver` is the broker that received the request: it answers for itself only. `replace`: keys that the request
+    `receiver` is the broker that received the request; it changes no other broker. `replace`: keys that the request
     does not name lose their values (AlterConfigs).
     """
     given = Counter((resource.kind, resource.name) for resource in resources)

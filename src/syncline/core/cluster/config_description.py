@@ -24,7 +24,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the numbers of the protocol."""
+    """Where a value comes from, with the protocol's numbers."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -34,7 +34,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One value that is, or would be, in force."""
+    """One value that is in force, or hidden by a stronger one."""
 
     name: str
     value: str | None
@@ -104,7 +104,7 @@ def describe_broker(layers: BrokerLayers, names: Collection[str] | None = None) 
 def describe_cluster_defaults(
     cluster: Mapping[str, str], names: Collection[str] | None = None
 ) -> tuple[ConfigEntry, ...]:
-    """Return what is set dynamically for all brokers, and nothing else."""
+    """Return only the values that are set dynamically for all brokers."""
     layers = BrokerLayers(cluster=cluster)
     entries = []
     for name in cluster:

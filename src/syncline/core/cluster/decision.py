@@ -4,7 +4,7 @@ A decision is a function of the metadata image (and of what the controller remem
 changes to commit, and the answer to give once they are committed. The controller does nothing before that, so one that
 lost its lease meanwhile has answered nothing either.
 
-Where a topic and the cluster leave a choice open, the controller's own static configuration decides.
+Where neither the topic nor the cluster sets a value, the controller's own static configuration decides.
 Invariant: a decision that changes anything has a reason, which the journal's events carry.
 Source: KIP-500 (decisions as records of the metadata log); Kafka's ControllerResult.
 """

@@ -110,7 +110,7 @@ def _election(topic: str, old: PartitionRecord | None, new: PartitionRecord, pen
 
 
 def _standing(old: PartitionRecord, new: PartitionRecord) -> dict[str, Json]:
-    """Return what the controller looked at besides the ISR."""
+    """Return what the election considered besides the ISR."""
     return {
         "leader_epoch_before": old.leader_epoch,
         "replicas": list(new.replicas),

@@ -1,12 +1,12 @@
-"""Demotions: the controller's memory of leaders that gave up (KIP-501).
+"""Demotions: the controller's memory of leaders that relinquished a partition (KIP-501).
 
-One hard idea: a slow disk is slow for all its readers, so the next leader may want to give up as well, and the balancer
-would bring the first one back: both would go round for ever. So a partition may change hands this way only so often
-within a window, and for a while the balancer does not give it back to the leader that gave it up. An explicit request
-of an administrator, and an election without an alternative, ignore this memory.
+One hard idea: the next leader's disk may be slow as well, and the balancer would bring the first leader back: the
+partition would circle for ever. So the controller limits how often within a window leaders may relinquish a partition,
+and for a while the balancer does not return it to the leader that did. An administrator's explicit request, and an
+election without an alternative, ignore this memory.
 
-The memory belongs to one controller, and is no metadata: after a change of controller the count starts anew, which
-costs at most one more round of moves.
+The memory belongs to one controller and is not metadata: after a change of controller the count restarts, which costs
+at most one more round of moves.
 
 Units: times in ms of the controller's monotonic clock.
 Invariants: no more relinquishments in a window than the limit; a mark dies with the broker's next registration, as a
@@ -34,7 +34,7 @@ class RelinquishLimits:
 
 
 class _Mark(NamedTuple):
-    """Until when the balancer does not give a partition back to one process of a broker."""
+    """Until when the balancer does not return a partition to one process of a broker."""
 
     until_ms: int
     broker_epoch: BrokerEpoch
@@ -53,7 +53,7 @@ class Demotions:
         return len(self._marks)
 
     def may_relinquish(self, topic_id: UUID, partition: int, limits: RelinquishLimits, now_ms: int) -> bool:
-        """Return whether the partition may change hands once more."""
+        """Return whether a leader may relinquish the partition once more."""
         key = (topic_id, partition)
         recent = [time_ms for time_ms in self._times.get(key, ()) if now_ms - time_ms < limits.window_ms]
         if recent:
@@ -71,7 +71,7 @@ class Demotions:
         limits: RelinquishLimits,
         now_ms: int,
     ) -> None:
-        """Count a relinquishment, and mark the leader that gave up."""
+        """Count a relinquishment, and mark the leader."""
         key = (topic_id, partition)
         times = self._times.setdefault(key, [])
         assert not times or times[-1] <= now_ms, f"a relinquishment at {now_ms} follows one at {times[-1]}"
@@ -84,7 +84,7 @@ class Demotions:
     def is_demoted(
         self, topic_id: UUID, partition: int, broker_id: BrokerId, image: MetadataImage, now_ms: int
     ) -> bool:
-        """Return whether the balancer should not give the partition back to `broker_id` yet."""
+        """Return whether the balancer must not return the partition to `broker_id` yet."""
         key = ((topic_id, partition), broker_id)
         mark = self._marks.get(key)
         if mark is None:

@@ -1,6 +1,6 @@
 """The leader of a partition after a change, and the replicas that stay eligible.
 
-One function, `next_state`, takes the present record and what is about to differ (another target ISR, other replicas, a
+One function, `next_state`, takes the present record and what is about to change (another target ISR, other replicas, a
 broker that lost its unsynced data) and returns the next record, or the same object when nothing changes. Every path
 that changes a partition goes through it, so that its invariants have one place.
 
@@ -35,7 +35,7 @@ class ElectionKind(Enum):
     ONLINE = "online"
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
-    # The leader gives up: the first valid successor in the order of its request, never itself.
+    # The leader relinquishes: the first valid successor in the order of its request, never itself.
     RELINQUISH = "relinquish"
 
 
@@ -52,12 +52,12 @@ def next_state(
     recovery: Recovery | None = None,
     succession: Replicas = (),
 ) -> PartitionRecord:
-    """Return the state after the change, the same object if nothing is different.
+    """Return the state after the change, the same object if nothing changes.
 
     `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers that may have lost what they
     acknowledged; they must not be in `isr`. `min_isr` is the configured minimum. Without `eligible_replicas` the last
     member of an ISR stays in it, and no other replica is eligible. `succession` is for RELINQUISH; it must name a
-    valid replica beside the leader.
+    valid replica besides the leader.
     """
     draft = _Draft(record, acceptable, record.replicas if replicas is None else replicas)
     draft.succession = succession
@@ -71,7 +71,7 @@ def next_state(
     if not eligible_replicas:
         draft.isr = draft.isr or record.isr
         if draft.isr:
-            # These are from before ELR was disabled: no rule maintains them now, and ELR may be enabled again.
+            # Left from before ELR was disabled: no rule maintains them now, and ELR may be enabled again.
             draft.elr = ()
     draft.remember_last_leader(eligible_replicas=eligible_replicas)
     return draft.finish()
@@ -80,8 +80,8 @@ def next_state(
 def at_rest(record: PartitionRecord) -> PartitionRecord:
     """Return the state when all brokers stop together: no leader, and the same ISR.
 
-    Without a leader nothing is committed, so the members of the ISR keep everything that is. The record remembers the
-    last leader, as it may lead again first.
+    Without a leader nothing is committed, so the members of the ISR keep everything that is committed. The record
+    remembers the last leader, because it may be the first to lead again.
     """
     if record.leader == NONE:
         return record
@@ -111,7 +111,7 @@ class _Draft:
         self.recovery = record.recovery
 
     def complete_reassignment(self) -> None:
-        """Drop the replicas to be removed once every one that stays is in sync."""
+        """Drop the replicas to be removed once every remaining one is in sync."""
         if not self.adding and not self.removing:
             return
         target = tuple(broker for broker in self.replicas if broker not in self.removing)

@@ -1,9 +1,9 @@
-"""What every image holds, and what every change of it keeps.
+"""Invariants of every image, and of every change to it.
 
 The controller's decisions are small functions that compose; a mistake in one shows as a state that no later decision
 can repair, such as a fenced leader. These checks look at every partition and broker, so they run only where the
 switch `check_invariants` is on: in simulated runs and in tests, after each decision (`Commits.decide()`).
-`model.metadata` checks the rest: what an image holds whatever is decided.
+`model.metadata` checks the rest: what holds for an image whatever the controller decides.
 
 Source: KIP-841 (only active brokers join an ISR), KIP-966 (ELR), KIP-903 (broker epochs); PartitionChangeBuilder.
 """
@@ -43,7 +43,7 @@ def check_decision(before: MetadataImage, changes: Sequence[Change], after: Meta
     assert image == after, f"changes lead to another image, one by one, for {why.reason}"
     check_image(after)
     if why.reason is not Reason.BOUNCED:
-        # With quick.bounce.enable a new process leads on, what the old one led, while it is still fenced.
+        # With quick.bounce.enable a new process, still fenced, continues to lead what the old one led.
         for change in changes:
             if isinstance(change, BrokerChanged):
                 _check_leaderships(before, change.record, after)
@@ -113,14 +113,14 @@ def _check_broker(image: MetadataImage, record: BrokerRecord) -> None:
 
 
 def _check_leaderships(before: MetadataImage, record: BrokerRecord, after: MetadataImage) -> None:
-    """Check that a broker which is not active any more leads nothing."""
+    """Check that a broker that is no longer active leads nothing."""
     known, now = before.brokers.get(record.broker_id), after.brokers[record.broker_id]
     was_inactive = known is not None and known.broker_epoch == now.broker_epoch and not known.active
     assert now.active or was_inactive or not leads_any(after, now.broker_id), f"{now} is not active, and leads"
 
 
 def _check_step(image: MetadataImage, topic: Topic, old: PartitionRecord, new: PartitionRecord) -> None:
-    """Check what one change makes of a partition."""
+    """Check one change of a partition."""
     where = f"{topic.name}-{new.partition}: {old} -> {new}"
     assert new.partition_epoch == old.partition_epoch + 1, f"the partition epoch does not rise by one: {where}"
     is_restated = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)

@@ -1,10 +1,11 @@
 """ElectLeaders: an administrator asks for elections.
 
-PREFERRED gives leadership back to the first replica, if that is in sync. UNCLEAN is the last resort for a partition
+PREFERRED returns leadership to the first replica, if it is in sync. UNCLEAN is the last resort for a partition
 without a leader: any replica whose broker is active may lead, whatever the topic's configuration says, and committed
 records may be lost.
 
-Each partition is judged by the state before the request: naming it twice gives the same answer twice, and one election.
+Each partition is judged by the state before the request: one that is named twice gets the same answer twice, and one
+election.
 Source: KIP-183, KIP-460; Kafka's ReplicationControlManager.
 """
 
@@ -21,7 +22,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic
 from syncline.model.reasons import Reason
 
-# By the numbers of the protocol.
+# The protocol's numbers.
 KINDS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 _REASONS: Final = {
     ElectionKind.PREFERRED: Reason.PREFERRED_REQUESTED,

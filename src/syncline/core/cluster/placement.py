@@ -1,9 +1,9 @@
 """Which brokers get the replicas of new partitions.
 
-Leaders rotate over the active brokers from a random start, so that many small topics spread as well as one large one.
+Leaders rotate over the active brokers from a random start, so that many small topics spread as evenly as a large one.
 Each round shifts the followers by one more place, so that two brokers do not share all their partitions. Brokers of
-different racks alternate in the order, and a broker of a rack that the partition is not in yet goes before one of a
-rack that it is in. Fenced brokers are used only when there are too few others, and never first.
+different racks alternate in the order, and a broker in a rack without a replica of the partition precedes one in a rack
+with a replica. Fenced brokers are used only when there are too few others, and never first.
 
 Invariants: every partition has as many different replicas as requested, an active broker first.
 Source: Kafka's StripedReplicaPlacer (its aims) and AdminUtils (the shift).
@@ -62,7 +62,7 @@ def place(
 
 
 def _walk(ring: list[BrokerId], racks: Mapping[BrokerId, str], leader_index: int, shift: int) -> Replicas:
-    """Return the whole ring in the order of one partition: the leader, then from `shift` places after it on."""
+    """Return the whole ring in the order of one partition: the leader, then from `shift` places after it."""
     size = len(ring)
     order = [ring[leader_index]]
     order.extend(ring[(leader_index + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))

@@ -1,8 +1,8 @@
-"""The partitions after a broker was lost or came back, or after a log failed.
+"""The partitions after a broker is lost or returns, or after a log fails.
 
-A broker that is lost (fenced, leaving, or replaced by another process) leaves every in-sync set, and its leaderships
-move to others. A broker that becomes active gets the leaderless partitions that it may lead; it does not re-enter an
-in-sync set by that: it has to catch up, and the leader proposes it.
+A lost broker (fenced, leaving, or replaced by another process) leaves every in-sync set, and its leaderships move to
+others. A broker that becomes active gets the leaderless partitions that it may lead. It re-enters no other in-sync
+set: it first catches up, and then the leader proposes it.
 
 Invariants: a lost broker leads nothing; a broker that lost data is eligible nowhere.
 Source: Kafka's ReplicationControlManager; KIP-966.
@@ -28,7 +28,7 @@ def acceptable_in(
     lost: BrokerId | None = None,
     gained: BrokerId | None = None,
 ) -> Acceptable:
-    """Return which brokers may lead a partition: `lost` may not, and `gained` is about to be active."""
+    """Return the rule for which brokers may lead a partition: `lost` may not, and `gained` is about to be active."""
 
     def acceptable(broker: BrokerId) -> bool:
         if broker == lost:
@@ -50,7 +50,7 @@ def partitions_without(
 ) -> tuple[PartitionsChanged, ...]:
     """Return the changes when `lost` may no longer lead or be in sync.
 
-    `lost_data`: it may also have lost what it had acknowledged, so it is not eligible either. `is_whole`: it proves
+    `lost_data`: it may also have lost records that it acknowledged, so it is not eligible either. `is_whole`: it proves
     that it has lost nothing; then it stays in the ISR of a partition without a leader, since nothing was committed
     without it.
     """
@@ -115,7 +115,7 @@ def _present(record: PartitionRecord, acceptable: Acceptable) -> Replicas | None
     """Return the ISR with which a partition may get a leader again, None while no candidate is back.
 
     Members that are not back yet would hold the new leader's watermark. If no member of the ISR is back, an eligible
-    replica leads: it has everything that is committed as well, and the rest of the ISR becomes eligible like it.
+    replica leads: it, too, has everything that is committed, and the members of the old ISR become eligible.
     """
     present = tuple(broker for broker in record.isr if acceptable(broker))
     return present if present or any(map(acceptable, record.elr)) else None
@@ -149,10 +149,10 @@ def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsC
 def partitions_failing(
     image: MetadataImage, broker: BrokerId, failed: Collection[str], settings: BrokerConfig
 ) -> tuple[PartitionsChanged, ...]:
-    """Return the changes when `broker` cannot serve these replicas (directory ids) any more.
+    """Return the changes when `broker` can no longer serve these replicas (directory ids).
 
-    The controller assumes that what it had acknowledged there is lost, so it is not eligible either; the record still
-    remembers it as the last leader. The broker's record in the image already marks these replicas.
+    The controller assumes that records that it acknowledged there are lost, so it is not eligible either; the partition
+    record still remembers it as the last leader. The broker's record in the image already marks these replicas.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -199,9 +199,9 @@ def _none(_topic_id: UUID, _partition: int, _broker: BrokerId) -> bool:
 def preferred_elections(
     image: MetadataImage, settings: BrokerConfig, is_demoted: Callable[[UUID, int, BrokerId], bool] = _none
 ) -> tuple[PartitionsChanged, ...]:
-    """Return elections for partitions that their first replica could lead, and another one leads.
+    """Return elections for partitions that another replica leads although the first one could.
 
-    A replica that gave the partition up recently (`is_demoted`, KIP-501) does not get it back yet.
+    A replica that recently relinquished the partition (`is_demoted`, KIP-501) does not get it back yet.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -221,7 +221,7 @@ def preferred_elections(
 
 
 def after_min_isr_change(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Return the partitions that need no ELR any more under the minimum sizes in `image`."""
+    """Return the partitions that no longer need an ELR under the minimum sizes in `image`."""
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if not record.elr or len(record.isr) < min(rules.min_isr, len(record.replicas)):

@@ -1,7 +1,7 @@
 """Creating and deleting topics, and adding partitions.
 
-Each topic of a request stands for itself: one may be refused while the others are created. Refusals have Kafka's words,
-and come in the order in which Kafka checks: name, existence, configurations, then numbers and replicas.
+Each topic of a request is independent: one may be refused while the others are created. Refusals have Kafka's words,
+and Kafka's order of checks: name, existence, configurations, then numbers and replicas.
 
 New partitions start with every active replica in sync: they are all empty, so none lacks anything. A fenced replica is
 assigned, but joins later.
@@ -48,7 +48,7 @@ NewTopicId = Callable[[], UUID]
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """One topic to create; `assignments` pairs partition numbers with replicas, and then both numbers are -1."""
+    """One topic to create; with `assignments` (pairs of partition number and replicas), both numbers are -1."""
 
     name: str
     partitions: int = NONE
@@ -94,7 +94,7 @@ def create_topics(
     below: Below,
     new_topic_id: NewTopicId,
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to create; a name that is given twice has one result, a refusal."""
+    """Return what to create; a repeated name has one result, a refusal."""
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)
@@ -130,7 +130,7 @@ def create_topics(
 
 
 def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to delete; a topic that is given twice, by name or id, is not deleted."""
+    """Return what to delete; a topic named twice, by name or id, is not deleted."""
     results: list[TopicResult] = []
     found: dict[UUID, TopicReference] = {}
     doubtful: set[UUID] = set()
@@ -172,7 +172,7 @@ def delete_topics(image: MetadataImage, topics: Sequence[TopicReference]) -> Dec
 def create_partitions(
     image: MetadataImage, topics: Sequence[MorePartitions], *, below: Below
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return which partitions to add; a name that is given twice has one result, a refusal."""
+    """Return which partitions to add; a repeated name has one result, a refusal."""
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)

@@ -1,8 +1,8 @@
-"""Delayed fetches: when a fetch that waits may be answered.
+"""Delayed fetches: when a waiting fetch may be answered.
 
 One hard idea: a waiting fetch is decided from state, never from the event that
-woke it. Every trigger leads to the same check, so a trigger too many costs time,
-and the next one makes up for a lost one.
+woke it. Every trigger runs the same check, so a needless trigger only costs time,
+and the next one compensates for a lost one.
 
 Units: offsets are exclusive ends; sizes in bytes.
 Source: KIP-74 and KIP-227 as Kafka's DelayedFetch applies them.
@@ -28,11 +28,11 @@ def must_answer_now(
 
 
 class FetchLook(NamedTuple):
-    """One partition of a parked fetch, looked at anew.
+    """One partition of a parked fetch, looked at again.
 
     `bound` is where the reader's isolation ends: log end, high watermark or last stable offset.
     `available_bytes` lie between offset and bound, capped by the partition's limit.
-    `is_broken`: no longer served here, offline, unknown, fenced, or the histories diverge now.
+    `is_broken`: no longer served here, offline, unknown, fenced, or the histories now diverge.
     """
 
     fetch_offset: Offset
@@ -44,7 +44,7 @@ class FetchLook(NamedTuple):
 
 
 def fetch_ready(looks: Iterable[FetchLook], min_bytes: int) -> bool:
-    """Return whether a parked fetch may be answered before its time is over.
+    """Return whether a parked fetch may be answered before its deadline.
 
     A partition whose offset equals its bound counts nothing, even if the segment rolled in between.
     """

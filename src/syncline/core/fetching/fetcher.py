@@ -1,9 +1,9 @@
-"""Fetcher: all partitions that are followed from one leader, as one session.
+"""Fetcher: all partitions that this broker follows from one leader, as one session.
 
 One hard idea: the client's half of a fetch session is a diff. The fetcher keeps
-what it sent last for each partition; a request lists only where that differs
-from what the follower wants now, and forgets what must be left out. As on the
-server, the work follows the number of changes, not of partitions.
+what it last sent for each partition; a request lists only partitions for which
+the follower now wants something else, and forgets those to leave out. As on the
+server, the work is proportional to the number of changes, not of partitions.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
@@ -26,7 +26,7 @@ _FULL: Final = OPENING_EPOCH
 
 @dataclass(frozen=True, slots=True)
 class FetchRequestPlan(Generic[Key]):
-    """One request to the leader: what to list, and what to drop from the session."""
+    """One request to the leader: the partitions to list, and those to drop from the session."""
 
     session_id: int
     session_epoch: int
@@ -51,11 +51,11 @@ class Fetcher(Generic[Key]):
     def __init__(self) -> None:
         self._partitions: dict[Key, FollowerPartition] = {}
         self._sent: dict[Key, FetchAsk] = {}
-        # Dicts stand for ordered sets: the order of a set is no order.
+        # Dicts as ordered sets: the order of a set is not deterministic.
         self._changed: dict[Key, None] = {}
         self._held: dict[Key, None] = {}
         self._backing_off: dict[Key, None] = {}
-        # Those that must ask the leader for the end of an epoch before they may fetch.
+        # Partitions that must ask the leader for the end of an epoch before they may fetch.
         self._comparing: dict[Key, None] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = _FULL
@@ -72,17 +72,17 @@ class Fetcher(Generic[Key]):
         self.restated(key)
 
     def remove(self, key: Key) -> None:
-        """Follow it no more."""
+        """Stop following the partition."""
         self._partitions.pop(key, None)
         self._held.pop(key, None)
         self._changed[key] = None
 
     def touch(self, key: Key) -> None:
-        """Look at the partition when the next request is made: its state changed."""
+        """Look at the partition when making the next request: its state changed."""
         self._changed[key] = None
 
     def restated(self, key: Key) -> None:
-        """Look at the partition anew: it may be in another phase."""
+        """Look at the partition again: it may be in another phase."""
         self._changed[key] = None
         partition = self._partitions.get(key)
         if partition is not None and partition.phase is FollowerPhase.COMPARING:
@@ -94,17 +94,17 @@ class Fetcher(Generic[Key]):
         self._changed[key] = None
 
     def release(self, key: Key) -> None:
-        """Fetch it again."""
+        """Fetch the partition again."""
         if key in self._held:
             del self._held[key]
             self._changed[key] = None
 
     def sent(self, key: Key) -> FetchAsk | None:
-        """Return what was sent to the leader for a partition, None when it is not in the session."""
+        """Return what the session has for a partition, None when the partition is not in it."""
         return self._sent.get(key)
 
     def processed(self, key: Key) -> None:
-        """Let all others come first in the next full request: this one was served."""
+        """Put the partition last in the next full request: it was served."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
             self._partitions[key] = partition
@@ -165,7 +165,7 @@ class Fetcher(Generic[Key]):
         return FetchRequestPlan(self._session_id, self._session_epoch, listed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """Move the session on after an answer without a top-level error."""
+        """Advance the session after an answer without a top-level error."""
         if session_id == NO_SESSION_ID:
             self._reset(NO_SESSION_ID)
             return
@@ -174,12 +174,12 @@ class Fetcher(Generic[Key]):
         self._session_epoch = 1 if is_last else self._session_epoch + 1
 
     def session_refused(self, error: ErrorCode) -> None:
-        """Have the next request open a new session: the leader refused this one."""
-        # A session that is still there but out of step is closed by naming it in the opening request.
+        """The leader refused the session: let the next request open a new one."""
+        # If the leader still has the session, but out of step, naming it in the opening request closes it.
         self._reset(NO_SESSION_ID if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
 
     def disconnected(self, now_ms: int) -> None:
-        """Back off with all that an unanswered request covered, and open a new session afterwards."""
+        """Back off with all partitions that an unanswered request covered, and open a new session afterwards."""
         for key in self._comparing:
             partition = self._partitions.get(key)
             if partition is not None and partition.phase is FollowerPhase.COMPARING:
@@ -192,7 +192,7 @@ class Fetcher(Generic[Key]):
         self._reset(self._session_id)
 
     def check_invariants(self) -> None:
-        """Assert that the leader's session has what this side thinks, but for what the next request changes."""
+        """Assert that the leader's session is as recorded here, apart from what the next request changes."""
         for key in self._sent:
             assert key in self._partitions or key in self._changed, f"{key} is gone, and the leader would not learn it"
             assert key not in self._held or key in self._changed, f"{key} is held, and the leader would not learn it"
@@ -209,12 +209,12 @@ class Fetcher(Generic[Key]):
         self._session_epoch = _FULL
 
     def _is_over(self, key: Key, now_ms: int) -> bool:
-        """Return whether a partition that backed off needs no more waiting for."""
+        """Return whether the back-off of a partition is over."""
         partition = self._partitions.get(key)
         return partition is None or partition.phase is not FollowerPhase.FETCHING or partition.is_ready(now_ms)
 
     def _wanted(self, key: Key, now_ms: int) -> FetchAsk | None:
-        """Return what the leader should know of a partition, None when it should not be in the session."""
+        """Return what the session should have for a partition, None when it should not be in the session."""
         partition = self._partitions.get(key)
         if partition is None or key in self._held:
             return None

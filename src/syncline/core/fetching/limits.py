@@ -4,8 +4,8 @@ One hard idea: a reader must always make progress. Until some partition has
 returned data, the first batch is returned whole even if it is larger than every
 limit; a hard limit would block a reader for ever in front of one large batch.
 
-Units: bytes. A limit of zero allows nothing beyond the first batch; a negative one is the reader's mistake: it is the
-error of the first partition, if that has something to read, and zero for the others.
+Units: bytes. A limit of zero allows nothing beyond the first batch. A negative one is the reader's mistake: the first
+partition answers with an error if it has something to read; for the others the limit is zero.
 Source: KIP-74.
 """
 
@@ -20,12 +20,12 @@ class Grant(NamedTuple):
 
     @property
     def is_negative(self) -> bool:
-        """Whether the reader set a limit that makes no sense."""
+        """Whether the reader set a negative limit."""
         return self.max_bytes < 0
 
 
 class FetchBudget:
-    """What is left of a fetch's `max_bytes` while its partitions are read in order."""
+    """The rest of a fetch's `max_bytes` while its partitions are read in order."""
 
     __slots__ = ("_has_data", "_remaining_bytes")
 
@@ -38,7 +38,7 @@ class FetchBudget:
         return Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)
 
     def spend(self, size_bytes: int) -> None:
-        """Count what a partition returned; to be called for those that returned nothing, too."""
+        """Count what a partition returned; call it also for a partition that returned nothing."""
         assert size_bytes >= 0, f"a partition returned {size_bytes} bytes"
         self._has_data = self._has_data or size_bytes > 0
         self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)

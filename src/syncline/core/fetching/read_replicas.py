@@ -1,10 +1,10 @@
-"""Read replicas: which replica a consumer is sent to, so that it reads near to where it stands.
+"""Read replicas: to which replica the leader sends a consumer, so that it reads within its rack.
 
-One hard idea: a consumer may be sent only to a replica that can serve it now. The
-leader knows that of a follower by its last fetch: the requested offset lies
-between the follower's log start and its log end, both as last reported. A follower
-outside the ISR may fall behind for ever, so it is no candidate either. Where no
-candidate is in the consumer's rack, the leader serves it itself.
+One hard idea: the leader may send a consumer only to a replica that can serve it
+now. A follower's last fetch shows that: the requested offset lies between the
+follower's log start and its log end, both as last reported. A follower outside
+the ISR may fall behind for ever, so it is not a candidate. Without a candidate in
+the consumer's rack, the leader serves the consumer itself.
 
 Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
 Source: KIP-392 as Kafka's RackAwareReplicaSelector applies it, KAFKA-14372; scenario H07.
@@ -25,8 +25,8 @@ def preferred_replica(
 ) -> BrokerId | None:
     """Return the follower that a consumer in `rack` should read from, None when the leader serves it.
 
-    `racks` has the brokers that are alive. Among equals the one with the most records wins, then the one
-    that was caught up last, then the highest id.
+    `racks` has the live brokers. The candidate with the most records wins, then the one that was caught up
+    last, then the highest id.
     """
     if racks.get(leader.broker_id) == rack:
         return None
@@ -42,6 +42,6 @@ def preferred_replica(
 
 
 def _caught_up_ms(follower: FollowerState) -> int:
-    """Return when the follower was last known to have had everything; a fetch session may know of a later time."""
+    """Return when the follower last provably had everything; its fetch session may have a later time."""
     stamp = follower.stamp
     return follower.last_caught_up_ms if stamp is None else max(follower.last_caught_up_ms, stamp.last_fetch_ms)

@@ -1,15 +1,15 @@
 """Fetch sessions, the server's side: a reader's partition set, remembered.
 
 One hard idea: an incremental fetch is a fetch of *all* partitions of its
-session, but only those can have a new answer that the request lists, or that
-changed since they were last answered. So each entry is either *pending* or
+session, but only those that the request lists, or that changed since they were
+last answered, can have a new answer. So each entry is either *pending* or
 *quiet*, and a fetch looks at the pending ones only; a thousand idle partitions
-cost nothing. What the fetch proves of the others, namely that the follower is still at
-the same offset, is one time stamp shared by them all.
+cost nothing. The fetch also proves that the follower is still at the same offset
+of the others; one time stamp, shared by all of them, records that.
 
-An entry turns quiet when it was answered at its bound without error and nothing
-changed since the look; `watchers` makes it pending again. A request that has
-no session gets one without an id, so that all fetches take one way.
+An entry becomes quiet when it was answered at its bound without error and has not
+changed since the look; `watchers` makes it pending again. A request without a
+session gets one without an id, so that all fetches share one code path.
 
 Units: session epochs count requests: 0 opens, -1 ends, after 2^31-1 comes 1. Times in ms of the node's monotonic clock.
 Invariants: `pending()` keeps the session's order; served partitions move to its end.
@@ -33,7 +33,7 @@ _NEVER_SENT: Final = Offset(-2)
 
 
 class FetchSpec(NamedTuple):
-    """What a reader requests of one partition."""
+    """What a reader requests from one partition."""
 
     fetch_offset: Offset
     max_bytes: int
@@ -43,7 +43,7 @@ class FetchSpec(NamedTuple):
 
 
 class SessionClock:
-    """When a session fetched: shared by its entries. `slow_fetches` is there from its first slow one on (KIP-501)."""
+    """When a session fetched; its entries share it. `slow_fetches` is None until the first slow one (KIP-501)."""
 
     __slots__ = ("last_fetch_ms", "previous_fetch_ms", "slow_fetches")
 
@@ -60,9 +60,9 @@ class SessionClock:
 
 
 class SessionPartition:
-    """One partition of one session, and what was last sent to its reader.
+    """One partition of one session, and what the leader last sent to its reader.
 
-    `target` is for the owner of the session: its object for the partition, kept here to save the look-up.
+    `target` is the object that the session's owner has for the partition, kept here to save the look-up.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class SessionPartition:
 
     @property
     def last_fetch_ms(self) -> int:
-        """The latest fetch of the session, as far as it covered this partition."""
+        """The latest fetch of the session that covered this partition."""
         return self._clock.last_fetch_ms
 
     @property
@@ -128,15 +128,15 @@ class SessionPartition:
         return self._clock.slow_fetches
 
     def ask(self, spec: FetchSpec) -> None:
-        """Take over what the reader requests now."""
+        """Store the reader's new request."""
         (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
 
     def follow(self, clock: SessionClock) -> None:
-        """Take the session's new clock; the old one keeps what was proved before."""
+        """Use the session's new clock; the old one keeps what was proved before."""
         self._clock = clock
 
     def changed(self, *, wakes: bool) -> None:
-        """Mark the partition as moved; wake the parked fetch if that may have made it answerable."""
+        """Mark the partition as changed; wake the parked fetch if that may have made it answerable."""
         session = self.session
         if session is None:
             return
@@ -191,7 +191,7 @@ class FetchSession:
         self.clock = SessionClock(now_ms)
         self.partitions: dict[Hashable, SessionPartition] = {}
         self.on_change: Callable[[SessionPartition], None] | None = None
-        # A dict stands for an ordered set: the order of a set is no order.
+        # A dict as an ordered set: the order of a set is not deterministic.
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
 
@@ -199,7 +199,7 @@ class FetchSession:
         return f"FetchSession({self.session_id} of {self.replica_id}: {len(self.partitions)} partitions)"
 
     def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> tuple[SessionPartition, ...]:
-        """Take over what a request lists; return the entries that are new."""
+        """Store the partitions that a request lists; return the new entries."""
         added: list[SessionPartition] = []
         partitions = self.partitions
         for key, spec in listed:
@@ -215,7 +215,7 @@ class FetchSession:
         return tuple(added)
 
     def slow_fetches(self) -> SlowFetches:
-        """Return the slow fetches of this session, for the first or one more of them."""
+        """Return the slow fetches of this session; create them at the first one."""
         if self.clock.slow_fetches is None:
             self.clock.slow_fetches = SlowFetches()
         return self.clock.slow_fetches
@@ -229,12 +229,12 @@ class FetchSession:
                 entry.leave()
 
     def make_pending(self, entry: SessionPartition) -> None:
-        """Have the next fetch look at `entry`."""
+        """Let the next fetch look at `entry`."""
         entry.is_pending = True
         self._pending[entry] = None
 
     def make_quiet(self, entry: SessionPartition) -> None:
-        """Leave `entry` alone until something changes."""
+        """Skip `entry` until something changes."""
         entry.is_pending = False
         self._pending.pop(entry, None)
 
@@ -243,12 +243,12 @@ class FetchSession:
         return sorted(self._pending, key=_order_of)
 
     def move_to_end(self, entry: SessionPartition) -> None:
-        """Let all others be served before `entry` the next time."""
+        """Serve `entry` last the next time."""
         entry.order = self._next_order
         self._next_order += 1
 
     def new_incarnation(self, broker_epoch: BrokerEpoch, now_ms: int) -> None:
-        """Look at everything again: another process of the follower took the session over, or the old one is stale."""
+        """Look at everything again: another process of the follower took over the session, or the old one is stale."""
         self.broker_epoch = broker_epoch
         slow_fetches = self.clock.slow_fetches
         self.clock = SessionClock(now_ms)
@@ -307,14 +307,14 @@ class FetchContext:
         return len(self.session.partitions)
 
     def look_at_all(self) -> None:
-        """Have the next look cover the quiet entries, too: their answer may depend on more than what they watch."""
+        """Let the next look cover the quiet entries, too: their answer may depend on more than what they watch."""
         session = self.session
         for entry in session.partitions.values():
             if not entry.is_pending:
                 session.make_pending(entry)
 
     def pending(self) -> list[SessionPartition]:
-        """Return the entries to look at, in serving order; ask again after waking."""
+        """Return the entries to look at, in serving order; call it again after waking."""
         entries = self.session.pending()
         for entry in entries:
             entry.looked_change_count = entry.change_count
@@ -331,7 +331,7 @@ class FetchContext:
         error: ErrorCode = ErrorCode.NONE,
         is_notable: bool = False,
     ) -> bool:
-        """Record what the answer has for `entry`; return whether its row belongs into the answer.
+        """Record what the answer has for `entry`; return whether its row belongs in the answer.
 
         `is_notable`: the row names a diverging epoch or a preferred replica. `at_bound`: the reader has all
         that its isolation shows. After an error the remembered watermark is void, so that a healed
@@ -355,7 +355,7 @@ class FetchContext:
         return is_news or self.is_full
 
     def finish(self) -> None:
-        """End the request, answered or its connection lost: nothing is parked any more."""
+        """End the request, answered or with its connection lost: it is no longer parked."""
         self.session.on_change = None
         if self.session.session_id == NO_SESSION_ID:
             self.session.close()

@@ -1,7 +1,7 @@
-"""Session cache: which fetch sessions a node remembers, and which one makes room.
+"""Session cache: which fetch sessions a node remembers, and which one it evicts.
 
-One hard idea: a session is worth what its reader would have to send again. Followers rank above consumers and large
-sessions above small ones, so a node that is short of slots forgets what costs least; a silent session goes first.
+One hard idea: the value of a session is what its reader would have to send again. Followers rank above consumers and
+large sessions above small ones, so a node without a free slot evicts the cheapest session; a silent one goes first.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: no more sessions than slots; sessions are in the order of their last use.
@@ -24,7 +24,7 @@ from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId
 
-# A session that was silent for so long may be evicted whatever its rank; Kafka's constant.
+# A session that was silent for this long may be evicted whatever its rank; Kafka's constant.
 SESSION_IDLE_MAX_MS: Final = 120_000
 
 
@@ -94,7 +94,7 @@ class SessionCache:
         added = known.ask(listed)
         known.forget(forgotten)
         if not known.partitions:
-            # Nothing left to remember: the reader learns from id 0 that its next fetch must be full. What it
+            # The session is empty: the reader learns from id 0 that its next fetch must be full. A partition that it
             # listed and forgot in one request is answered once more.
             self.close(session_id)
             last = FetchSession(
@@ -108,7 +108,7 @@ class SessionCache:
         return FetchContext(known, is_full=False, added=added)
 
     def close(self, session_id: int) -> None:
-        """End a session, if it is there."""
+        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
@@ -137,7 +137,7 @@ class SessionCache:
             session.clock.touch(now_ms)
 
     def _take_slot(self, size: int, *, is_follower: bool, now_ms: int) -> int:
-        """Return the id of a new session, 0 when there is no room for it."""
+        """Return the id of a new session, 0 when there is no slot for it."""
         if len(self._sessions) >= self._slots_max and not self._evict_for(size, is_follower=is_follower, now_ms=now_ms):
             return NO_SESSION_ID
         while (session_id := self._draw_session_id()) in self._sessions or session_id <= 0:
@@ -145,10 +145,10 @@ class SessionCache:
         return session_id
 
     def _evict_for(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
-        """Make room: first a silent session, else one of lower rank that is old enough; return whether it worked.
+        """Evict a silent session, or else one of lower rank that is old enough; return whether there was one.
 
-        Followers rank above consumers, larger sessions above smaller ones. A consumer may not push out
-        what is younger than the idle limit; a follower may push out any consumer.
+        Followers rank above consumers, larger sessions above smaller ones. A consumer may not evict a session
+        younger than the idle limit; a follower may evict any consumer's.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

@@ -1,16 +1,15 @@
 """Fetch watch: which partitions of which fetch sessions changed.
 
-One hard idea: the cost of a fetch must follow what happened, not what exists. A
-follower's session may cover thousands of idle partitions; instead of reading
-them all on each request, each partition marks its entries in the sessions that
-hold it when something moved, and a session looks at those only.
+One hard idea: a fetch must cost in proportion to changes, not to partitions. A
+follower's session may cover thousands of idle partitions. A request does not
+read them all: each partition that changes marks its entries in the sessions
+that hold it, and a session looks at marked entries only.
 
-Marked are followers by every append and watermark, consumers by watermarks
-only. Woken are followers by data, consumers by the watermark. A watermark
-alone wakes no follower; it travels with the next answer (KAFKA-9731, KAFKA-9952).
+Appends mark and wake followers. Watermarks mark all readers and wake consumers
+only: a follower gets the watermark with its next answer (KAFKA-9731, KAFKA-9952).
 
-Invariants: an entry whose session is gone is marked no more, and dropped when as many were
-added again.
+Invariants: an entry whose session is gone is never marked, and is dropped once as many
+entries were added again.
 Source: KIP-227.
 """
 
@@ -25,14 +24,14 @@ class PartitionWatchers:
     def __init__(self) -> None:
         self._followers: list[SessionPartition] = []
         self._consumers: list[SessionPartition] = []
-        # To look for those that ended at every addition would cost thousands of readers the square of their number.
+        # A sweep at every addition would cost quadratic time with thousands of readers.
         self._sweep_at = 1
 
     def __len__(self) -> int:
         return len(self._followers) + len(self._consumers)
 
     def add(self, entry: SessionPartition) -> None:
-        """Mark `entry` from now on; now and then forget those whose session ended."""
+        """Mark `entry` from now on; occasionally sweep out entries whose session ended."""
         watchers = self._followers if entry.is_follower else self._consumers
         if len(self) >= self._sweep_at:
             for each in (self._followers, self._consumers):
@@ -41,7 +40,7 @@ class PartitionWatchers:
         watchers.append(entry)
 
     def check_invariants(self) -> None:
-        """Assert that watchers are sorted by kind, and that those that are gone do not pile up."""
+        """Assert that watchers are sorted by kind, and that ended ones do not accumulate."""
         for entry in self._followers:
             assert entry.is_follower, f"{entry!r} is woken by data, as followers are"
         for entry in self._consumers:

@@ -1,10 +1,10 @@
-"""One classic consumer group: who is in it, and what follows from that alone.
+"""One classic consumer group: its members, and what follows from them alone.
 
 This is the state and its bookkeeping; `rebalance` and `membership` decide when
 it changes.
 
 A group that only stores offsets has no protocol type and stays EMPTY for ever.
-The states and their moves:
+The states and their transitions:
 
     EMPTY ──first join──> PREPARING_REBALANCE ──all joined or time over──> COMPLETING_REBALANCE
       ^                      ^      │                                         │ leader's Sync stored
@@ -12,7 +12,7 @@ The states and their moves:
 
 Invariants: the leader is a member; every static instance names a member;
 `tally` counts, for each protocol, the members that offer it. A pending member
-(it has got its id, and has not joined with it yet) is no member, but a rebalance
+(it has its id, but has not joined with it yet) is not a member, but a rebalance
 waits for it.
 Source: KIP-62, KIP-345, KIP-394, KIP-814.
 """
@@ -28,7 +28,7 @@ from syncline.model.ids import NONE
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
-# The moves of the diagram above.
+# The transitions of the diagram above.
 _MOVES: Final = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
     GroupState.PREPARING_REBALANCE: (GroupState.COMPLETING_REBALANCE, GroupState.EMPTY),
@@ -54,7 +54,7 @@ class Group:
         self.pending: dict[str, None] = {}
         # Members of this generation whose Sync has not come yet.
         self.awaited_syncs: dict[str, None] = {}
-        # Of an initial rebalance: whether a member joined in this window, and how much longer windows may go on.
+        # In an initial rebalance: whether a member joined in this window, and how much longer windows may continue.
         self.is_joined_in_window = False
         self.windows_rest_ms = 0
         # Clients see a group once a member has joined, or the log holds an offset of it.
@@ -66,7 +66,7 @@ class Group:
     # Members
 
     def add(self, member: Member) -> None:
-        """Take in a member; the first decides the protocol type and leads."""
+        """Add a member; the first one sets the protocol type and leads."""
         assert member.member_id not in self.members, f"{member.member_id} is in {self.group_id} already"
         self.pending.pop(member.member_id, None)
         self.members[member.member_id] = member
@@ -89,13 +89,13 @@ class Group:
         assert (self.leader is None) == (not self.members), f"{len(self.members)} members are led by {self.leader}"
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """Replace what a member offers."""
+        """Replace the protocols that a member offers."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member the id of its next incarnation: it keeps its place, its assignment and its lead."""
+        """Give a static member the id of its next incarnation; it keeps its place, assignment and leadership."""
         old_id = member.member_id
         assert member.group_instance_id is not None, "only static members come back under another id"
         assert self._instances[member.group_instance_id] == old_id, (
@@ -119,11 +119,11 @@ class Group:
                 del self._tally[name]
 
     def instance_member(self, group_instance_id: str) -> str | None:
-        """Return the id of the member that is this instance now."""
+        """Return the id of the member that is now this instance."""
         return self._instances.get(group_instance_id)
 
     def refusal(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Return NONE if this is a member, and else why not."""
+        """Return NONE if this is a member, otherwise why not."""
         if group_instance_id is not None:
             current = self._instances.get(group_instance_id)
             if current is None:
@@ -139,7 +139,7 @@ class Group:
 
     @property
     def joining_count(self) -> int:
-        """Return how many members' Joins wait."""
+        """Return how many members have a waiting Join."""
         return sum(member.join_ticket is not None for member in self.members.values())
 
     @property
@@ -158,7 +158,7 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes; of equal ones that of the member who joined first."""
+        """Return the protocol with the most votes; on a tie, that of the member that joined first."""
         candidates = [name for name, count in self._tally.items() if count == len(self.members)]
         assert candidates, f"the members of {self.group_id} share no protocol"
         votes: dict[str, int] = {}
@@ -173,7 +173,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member reads `topic`; subscriptions that are not known might contain anything."""
+        """Return whether a member reads `topic`; unknown subscriptions might contain any topic."""
         if self.subscribed is None:
             return self.is_consumer_group
         return topic in self.subscribed
@@ -193,7 +193,7 @@ class Group:
     # States
 
     def move_to(self, state: GroupState, *, wall_ms: int) -> None:
-        """Change the state, as the diagram has it."""
+        """Change the state along a transition of the diagram."""
         assert state in _MOVES[self.state], f"{self.group_id} moves from {self.state.value} to {state.value}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms

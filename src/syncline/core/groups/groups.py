@@ -1,18 +1,18 @@
-"""The group coordinator of one partition of `__consumer_offsets`: all groups that live there.
+"""The group coordinator of one partition of `__consumer_offsets`: all groups stored there.
 
 It is a replicated state machine whose log is that partition. A coordinator
 that takes over replays the committed log (`replay`, then `loaded`); one that
-leads answers requests and hands what must survive to the log (`Persist`); one
-that has lost its partition answers all that waits with NOT_COORDINATOR
-(`resigned`) and must not be used again: what it had under way is decided by
-the next leader's log, so an acknowledgement after that could be a lie (M39).
+leads answers requests and appends what must survive to the log (`Persist`); one
+that has lost its partition answers all waiting requests with NOT_COORDINATOR
+(`resigned`) and must not be used again: the next leader's log decides the fate
+of its open writes, so a later acknowledgement could be false (M39).
 
-Every event gives effects, to be performed in their order. Time comes in with
-each event; `tick` is due at `next_deadline_ms`.
+Every event returns effects, to be performed in order, and gets the time as an
+argument; `tick` is due at `next_deadline_ms`.
 
-Easy to miss: heartbeats and rebalances live in memory only. A member of a group
-that was loaded gets a fresh session, and a rebalance under way begins anew
-with the members' next heartbeats.
+Easy to miss: heartbeats and rebalances exist in memory only. A member of a
+loaded group gets a fresh session, and an unfinished rebalance restarts with the
+members' next heartbeats.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ class GroupShard:
     # Life of the coordinator
 
     def replay(self, key: bytes, value: bytes | None, at: Instant) -> None:
-        """Take over one committed record; raises `GroupRecordError`."""
+        """Apply one committed record; raises `GroupRecordError`."""
         assert not self.is_loaded, "a coordinator that leads writes the log, it does not read it"
         named = parse_key(key)
         if named is None:
@@ -95,7 +95,7 @@ class GroupShard:
                 assert_never(named)
 
     def loaded(self, at: Instant) -> tuple[Effect, ...]:
-        """Begin to answer: everything committed before this leadership was replayed."""
+        """Begin to answer: everything committed before this term was replayed."""
         assert not self.is_loaded, "a term begins once"
         self.is_loaded = True
         self._out.begin(at)
@@ -110,7 +110,7 @@ class GroupShard:
         return self._out.take()
 
     def resigned(self) -> tuple[Reply, ...]:
-        """Answer everything that waits: this broker does not lead the partition any more."""
+        """Answer all waiting requests: this broker no longer leads the partition."""
         for group in self._groups.values():
             for member in group.members.values():
                 refusal = JoinReply(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
@@ -121,13 +121,13 @@ class GroupShard:
         return tuple(effect for effect in self._out.take() if isinstance(effect, Reply))
 
     def persisted(self, write_id: int, error: ErrorCode, at: Instant) -> tuple[Effect, ...]:
-        """Take over the fate of a `Persist`; each is reported once."""
+        """Handle the fate of a `Persist`; each is reported once."""
         self._begin(at)
         self._out.persisted(write_id, error)
         return self._out.take()
 
     def tick(self, at: Instant) -> tuple[Effect, ...]:
-        """Do what has come due."""
+        """Handle every deadline that has passed."""
         self._begin(at)
         self._out.give_up_overdue()
         while (key := self._out.timers.pop_due(at.now_ms)) is not None:
@@ -224,19 +224,19 @@ class GroupShard:
         self._offsets.forget_topics(topics)
         return self._out.take()
 
-    # What is answered without an event
+    # Answers without an event
 
     def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Return a group's committed offsets by topic and partition."""
         return self._offsets.of_group(group_id)
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what is shown of a group; None when no member has joined it and it has no committed offset."""
+        """Return the description of a group; None when no member has joined it and it has no committed offset."""
         group = self._groups.get(group_id)
         return group.described() if group is not None and group.is_visible else None
 
     def list_groups(self) -> tuple[GroupDescription, ...]:
-        """Return what is shown of every group, without members."""
+        """Return the descriptions of all groups, without members."""
         return tuple(
             GroupDescription(
                 group_id=group.group_id,
@@ -273,7 +273,7 @@ class GroupShard:
                 self._check_deadlines(group)
 
     def _check_deadlines(self, group: Group) -> None:
-        """Assert that nothing in a group waits without an end."""
+        """Assert that every wait in a group has a deadline."""
         timers, group_id = self._out.timers, group.group_id
         for member_id in (*group.pending, *group.members):
             member = group.members.get(member_id)

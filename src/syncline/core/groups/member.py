@@ -1,10 +1,10 @@
 """A member of a classic group.
 
-A member is in one of three attitudes: its Join waits for an answer
-(`join_ticket`), its Sync does (`sync_ticket`), or nothing waits and it has to
-heartbeat. While something waits the session does not run out, for the client
-cannot heartbeat on a request that we hold; except for a new member, which does
-not know its id yet: its Join is given up after a bound of its own.
+A member is in one of three situations: its Join waits for an answer
+(`join_ticket`), its Sync does (`sync_ticket`), or nothing waits and it must
+heartbeat. While a request waits the session does not expire, because the client
+cannot heartbeat meanwhile. A new member, which does not know its id yet, is the
+exception: the coordinator gives up its Join after a bound of its own.
 
 Units: `*_ms` milliseconds.
 """
@@ -38,7 +38,7 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Return whether a session that runs out now is not held against the member."""
+        """Return whether the member stays although its session expires now."""
         return self.is_waiting and not self.is_new
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -51,7 +51,7 @@ class Member:
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def stored(self, protocol_name: str, assignment: bytes) -> StoredMember:
-        """Return the member as it is stored with `assignment`."""
+        """Return the stored form of the member with `assignment`."""
         return StoredMember(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -64,7 +64,7 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> MemberDescription:
-        """Return the member as others see it; without a protocol only who it is and what it had last."""
+        """Return the member's description; without a protocol, only its identity and its last assignment."""
         return MemberDescription(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,

@@ -1,17 +1,17 @@
-"""Join, Sync, Heartbeat and Leave: what each may do, in which state, and what it is answered.
+"""Join, Sync, Heartbeat and Leave: what each may do in which state, and its answer.
 
 The order of the checks is part of the protocol, since clients derive their next
 step from the first error that applies. Facts that are easy to get wrong:
 
 - A dynamic member joins in two steps (KIP-394): the first gives it its id.
-  Until it comes back it is pending: the group exists, without members, and no
-  rebalance begins; but if it leaves instead, a settled group rebalances.
+  Until it joins with that id it is pending: the group exists, without members,
+  and no rebalance begins; but if it leaves instead, a settled group rebalances.
 - A rejoin that changes nothing is answered from the current generation; only
-  the leader's, in a stable group, asks for a rebalance.
+  the leader's, in a stable group, starts a rebalance.
 - A static member that restarts takes its place again under a new id, without
   a rebalance as long as the chosen protocol stays; the old id is fenced.
-- A request that waits is never forgotten: if its member sends another one,
-  the first is answered with REBALANCE_IN_PROGRESS.
+- A waiting request is never forgotten: if its member sends another one, the
+  first is answered with REBALANCE_IN_PROGRESS.
 
 Source: KIP-62, KIP-345, KIP-394, KIP-559 (protocol in Sync), KIP-814 (skip
 the assignment).
@@ -40,7 +40,7 @@ from syncline.model.errors import ErrorCode
 
 
 class Membership:
-    """Who may be in which group of one coordinator; `draw_uuid` makes member ids."""
+    """The members of all groups of one coordinator; `draw_uuid` makes member ids."""
 
     def __init__(
         self, groups: dict[str, Group], outbox: Outbox, rebalance: Rebalance, draw_uuid: Callable[[], str]
@@ -95,7 +95,7 @@ class Membership:
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Members that wait already count: so the last to rejoin are removed from a group that is too large.
+            # Only waiting members count: so a group that is too large loses the last ones to rejoin.
             return (member is not None and member.join_ticket is not None) or group.joining_count < size_max
         return member is not None or len(group.members) < size_max
 
@@ -169,7 +169,7 @@ class Membership:
         self._rebalance.answer_join(member, superseded)
         member.join_ticket = ticket
 
-    # A static member comes back
+    # A static member restarts
 
     def _replace(self, ticket: Ticket, group: Group, request: JoinRequest, member: Member, member_id: str) -> None:
         old_id = member.member_id
@@ -184,7 +184,7 @@ class Membership:
             f"{old_id} is not fenced"
         )
         if group.state is not GroupState.STABLE:
-            # In COMPLETING_REBALANCE the leader may be assigning to the old id just now: that needs a new round.
+            # In COMPLETING_REBALANCE the leader may be assigning partitions to the old id: that needs a new round.
             self._rebalance.membership_changed(group)
         elif group.select_protocol() != group.protocol_name:
             self._rebalance.prepare(group)
@@ -219,7 +219,7 @@ class Membership:
                 generation=group.generation,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
-                # Before v9 no reply can have a leader skip the assignment, so the reply names its old id as the leader.
+                # Before v9 no reply can make a leader skip the assignment, so the reply names its old id as the leader.
                 leader=(group.leader or "") if request.can_skip_assignment else old_leader,
                 members=group.joined_members() if is_leader else (),
                 skip_assignment=is_leader and error is ErrorCode.NONE,
@@ -290,7 +290,7 @@ class Membership:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    # Leave, and sessions that run out
+    # Leave, and expired sessions
 
     def leave(self, ticket: Ticket, group_id: str, identities: tuple[MemberIdentity, ...]) -> None:
         """Remove members at their own or an administrator's request."""
@@ -331,13 +331,13 @@ class Membership:
         self._rebalance.membership_changed(group)
 
 
-# As long as what follows the client or instance id in a member id: a dash and a UUID.
+# As long as the suffix of a member id: a dash and a UUID.
 _ID_TAIL = "-" * 37
 _JOIN_ERRORS_WITHOUT_ID = (ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def _is_storable(request: JoinRequest) -> bool:
-    """Return whether the stored form can hold the names, and the member id that is made of one of them."""
+    """Return whether the stored form can hold the names and the member id made from one of them."""
     prefix = request.client_id if request.group_instance_id is None else request.group_instance_id
     texts = (request.protocol_type, prefix + _ID_TAIL, *(name for name, _ in request.protocols))
     return all(is_storable(text) for text in texts)

@@ -1,13 +1,13 @@
 """What goes into and comes out of the group coordinator, free of wire versions.
 
-The API modules translate requests into these values and replies back into the
-version that was asked for; the rules know no version beyond the few facts that
-change behaviour (`is_member_id_required`, `can_skip_assignment`,
+The API modules translate requests into these values, and replies back into the
+version of the request; the rules know of versions only the few facts that change
+behaviour (`is_member_id_required`, `can_skip_assignment`,
 `knows_group_id_not_found`).
 
-A ticket stands for one request that waits for its answer: the shell hands it
-in, the rules hand it back in a `Reply`, exactly once. Null strings of the
-protocol are None.
+A ticket identifies one request that waits for its answer: the shell passes it
+in, the rules return it in a `Reply`, exactly once. Null strings of the protocol
+are None.
 
 Units: `*_ms` milliseconds; in an `Instant`, `now_ms` is monotonic (deadlines)
 and `wall_ms` Unix time (what is stored).
@@ -33,7 +33,7 @@ class Instant(NamedTuple):
 
 
 class GroupState(Enum):
-    """Where a classic group is in its cycle; the values are Kafka's names."""
+    """The state of a classic group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -61,7 +61,8 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     write_timeout_ms: int = 5_000
-    # How long a new member's parked Join is kept: the client cannot heartbeat yet, and its disconnect is not seen.
+    # How long the coordinator keeps a new member's parked Join: the client cannot heartbeat yet, and the rules do not
+    # see it disconnect.
     new_member_join_timeout_ms: int = 300_000
 
 
@@ -98,7 +99,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberIdentity:
-    """Who leaves: by member id, or, with member id "", by instance."""
+    """A member that leaves: by member id, or, with member id "", by instance."""
 
     member_id: str
     group_instance_id: str | None
@@ -172,7 +173,7 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveReply:
-    """Answer to a Leave: the error of the whole, and one per member in the order asked."""
+    """Answer to a Leave: one error for the whole, and one per member in the order of the request."""
 
     error: ErrorCode
     members: tuple[tuple[MemberIdentity, ErrorCode], ...] = ()
@@ -194,7 +195,7 @@ class DeleteReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteReply:
-    """Answer to an OffsetDelete: the error of the whole, or one per (topic, partition)."""
+    """Answer to an OffsetDelete: one error for the whole, or one per (topic, partition)."""
 
     error: ErrorCode
     errors: Mapping[tuple[str, int], ErrorCode]
@@ -205,7 +206,7 @@ AnyReply: TypeAlias = (
 )
 
 
-# What can be read without waiting
+# Views, answered without waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +247,7 @@ class GroupStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request that `ticket` stands for."""
+    """Answer the request of `ticket`."""
 
     ticket: Ticket
     reply: AnyReply

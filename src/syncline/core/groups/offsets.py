@@ -1,16 +1,16 @@
 """Committed offsets: what a commit must satisfy, what a fetch sees, and when they expire.
 
 `stored` is what the log has committed, and all that a client can see. A commit
-under way is only counted in `pending`, so that nothing expires below it and a
-deletion reaches it too; it becomes visible in log order when the log commits
-it. So a later coordinator, which reads the log, cannot know less than this one
-has acknowledged or shown (H11).
+in progress is only counted in `pending`, so that its partition does not expire
+and a deletion covers it too; it becomes visible in log order when the log
+commits it. So a later coordinator, which reads the log, knows everything that
+this one has acknowledged or shown (H11).
 
-Expiry, judged by the wall clock: an offset with an expiry time of its own goes
-then. Otherwise, after `offsets.retention.minutes` without members: counted
-from the moment the group became empty, or, for a group that never had members,
-from the commit. While a consumer group is stable, offsets of topics that
-no member reads expire by their commit time; in any other state nothing does.
+Expiry, by the wall clock: an offset with its own expiry time expires then, any
+other after `offsets.retention.minutes` without members, counted from when the
+group became empty or, if it never had members, from the commit. While a consumer
+group is stable, offsets of topics that no member reads expire by their commit
+time; in any other state none expires.
 Source: KIP-211, KIP-496 (deletion of offsets).
 """
 
@@ -33,7 +33,7 @@ from syncline.core.groups.records import CommittedOffset, GroupKey, GroupRecord,
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 
-# Tombstones may be many; a batch of them has to fit max.message.bytes.
+# There may be many tombstones; a batch of them must fit max.message.bytes.
 TOMBSTONES_PER_WRITE_MAX: Final = 1_000
 
 TopicOffsets = dict[int, CommittedOffset]
@@ -52,11 +52,11 @@ class Offsets:
     # Reading and loading
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Return the committed offsets of a group by topic and partition; empty for a group unknown."""
+        """Return the committed offsets of a group by topic and partition; empty for an unknown group."""
         return self._stored.get(group_id, {})
 
     def store(self, key: OffsetKey, value: CommittedOffset | None) -> None:
-        """Take over a record that the log has committed."""
+        """Apply a record that the log has committed."""
         if value is not None:
             self._stored.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
             return
@@ -110,7 +110,7 @@ class Offsets:
             return ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        # Who commits is alive.
+        # A member that commits is alive.
         self._rebalance.start_session(group, group.members[request.member_id])
         return ErrorCode.NONE
 
@@ -153,7 +153,7 @@ class Offsets:
         applied: Callable[[], None],
         answered: Callable[[ErrorCode], None],
     ) -> None:
-        """Write, and count the partitions as pending until the fate of the write is known."""
+        """Write, and count the partitions as pending until the write has ended."""
         pending = self._pending.setdefault(group_id, {})
         for key in keys:
             pending[key.topic, key.partition] = pending.get((key.topic, key.partition), 0) + 1
@@ -179,7 +179,7 @@ class Offsets:
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         elif group.state is not GroupState.EMPTY and not group.is_consumer_group:
-            # What the members of another protocol read is not known, so all of it may be in use.
+            # The subscriptions of another protocol are unknown, so any topic may be in use.
             error = ErrorCode.NON_EMPTY_GROUP
         if group is None or error is not ErrorCode.NONE:
             self._out.reply(ticket, OffsetDeleteReply(error=error, errors={}))
@@ -211,7 +211,7 @@ class Offsets:
         self._bury_group(group, lambda error: self._out.reply(ticket, DeleteReply(error=group_write_error(error))))
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Delete the offsets of topics that are gone: a topic of the same name is another topic."""
+        """Delete the offsets of deleted topics: a later topic of the same name is another topic."""
         gone = frozenset(topics)
         for group_id in dict.fromkeys((*self._stored, *self._pending)):
             doomed = [place for place in self._places(group_id) if place[0] in gone]
@@ -222,7 +222,7 @@ class Offsets:
         return group if group is not None and group.is_visible else None
 
     def _places(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Yield each partition with an offset, committed or under way, once."""
+        """Yield each partition with an offset, committed or pending, once."""
         stored = self._stored.get(group_id, {})
         yield from ((topic, partition) for topic, partitions in stored.items() for partition in partitions)
         for topic, partition in self._pending.get(group_id, {}):
@@ -232,7 +232,7 @@ class Offsets:
     def _bury_group(self, group: Group, answered: Callable[[ErrorCode], None]) -> None:
         group_id = group.group_id
         assert not group.members, f"{group_id} is deleted with {len(group.members)} members"
-        # Removed at once: a member that joins from here on joins a new group, whose records come after these.
+        # Removed at once: a member that joins later joins a new group, whose records follow these.
         del self._groups[group_id]
         self._bury_in_parts(group_id, list(self._places(group_id)))
 
@@ -262,7 +262,7 @@ class Offsets:
     # Expiry
 
     def expire(self) -> None:
-        """Delete what is too old, and the groups that hold nothing any more."""
+        """Delete expired offsets, and the groups that are then empty."""
         for group_id, group in list(self._groups.items()):
             doomed = [place for place, value in self._judged(group) if self._is_expired(group, value)]
             is_unused = group.state is GroupState.EMPTY and not group.pending and group_id not in self._pending
@@ -274,7 +274,7 @@ class Offsets:
                 del self._groups[group_id]
 
     def _judged(self, group: Group) -> Iterator[tuple[tuple[str, int], CommittedOffset]]:
-        """Yield the offsets that may expire at all in the state in which the group is."""
+        """Yield the offsets that may expire in the group's state."""
         is_unused = group.state is GroupState.EMPTY
         is_known = group.state is GroupState.STABLE and group.is_consumer_group and group.subscribed is not None
         if not is_unused and not is_known:

@@ -1,12 +1,12 @@
-"""What the rules of groups decide during one event, and what of it is still under way.
+"""Outbox: the effects of one event of the group coordinator, its open writes and its deadlines.
 
-A decision that must survive is written to the log, and its requester gets the
-answer only when the log has committed it. Three things hang on a write, and they
-may come apart: `applied` changes the state that others read, and runs whenever
-the log commits, however late; `settled` runs at the commit or the failure,
-when nothing is under way any more; `answered` answers the requester, once, at
-the commit, at a failure, or when `write_timeout_ms` is over. So the state
-always equals the committed log, also after a client has given up.
+The coordinator writes a decision that must survive to the log, and answers the
+requester only when the log has committed it. A write has three callbacks, which
+may run at different times: `applied` changes the state that clients read, and
+runs when the log commits, however late; `settled` runs at the commit or the
+failure, when the write is no longer open; `answered` answers the requester, once,
+at the commit, at a failure, or after `write_timeout_ms`. So the state always
+equals the committed log, even after a client has given up.
 
 Writes are persisted in the order in which they were made, and their fates
 arrive in that order: the first open one has the earliest deadline.
@@ -24,7 +24,7 @@ from syncline.model.errors import ErrorCode
 
 
 class TimerKind(IntEnum):
-    """What a deadline is about."""
+    """The kinds of deadlines."""
 
     SESSION = 0
     JOIN = 1
@@ -33,7 +33,7 @@ class TimerKind(IntEnum):
 
 
 class TimerKey(NamedTuple):
-    """Names a deadline; the member id is "" for those of a whole group, both ids for those of the coordinator."""
+    """Names a deadline; one of a group has no member id (""), one of the coordinator neither id."""
 
     kind: TimerKind
     group_id: str = ""
@@ -48,7 +48,7 @@ class _Write:
 
 
 def _nothing() -> None:
-    """Nothing hangs on this end of a write."""
+    """The callback of a write that needs none."""
 
 
 class Outbox:
@@ -64,13 +64,13 @@ class Outbox:
         self._last_write_id = 0
 
     def begin(self, at: Instant) -> None:
-        """Begin the event of this time."""
+        """Begin an event at this time."""
         assert not self._effects, f"{len(self._effects)} effects of the event before were not performed"
         assert at.now_ms >= self.at.now_ms, f"an event at {at.now_ms} ms comes after one at {self.at.now_ms} ms"
         self.at = at
 
     def take(self) -> tuple[Effect, ...]:
-        """Return what was decided since the last call."""
+        """Return the effects since the last call."""
         taken = tuple(self._effects)
         self._effects.clear()
         return taken
@@ -80,7 +80,7 @@ class Outbox:
         self._effects.append(Reply(ticket, reply))
 
     def start(self, key: TimerKey, delay_ms: int) -> None:
-        """Let `key` come due `delay_ms` from now, instead of at its time before."""
+        """Make `key` due `delay_ms` from now; an earlier setting is replaced."""
         self.timers.set(key, self.at.now_ms + max(delay_ms, 0))
 
     def write(
@@ -99,7 +99,7 @@ class Outbox:
         self._effects.append(Persist(self._last_write_id, records))
 
     def persisted(self, write_id: int, error: ErrorCode) -> None:
-        """Do what hangs on a write whose fate is known."""
+        """Run the callbacks of a write that was committed or has failed."""
         assert write_id in self._writes, f"the fate of write {write_id} is reported twice, or it was never made"
         write = self._writes.pop(write_id)
         is_open = self._write_deadlines_ms.pop(write_id, None) is not None
@@ -110,7 +110,7 @@ class Outbox:
             write.answered(error)
 
     def give_up_overdue(self) -> None:
-        """Answer for the writes that take too long."""
+        """Answer for writes that take too long."""
         for write_id, deadline_ms in list(self._write_deadlines_ms.items()):
             if deadline_ms > self.at.now_ms:
                 break
@@ -119,7 +119,7 @@ class Outbox:
             self._writes[write_id].answered(ErrorCode.REQUEST_TIMED_OUT)
 
     def give_up_all(self) -> None:
-        """Answer for all open writes: the log is not ours any more."""
+        """Answer for all open writes: this broker no longer leads the log."""
         open_writes = [self._writes[write_id] for write_id in self._write_deadlines_ms]
         self._writes.clear()
         self._write_deadlines_ms.clear()
@@ -128,11 +128,11 @@ class Outbox:
 
     @property
     def has_open_writes(self) -> bool:
-        """Return whether the fate of a write is not known."""
+        """Return whether a write is neither committed nor failed yet."""
         return bool(self._writes)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when something comes due next, at the latest; None for never."""
+        """Return when something is due next, at the latest; None for never."""
         write_ms = next(iter(self._write_deadlines_ms.values()), None)
         timer_ms = self.timers.next_ms()
         if write_ms is None or timer_ms is None:

@@ -1,14 +1,15 @@
 """How a classic group gets from one generation to the next.
 
 A rebalance is two barriers. At the first, every member's Join waits until all
-have come (or the time is over): that closes the generation, and the leader gets
+have joined (or the time is over): that closes the generation, and the leader gets
 the list of its members. At the second, every member's Sync waits for the leader's,
 which carries the assignment; once the log has it, the group is stable.
 
-Who waits how long:
+How long each wait lasts:
 
-- For members to rejoin: the longest rebalance timeout in the group. Who has
-  not come by then is out, except static members, whose session decides.
+- For members to rejoin: the longest rebalance timeout in the group. A member
+  that has not joined by then is removed, unless it is static: then its session
+  decides.
 - A group that was empty collects members in windows of
   `group.initial.rebalance.delay.ms`: a window in which a member joined is
   followed by another, within the rebalance timeout, so that a group that
@@ -27,15 +28,15 @@ from syncline.model.errors import ErrorCode
 
 
 class Rebalance:
-    """The moves of any group of one coordinator."""
+    """The rebalances of all groups of one coordinator."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
 
-    # What members cause
+    # Caused by members
 
     def membership_changed(self, group: Group) -> None:
-        """Rebalance; if a rebalance is under way, complete it when all members have joined."""
+        """Rebalance; in a running rebalance, complete it when all members have joined."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.try_complete(group)
         else:
@@ -69,7 +70,7 @@ class Rebalance:
             self._complete(group)
 
     def remove(self, group: Group, member: Member) -> None:
-        """Remove a member and answer its waiting requests; the caller decides what follows for the group."""
+        """Remove a member and answer its waiting requests; the caller handles the effect on the group."""
         self._out.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member.member_id))
         self.answer_join(member, JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
         if member.sync_ticket is not None:
@@ -78,7 +79,7 @@ class Rebalance:
         group.remove(member.member_id)
 
     def start_session(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Expect the member's next sign of life within its session timeout, or a time of its own."""
+        """Expect the member's next request within its session timeout, or within `timeout_ms`."""
         self._out.start(
             TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
@@ -90,10 +91,10 @@ class Rebalance:
             self._out.reply(member.join_ticket, reply)
             member.join_ticket = None
 
-    # What time causes
+    # Caused by time
 
     def join_time_over(self, group: Group) -> None:
-        """End a window of an initial rebalance, or the wait for members."""
+        """The wait for members, or one window of an initial rebalance, is over."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         if group.previous_state is GroupState.EMPTY and group.is_joined_in_window and group.windows_rest_ms > 0:
@@ -106,7 +107,7 @@ class Rebalance:
         self._complete(group)
 
     def sync_time_over(self, group: Group) -> None:
-        """Remove the members that joined but never asked for their assignment."""
+        """Remove the members that joined but sent no Sync."""
         if not group.awaited_syncs:
             return
         assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), (
@@ -116,7 +117,7 @@ class Rebalance:
             self.remove(group, group.members[member_id])
         self.prepare(group)
 
-    # The first barrier falls
+    # The end of the first barrier
 
     def _complete(self, group: Group) -> None:
         self._out.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
@@ -125,7 +126,7 @@ class Rebalance:
             if member.group_instance_id is None:
                 self.remove(group, member)
         if group.members and not _elect_joined_leader(group):
-            # Only static members are left, and none has come: their sessions decide, not this rebalance.
+            # Only static members are left, and none has joined: their sessions decide, not this rebalance.
             self._out.start(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
             return
         before = group.generation
@@ -160,10 +161,10 @@ class Rebalance:
         record = group_record(GroupKey(group.group_id), group.stored({}))
         self._out.write((record,), applied=lambda: None, answered=lambda _: None)
 
-    # The second barrier falls
+    # The end of the second barrier
 
     def store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
-        """Write what the leader has decided; the group is stable when the log has it."""
+        """Write the leader's assignment; the group is stable when the log has it."""
         assert group.state is GroupState.COMPLETING_REBALANCE, f"{group.group_id} is assigned in {group.state.value}"
         generation = group.generation
 
@@ -198,7 +199,7 @@ class Rebalance:
                     ),
                 )
                 member.sync_ticket = None
-                # A session that ran out while the Sync waited was excused, and nothing else starts it again.
+                # A session that expired while the Sync waited was excused, and nothing else restarts it.
                 self.start_session(group, member)
         group.move_to(GroupState.STABLE, wall_ms=self._out.at.wall_ms)
 
@@ -213,7 +214,7 @@ class Rebalance:
 
 
 def _elect_joined_leader(group: Group) -> bool:
-    """Let a member lead that has joined: the old leader if it has, else the first that has; False if none has."""
+    """Elect a joined member: the old leader if it has joined, else the first that has; False if none has."""
     if group.leader is not None and group.members[group.leader].join_ticket is not None:
         return True
     for member in group.members.values():

@@ -7,7 +7,7 @@ tombstone. Tools that read Kafka's own topic read this one.
 Written: OffsetCommitKey v1 with OffsetCommitValue v3 (v1 when the commit asked
 for a retention time of its own, since only v1 can say so), GroupMetadataKey v2
 with GroupMetadataValue v3. Read: every earlier value version too. A key of an
-unknown version belongs to a newer feature and is passed over.
+unknown version belongs to a newer feature and is skipped.
 
 Layout: big-endian; string = int16 length + UTF-8, nullable with length -1;
 bytes and arrays with int32 length. Times are Unix milliseconds, NONE = absent.
@@ -33,7 +33,7 @@ _INT64: Final = struct.Struct(">q")
 
 
 class GroupRecordError(ValueError):
-    """A record whose key is ours but whose bytes are not: the log was not written by a coordinator."""
+    """A record with a known key version but invalid bytes: no coordinator wrote it."""
 
 
 class GroupRecord(NamedTuple):
@@ -72,7 +72,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMember:
-    """A member as it is stored: only its metadata for the chosen protocol survives."""
+    """The stored form of a member: it keeps only the metadata for the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -86,7 +86,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGroup:
-    """A group at the end of a rebalance: what a new coordinator starts from."""
+    """A group at the end of a rebalance: the state from which a new coordinator starts."""
 
     protocol_type: str
     generation: int
@@ -168,7 +168,7 @@ def group_record(key: GroupKey, value: StoredGroup | None) -> GroupRecord:
 
 
 def parse_key(data: bytes) -> AnyKey | None:
-    """Return what a key names; None when its version is of a feature unknown here."""
+    """Return what a key names; None when its version belongs to an unknown feature."""
     reader = _Reader(data)
     version = reader.int16()
     if version in (0, OFFSET_KEY_VERSION):

@@ -1,9 +1,9 @@
 """Deadlines by key, cheap to push back.
 
-Every heartbeat moves its member's deadline further away, and almost none is
-ever reached. So moving a deadline later only overwrites a dict entry: the heap
-keeps the older, earlier time, and when that comes due the key is put back at
-its real one. A member that heartbeats ten times per session timeout costs one
+Every heartbeat postpones its member's deadline, and almost no deadline is ever
+reached. So postponing only overwrites a dict entry: the heap keeps the older,
+earlier time, and when that is due the key is pushed again with its real one. A
+member that heartbeats ten times per session timeout costs one
 heap operation per session timeout, not ten.
 
 Units: monotonic milliseconds. Invariant: for every key the heap holds an entry
@@ -31,7 +31,7 @@ class Timers(Generic[Key]):
         return key in self._deadlines_ms
 
     def set(self, key: Key, deadline_ms: int) -> None:
-        """Let `key` come due at `deadline_ms`, instead of at its time before."""
+        """Make `key` due at `deadline_ms`; an earlier setting is replaced."""
         self._deadlines_ms[key] = deadline_ms
         queued_ms = self._queued_ms.get(key)
         if queued_ms is None or deadline_ms < queued_ms:
@@ -39,11 +39,11 @@ class Timers(Generic[Key]):
         assert self._queued_ms[key] <= deadline_ms, f"{key} is due at {deadline_ms}, queued for {self._queued_ms[key]}"
 
     def cancel(self, key: Key) -> None:
-        """Let `key` not come due."""
+        """Drop the deadline of `key`."""
         self._deadlines_ms.pop(key, None)
 
     def next_ms(self) -> int | None:
-        """Return when to look next: at or before the earliest deadline; None when there is none."""
+        """Return when to look next, no later than the earliest deadline; None when there is none."""
         while self._heap:
             queued_ms, _, key = self._heap[0]
             if key in self._deadlines_ms and self._queued_ms.get(key) == queued_ms:
@@ -66,11 +66,11 @@ class Timers(Generic[Key]):
 
     @property
     def entry_count(self) -> int:
-        """Return how many entries the heap holds: deadlines, and what was left of earlier ones."""
+        """Return how many entries the heap holds: current and outdated deadlines."""
         return len(self._heap)
 
     def check_invariants(self) -> None:
-        """Assert that no deadline can be missed, and that the heap has what is said to be queued."""
+        """Assert that no deadline can be missed, and that the heap has every queued entry."""
         entries = {(key, queued_ms) for queued_ms, _, key in self._heap}
         for key, deadline_ms in self._deadlines_ms.items():
             assert key in self._queued_ms, f"{key} has a deadline, and no entry in the heap"

@@ -1,8 +1,8 @@
 """Acknowledging a produce: whether it may be appended, and when it may be answered.
 
 One hard idea: a waiting produce is decided from state, never from the event
-that woke it. Every trigger leads to the same check, so a trigger too many costs
-time, and the next one makes up for a lost one.
+that woke it. Every trigger runs the same check, so a needless trigger only
+costs time, and the next one compensates for a lost one.
 
 Units: offsets are exclusive ends.
 Invariants: success of acks=all implies that the watermark has passed the records (I7).

@@ -1,6 +1,6 @@
-"""What a leader's partition has its shell do, or reports to it.
+"""Effects: what a leader's partition orders its shell to do, or reports to it.
 
-One hard idea: deciding and doing are apart. Effects are plain frozen data, so
+One hard idea: deciding and doing are separate. Effects are plain frozen data, so
 that the broker, the simulation and a test interpret the same decision, and the
 journal can record it with its evidence. Each prints itself in one line that
 names the rule of its evidence; golden traces are made of these lines.
@@ -26,12 +26,12 @@ class IsrChange(Enum):
     SHRINK = "shrink"
     EXPAND = "expand"
     METADATA = "metadata"
-    # The same members in the order of succession: the leader gives the partition away.
+    # The same members in the order of succession: the leader hands the partition over.
     RELINQUISH = "relinquish"
 
 
 class RefusalOutcome(Enum):
-    """What the leader does with a proposal that the controller did not simply accept."""
+    """What the leader does with a proposal that the controller refused."""
 
     REVERTED = "reverted"
     AWAITING_METADATA = "awaiting-metadata"
@@ -84,7 +84,7 @@ class IsrAnswer:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HighWatermarkAdvanced:
-    """Everything below `high_watermark` is committed now: complete produces, wake consumers."""
+    """Everything below `high_watermark` is now committed: complete produces, wake consumers."""
 
     high_watermark: Offset
 
@@ -94,7 +94,7 @@ class HighWatermarkAdvanced:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IsrCommitted:
-    """The committed ISR is `after` now; answer waiting produces, count the meter of `kind`."""
+    """The committed ISR is now `after`; answer waiting produces, count the meter of `kind`."""
 
     before: tuple[BrokerId, ...]
     after: tuple[BrokerId, ...]
@@ -111,7 +111,7 @@ class IsrCommitted:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IsrRefused:
-    """A proposal was answered otherwise than by success; counts as a failed ISR update."""
+    """The controller did not accept a proposal; counts as a failed ISR update."""
 
     proposal: ProposeIsr
     error: ErrorCode
@@ -147,7 +147,7 @@ class WatermarkResumed:
 
 
 class ProtectionPhase(Enum):
-    """Where the protection of a member stands that is in sync only because its leader has not answered it."""
+    """State of the protection of a member that is in sync only because its leader has not answered it."""
 
     BEGAN = "began"
     ENDED = "ended"
@@ -156,7 +156,7 @@ class ProtectionPhase(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProtectionChanged:
-    """A tick spares a member that the lag rule gives up, or does so no longer. `since_ms`: when sparing began."""
+    """A tick begins or ceases to spare a member that the lag rule gives up. `since_ms`: when sparing began."""
 
     broker_id: BrokerId
     phase: ProtectionPhase
@@ -168,7 +168,7 @@ class ProtectionChanged:
 
 
 class SkipReason(Enum):
-    """Why a leader that serves too slowly keeps the partition nevertheless."""
+    """Why a leader that serves too slowly still keeps the partition."""
 
     CHANGE_PENDING = "change-pending"
     LEADER_INACTIVE = "leader-inactive"

@@ -1,8 +1,8 @@
-"""Evidence: what a decision rested on, frozen at the moment it was taken.
+"""Evidence: what a decision rested on, frozen when the decision is taken.
 
-One hard idea: a decision that cannot be retraced later is an anecdote. Each
-decision names its rule, the numbers it compared and the state before it, as
-plain data that outlives the objects it was read from.
+One hard idea: a decision can be retraced later only if its grounds were recorded.
+Each decision names its rule, the numbers it compared and the state before it, as
+plain data that outlives the objects from which it was read.
 
 Units are in the names of the numbers, as everywhere. `None` stands for "never"
 or "unknown".

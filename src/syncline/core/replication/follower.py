@@ -1,19 +1,18 @@
 """Follower of one partition: what to fetch next, and what an answer does to the log.
 
-One hard idea: an answer speaks of the log as it was when the request was sent.
-Elections and truncations overtake answers; one that no longer fits (other
-epoch, other offset) is dropped, and the next fetch starts from the current
-state.
+One hard idea: an answer refers to the log as it was when the request was sent.
+Elections and truncations overtake answers; the follower drops one that no longer
+fits (other epoch, other offset), and its next fetch starts from the current state.
 
     FETCHING    request records at the log end, naming the epoch of the last record
-    COMPARING   ask where the last own epoch ends at the leader, before the first fetch
-    TRUNCATING  a cut was ordered; request nothing until the log reports it done
+    COMPARING   before the first fetch, ask where the own last epoch ends at the leader
+    TRUNCATING  a cut was ordered; request nothing until the log reports that it is done
     ASKING      out of range: ask for the leader's log end, then for its start
-    FAILED      broken here or fenced; only a newer leader epoch revives it
+    FAILED      failed on this broker, or fenced; only a newer leader epoch revives it
 
 COMPARING exists in `epoch-request` mode only, where fetches name no epoch. In
-`high-watermark` mode nothing is ever compared: a new leadership cuts the log
-at its own watermark, on purpose, to show what that loses.
+`high-watermark` mode the follower compares nothing: under a new leader it cuts its
+log at its own watermark, to show which records that rule loses.
 
 Units: offsets are exclusive ends; `lag_records` counts records, -1 when unknown; times in ms.
 Invariants: `fetch_offset` equals the own log end while FETCHING; at most one request in flight.
@@ -46,7 +45,7 @@ class FollowerPhase(Enum):
 
 
 class FetchAsk(NamedTuple):
-    """What a follower requests of its leader for one partition."""
+    """What a follower requests from its leader for one partition."""
 
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
@@ -55,7 +54,7 @@ class FetchAsk(NamedTuple):
 
 
 class EpochQuestion(NamedTuple):
-    """What a follower asks its leader before it fetches: where `epoch` ends in the leader's log."""
+    """Where does `epoch` end in the leader's log? A follower in `epoch-request` mode asks this before it fetches."""
 
     epoch: LeaderEpoch
     leader_epoch: LeaderEpoch
@@ -74,7 +73,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RestartLog:
-    """Drop the whole log and go on, empty, at `start_offset`; then report with `truncated`."""
+    """Drop the whole log and continue, empty, at `start_offset`; then report with `truncated`."""
 
     start_offset: Offset
     evidence: Evidence
@@ -95,7 +94,7 @@ class AskLeaderStart:
 
 @dataclass(frozen=True, slots=True)
 class FollowerFailed:
-    """Nothing is fetched any more until a newer leader epoch comes."""
+    """The follower fetches nothing until a newer leader epoch arrives."""
 
     reason: str
 
@@ -132,9 +131,9 @@ class FollowerPartition:
         *,
         mode: TruncationMode = TruncationMode.EPOCH_FETCH,
     ) -> None:
-        """Follow no leader yet. Each pause is twice the one before, from `first_backoff_ms` up to `backoff_ms`.
+        """Follow no leader yet. Pauses double from `first_backoff_ms` up to `backoff_ms`.
 
-        A leader refuses for some milliseconds until the news of its election reaches it; a pause of a second
+        A new leader refuses fetches for some milliseconds, until it learns of its election; a pause of a second
         would be far too long for that. Without `first_backoff_ms` all pauses are equal.
         """
         self._backoff_ms_max = backoff_ms
@@ -143,7 +142,7 @@ class FollowerPartition:
         self._ready_at_ms = _READY_AT_ONCE
         self._mode = mode
         self._compares_in_fetch = mode is TruncationMode.EPOCH_FETCH
-        # `epoch-request`: whether log and leader are known to agree, and the last epoch of the log.
+        # For `epoch-request`: whether log and leader are known to agree, and the last epoch of the log.
         self._is_compared = False
         self._own_epoch = LeaderEpoch(NONE)
         self.leader_epoch = LeaderEpoch(NONE)
@@ -181,7 +180,7 @@ class FollowerPartition:
         return self.phase is FollowerPhase.COMPARING and question == self.question()
 
     def ask(self) -> FetchAsk:
-        """Return what to request of the leader."""
+        """Return what to request from the leader."""
         return FetchAsk(self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start)
 
     def accepts(self, sent: FetchAsk) -> bool:
@@ -201,10 +200,10 @@ class FollowerPartition:
         high_watermark: Offset,
         latest_epoch: LeaderEpoch,
     ) -> FollowerEffects:
-        """Begin to follow under `leader_epoch`; the same epoch again, or an older one, changes nothing.
+        """Begin to follow under `leader_epoch`; an epoch that is not newer changes nothing.
 
-        A log without epochs cannot be compared: the follower cuts all above its watermark. In `high-watermark`
-        mode it treats every log this way.
+        A log without epochs cannot be compared: the follower cuts it at its watermark. In `high-watermark` mode it
+        does so with every log.
         """
         if leader_epoch <= self.leader_epoch:
             return NOTHING
@@ -235,7 +234,7 @@ class FollowerPartition:
     def diverged(
         self, answer: EpochEnd, epochs: EpochCache, log_end: Offset, high_watermark: Offset
     ) -> FollowerEffects:
-        """Decide where to cut after the leader showed where the histories part.
+        """Decide where to cut, given where the leader found that the histories part.
 
         Neither watermark nor log start may be taken from such an answer: they belong to another log.
         """
@@ -245,26 +244,26 @@ class FollowerPartition:
     def compared(
         self, answer: EpochEnd, epochs: EpochCache, log_end: Offset, high_watermark: Offset
     ) -> FollowerEffects:
-        """Decide where to cut after the leader answered `question`; an unfinished round asks again after the cut."""
+        """Decide where to cut, given the answer to `question`; after an unfinished round, ask again after the cut."""
         point = truncation.truncation_point(answer, epochs, log_end, high_watermark)
         self._is_compared = point.is_finished
         self._backoff_ms = self._first_backoff_ms
         last = epochs.entries[-1] if len(epochs) else None
         if point.is_finished and point.offset >= log_end and (last is None or last.start_offset < log_end):
-            # Nothing to cut, not even a last epoch without records.
+            # There is nothing to cut, not even a last epoch without records.
             self._fetch_from(log_end, self._own_epoch)
             return NOTHING
         return self._truncate(point.offset, self._evidence(point, answer, log_end, high_watermark))
 
     def truncated(self, log_end: Offset, latest_epoch: LeaderEpoch, log_start: Offset) -> None:
-        """Fetch on at the new end: the ordered cut is done."""
+        """The ordered cut is done: fetch from the new end."""
         if self.phase is FollowerPhase.FAILED:
             return
         self.log_start = log_start
         self._fetch_from(log_end, latest_epoch)
 
     def refused(self, sent: FetchAsk | EpochQuestion, error: ErrorCode, now_ms: int) -> FollowerEffects:
-        """Handle an error of the leader, to a fetch or to a question about its offsets or epochs."""
+        """Handle an error with which the leader answered a fetch or a question about its offsets or epochs."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             # An earlier comparison was with another leader or another log.
             self._is_compared = False
@@ -276,16 +275,16 @@ class FollowerPartition:
         return NOTHING
 
     def leader_end_known(self, leader_end: Offset, *, log_end: Offset, high_watermark: Offset) -> FollowerEffects:
-        """Go on after OFFSET_OUT_OF_RANGE: cut to a leader that ends below the own log, or ask for its start."""
+        """Continue after OFFSET_OUT_OF_RANGE: cut to a leader that ends below the own log, or ask for its start."""
         if leader_end >= log_end:
             return (AskLeaderStart(),)
         numbers = (("leader_end", leader_end), ("log_end", log_end), ("high_watermark", high_watermark))
         return self._truncate(leader_end, Evidence("beyond-the-leaders-end", numbers))
 
     def leader_start_known(self, leader_start: Offset, *, log_end: Offset, now_ms: int) -> FollowerEffects:
-        """Go on after OFFSET_OUT_OF_RANGE: drop a log that ends below the start of the leader's.
+        """Continue after OFFSET_OUT_OF_RANGE: drop a log that ends below the start of the leader's.
 
-        Otherwise the offset lies within the leader's log, though the leader refused it: fetch again, after a pause.
+        Otherwise the leader refused an offset that lies within its log: fetch again, after a pause.
         """
         if leader_start > log_end:
             self.phase = FollowerPhase.TRUNCATING

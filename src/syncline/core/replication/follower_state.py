@@ -6,10 +6,10 @@ how many seconds of data are missing.
 
 A fetch session covers partitions that a request does not name. Touching them
 all on every request would cost more than replicating the busy ones, so an idle
-follower carries a `stamp`: the session's own time of last fetch, shared by all
-its partitions. While follower and leader stand at the same log end, each fetch
-of the session proves just that, and the stamp has the time; as soon as either
-moves, the time is recorded here and the stamp is dropped.
+follower carries a `stamp`: the time of the session's last fetch, shared by all
+its partitions. While follower and leader are at the same log end, each fetch
+of the session proves that they are, and the stamp has the time; as soon as
+either moves, the state records the time and drops the stamp.
 
 Units: offsets are exclusive log ends, -1 when unknown; times in ms of one
 monotonic clock, `NEVER_MS` below every time, so that a test clock may start at 0.
@@ -26,11 +26,11 @@ UNKNOWN_OFFSET: Final = Offset(NONE)
 
 
 class FetchStamp(Protocol):
-    """When a session fetched last, and when it did so before that."""
+    """The times of the last two fetches of a session."""
 
     @property
     def last_fetch_ms(self) -> int:
-        """The time of the session's latest accepted fetch."""
+        """The time of the latest accepted fetch."""
 
     @property
     def previous_fetch_ms(self) -> int:
@@ -42,7 +42,7 @@ class FetchStamp(Protocol):
 
 
 class FollowerState:
-    """One follower in the leader's eyes; born empty, as for a replica newly assigned.
+    """One follower as its leader knows it; empty at first, as for a newly assigned replica.
 
     `counts` is true while the follower belongs to the maximal ISR: the watermark must respect it.
     `previous_log_end` is the highest leader log end captured at any accepted fetch.
@@ -72,7 +72,7 @@ class FollowerState:
         self.broker_epoch: BrokerEpoch | None = None
         self.counts = False
         self.stamp: FetchStamp | None = None
-        # Only the historic lag modes look at these two.
+        # Only the historic lag modes read these two.
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS
 
@@ -89,14 +89,14 @@ class FollowerState:
         return self.log_end_update_ms if stamp is None else max(stamp.last_fetch_ms, self.log_end_update_ms)
 
     def settle(self) -> None:
-        """Record what the session's stamp proved until now, and drop it."""
+        """Record what the session's stamp has proved, and drop it."""
         stamp = self.stamp
         if stamp is not None:
             self.stamp = None
             self._seen_at_the_end(stamp.last_fetch_ms, stamp.served_ms)
 
     def settle_before(self, fetch: FetchStamp | None) -> None:
-        """Record what the stamp proved before `fetch`, which has already moved it if it is of the same session."""
+        """Record what the stamp proved before `fetch`, which has already advanced it if it belongs to that session."""
         stamp = self.stamp
         if stamp is not None:
             self.stamp = None
@@ -111,7 +111,7 @@ class FollowerState:
         self.last_caught_up_ms = max(self.last_caught_up_ms, served_ms)
 
     def start_first_term(self, now_ms: int, *, in_isr: bool) -> None:
-        """Forget everything under a leader that did not lead before; members of the ISR get a full lag of grace."""
+        """Forget everything under a new leader; members of the ISR get a full lag window of grace."""
         self.stamp = None
         self.log_end = self.log_start = self.previous_log_end = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
@@ -126,9 +126,9 @@ class FollowerState:
         self._grant(now_ms, in_isr=in_isr)
 
     def start_mode(self, now_ms: int) -> None:
-        """Begin to be judged by another rule; a member of the ISR gets a full lag of grace under it.
+        """Switch to another lag rule; a member of the ISR gets a full lag window of grace under it.
 
-        The stamp stays: no fetch looks at an idle partition again to renew it.
+        The stamp stays: no fetch of an idle partition would renew it.
         """
         stamp = self.stamp
         self.settle()

@@ -1,12 +1,13 @@
-"""In-sync set: who replicates a partition, who of them is in sync, and the one change that is pending.
+"""In-sync set: the replicas of a partition, which of them are in sync, and the one pending change.
 
 One hard idea: until the controller has answered, both outcomes of a proposal are true. The watermark respects the
-*maximal* ISR, the union of the committed and the proposed members; who may produce is decided by the committed one.
+*maximal* ISR, the union of the committed and the proposed members; the committed one decides whether producers may
+write.
 
 Units: broker epochs name incarnations, -1 unknown.
 Invariants: the leader is in its ISR; committed ISR ⊆ maximal ISR ⊆ replicas; the maximal ISR is the union of the
 committed and the proposed one; a follower `counts` exactly if it is in the maximal ISR; one proposal at a time.
-Source: KIP-497 (AlterPartition), KIP-841 and KIP-903 (who may be proposed).
+Source: KIP-497 (AlterPartition), KIP-841 and KIP-903 (which replicas may be proposed).
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ _UNKNOWN_INCARNATION: Final = BrokerEpoch(NONE)
 
 
 class InSyncSet:
-    """The replicas of one partition in its leader's eyes.
+    """The replicas of one partition as its leader knows them.
 
     `followers` are all replicas but the leader, in assignment order, `by_id` the same by broker id. `pending` is the
     proposal that waits for the controller.
@@ -59,7 +60,7 @@ class InSyncSet:
         return f"isr {list(self.committed)}{proposed}"
 
     def assign(self, replicas: Sequence[BrokerId], now_ms: int) -> None:
-        """Keep the state of replicas that stay; begin an empty one for those that are new."""
+        """Keep the state of replicas that stay; start new ones empty."""
         self.replicas = tuple(replicas)
         self.by_id = {
             broker_id: self.by_id.get(broker_id) or FollowerState(broker_id, now_ms)
@@ -82,7 +83,7 @@ class InSyncSet:
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
     ) -> ProposeIsr:
-        """Make the one pending proposal; members that it adds count from now on, those that it drops still do."""
+        """Make the one pending proposal; members that it adds count at once, those that it drops still count."""
         assert self.pending is None, f"{kind.value} {list(broker_ids)} while {self.pending!r} is pending"
         assert self.broker_id in broker_ids, f"leader {self.broker_id} proposes {list(broker_ids)}, without itself"
         growth = len(broker_ids) - len(self.committed)
@@ -101,7 +102,7 @@ class InSyncSet:
     def refused(
         self, answer: IsrAnswer, outcome: RefusalOutcome, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
     ) -> Effects:
-        """Do what an answer other than success requires of the pending proposal; the epochs are the leader's own."""
+        """Handle an answer other than success to the pending proposal; the epochs are the leader's own."""
         proposal = self.pending
         assert proposal is not None, f"{answer} answers nothing: {self!r}"
         numbers = (
@@ -121,8 +122,8 @@ class InSyncSet:
     ) -> Evidence:
         """Return why the ISR of a new partition record is what it is.
 
-        The record may be this leader's own accepted proposal and arrive before the answer to it. The reason is then
-        the proposal's, and must not get lost with the answer, which will be ignored.
+        The record may be this leader's own accepted proposal, arriving before the answer to it. The reason is then
+        the proposal's; it must be taken now, because the leader will ignore the answer.
         """
         pending = self.pending
         if pending is not None and pending.leader_epoch == leader_epoch and set(pending.broker_ids) == set(new_isr):
@@ -150,7 +151,7 @@ class InSyncSet:
             follower.check_invariants()
 
     def _count(self, maximal: Sequence[BrokerId]) -> None:
-        """Have the watermark respect exactly these replicas."""
+        """Make the watermark respect exactly these replicas."""
         self.maximal = frozenset(maximal)
         for follower in self.followers:
             follower.counts = follower.broker_id in self.maximal

@@ -1,10 +1,10 @@
-"""In-sync set: who leaves, who may join, and what a refusal means.
+"""In-sync rules: which members leave, which followers may join, and what a refusal means.
 
 One hard idea: until the controller has confirmed a change, the leader assumes
 the worse of both outcomes. A proposed member counts for the watermark at once;
 a member proposed to leave still counts. The union is the maximal ISR
-(`in_sync_set`). A leader that forgot either could commit past a replica that the controller may
-still elect.
+(`in_sync_set`). A leader that ignored either could commit past a replica that
+the controller may still elect.
 
 Units: offsets are exclusive ends.
 Invariants: the leader never removes itself; a follower that joins is outside the maximal ISR (I5).
@@ -21,8 +21,8 @@ from syncline.core.replication.lag_policy import LagPolicy
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import Offset
 
-# The controller says that it did nothing: back to the last committed state, try again later. The last two answer a
-# leader that offers its leadership (KIP-501).
+# The controller did nothing: return to the last committed state and try again later. The last two answer a leader
+# that offers its leadership (KIP-501).
 _REVERTING: Final = frozenset(
     {
         ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -57,7 +57,7 @@ def out_of_sync(
 def may_join(
     follower: FollowerState, high_watermark: Offset, epoch_start_offset: Offset, brokers: KnownBrokers
 ) -> bool:
-    """Return whether a follower outside the maximal ISR has what is committed, and may serve.
+    """Return whether a follower outside the maximal ISR has all committed records, and may serve.
 
     The watermark of a fresh leader may lag behind what its predecessor committed. A follower at
     that low mark could join, be elected and lack committed records: hence the epoch's start.
@@ -71,7 +71,7 @@ def may_join(
 
 
 def outcome_of(error: ErrorCode) -> RefusalOutcome:
-    """Return what the leader does about an answer that is an error."""
+    """Return how the leader reacts to an error of the controller."""
     if error in _REVERTING:
         return RefusalOutcome.REVERTED
     if error in _AWAITING_METADATA:

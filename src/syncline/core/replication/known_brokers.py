@@ -1,12 +1,13 @@
-"""What metadata has of other brokers, as far as replication depends on it.
+"""Known brokers: what replication needs from the metadata of other brokers.
 
 One hard idea: a fetch proves something about *one incarnation* of a broker. A
 broker that lost its disk registers again under a higher broker epoch, and what
 its former process proved must not admit the new one.
 
-Shared by all partitions of a node; replaced as a whole when metadata changes.
-Units: broker epochs rise with every registration; -1 in a fetch stands for
-unknown. Invariant: the epoch of a broker never goes back.
+All partitions of a node share one object; newer metadata replaces its content
+as a whole.
+Units: broker epochs rise with every registration; -1 in a fetch means unknown.
+Invariant: the epoch of a broker never goes back.
 Source: KIP-841 (fenced brokers stay out of the ISR), KIP-903 (broker epochs).
 """
 
@@ -39,7 +40,7 @@ class KnownBrokers:
         self._standings: dict[BrokerId, BrokerStanding] = dict(standings or {})
 
     def replace(self, standings: Mapping[BrokerId, BrokerStanding]) -> None:
-        """Take over newer metadata."""
+        """Apply newer metadata."""
         for broker_id, standing in standings.items():
             known = self._standings.get(broker_id, standing)
             assert standing.broker_epoch >= known.broker_epoch, (
@@ -48,7 +49,7 @@ class KnownBrokers:
         self._standings = dict(standings)
 
     def broker_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
-        """Return the incarnation of a registered broker, -1 when it is unknown."""
+        """Return the epoch of a registered broker, -1 when the broker is unknown."""
         standing = self._standings.get(broker_id)
         return BrokerEpoch(NONE) if standing is None else standing.broker_epoch
 
@@ -63,7 +64,7 @@ class KnownBrokers:
         return standing is not None and standing.is_active
 
     def is_stale(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch) -> bool:
-        """Return whether a fetch was sent by a former incarnation of a live broker."""
+        """Return whether a former incarnation of a live broker sent a fetch."""
         if fetched_broker_epoch == NONE:
             return False
         standing = self._standings.get(broker_id)

@@ -1,15 +1,16 @@
-"""Lag policies: when an in-sync follower counts as out of sync.
+"""Lag policies: when a member of the ISR counts as out of sync.
 
 One hard idea: measure the age of the last proof, not the amount of missing
-data. A fetch that reaches the log end captured when it was taken up proves that
+data. A fetch that reaches the log end captured when it arrived proves that
 the follower was caught up *then*; one that reaches the log end of the previous
 fetch proves it as of the previous fetch. Without that second rule a follower
 under steady load, always one fetch behind, would never be caught up.
 
-A policy judges members of the ISR, and nothing else: who may join, how epochs
+A policy judges members of the ISR only: which followers may join, how epochs
 fence and what the watermark counts are the same under every policy.
 
-While slow reads protect (KIP-501), what a fetch proves is dated by its service, not by its arrival: `note_served`.
+While slow reads protect (KIP-501), the proof of a fetch has the time of its service, not of its arrival:
+`note_served`.
 
 Units: times in ms of one monotonic clock; a window of exactly `replica.lag.time.max.ms` is still in sync.
 Source: KIP-16, KAFKA-4485 (`time`), KIP-501.
@@ -51,10 +52,10 @@ class LagPolicy(Protocol):
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Do so while slow reads protect, for a fetch taken up at `now_ms` whose read ended at `served_ms`."""
+        """Move the follower's times while slow reads protect: its fetch arrived at `now_ms`, its read ended later."""
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Record that the whole request of a qualifying fetch was answered, or that the follower gave it up."""
+        """Record that the leader answered the whole request of a qualifying fetch, or the follower gave it up."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
         """Return whether the follower is in sync by this policy."""
@@ -76,7 +77,7 @@ class TimeLag:
 
     @property
     def holds_watermark(self) -> bool:
-        """A caught-up follower outside the ISR holds the watermark: otherwise it could never reach it under load."""
+        """A caught-up follower outside the ISR holds the watermark: under load it could never reach it otherwise."""
         return True
 
     @property
@@ -85,7 +86,7 @@ class TimeLag:
         return True
 
     def note_fetch(self, follower: FollowerState, offset: Offset, captured_log_end: Offset, now_ms: int) -> None:
-        """Move the time at which the follower is known to have had everything."""
+        """Move the time at which the follower provably had everything."""
         if offset >= captured_log_end:
             proved_ms = now_ms
         elif offset >= follower.previous_log_end:
@@ -104,20 +105,20 @@ class TimeLag:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Count the follower as caught up when it was served, if it requested nothing that it had received before."""
+        """Count the follower as caught up at its service, if it requested nothing that it had already received."""
         if offset >= captured_log_end or qualifies:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, served_ms)
         else:
             self.note_fetch(follower, offset, captured_log_end, now_ms)
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Count the follower as caught up until now: it could not fetch again before."""
+        """Count the follower as caught up until now: it could not fetch again earlier."""
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
-        """Return whether the follower stands at the leader's log end, or did so within the window.
+        """Return whether the follower is at the leader's log end, or was within the window.
 
-        Equal log ends are in sync for ever: on an idle partition nothing can be proved by fetching.
+        Equal log ends are always in sync: on an idle partition a fetch proves nothing new.
         """
         if follower.log_end == leader_log_end:
             return True
@@ -134,7 +135,7 @@ class TimeLag:
 
 @dataclass(frozen=True, slots=True)
 class MessageLag:
-    """Kafka 0.8.2's rule: out of sync when too many records behind, or silent for too long.
+    """Rule of Kafka 0.8.2: out of sync when too many records behind, or silent for too long.
 
     Kept for comparison. It evicts every follower on one large burst, and none on a quiet topic.
     """
@@ -173,12 +174,12 @@ class MessageLag:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Record that the follower was there until the leader had served it."""
+        """Count the follower as present until the leader had served it."""
         self.note_fetch(follower, offset, captured_log_end, now_ms)
         follower.log_end_update_ms = served_ms
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Do nothing: the end of a request is a notion of the `time` rule."""
+        """Do nothing: only the `time` rule uses the end of a request."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
         """Return whether the follower fetched within the window and is not too many records behind."""
@@ -198,7 +199,7 @@ class MessageLag:
 
 @dataclass(frozen=True, slots=True)
 class LagBegin:
-    """KIP-16's rule to the letter: out of sync when lagging, or silent, for longer than the window.
+    """KIP-16's rule to the letter: out of sync after lagging, or being silent, for longer than the window.
 
     Kept for comparison. A follower whose every fetch finds newer data lags "since the first of them".
     """
@@ -239,11 +240,11 @@ class LagBegin:
         served_ms: int,
         qualifies: bool,
     ) -> None:
-        """Record any fetch alike; this rule knows no service."""
+        """Record the fetch as any other; this rule ignores when it was served."""
         self.note_fetch(follower, offset, captured_log_end, now_ms)
 
     def note_answered(self, follower: FollowerState, now_ms: int) -> None:
-        """Do nothing: the end of a request is a notion of the `time` rule."""
+        """Do nothing: only the `time` rule uses the end of a request."""
 
     def is_caught_up(self, follower: FollowerState, leader_log_end: Offset, now_ms: int) -> bool:
         """Return whether the follower has neither lagged nor been silent for longer than the window."""

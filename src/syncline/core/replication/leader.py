@@ -1,13 +1,13 @@
 """Leader's partition: everything that the leader of one partition decides about replication.
 
-One hard idea: the leader moves on proofs alone. A follower's fetch proves what
-it has; the controller's answer proves what the ISR is; time proves nothing but
-the absence of the others. Between a proposal and its answer the leader acts as
-if both outcomes were true: see `in_sync_set` and `watermark`. What a leader does
-about its own slowness is in `slow_leader`, and off by default.
+One hard idea: the leader acts on proofs only. A follower's fetch proves what
+it has; the controller's answer proves what the ISR is; passing time proves only
+that neither came. Between a proposal and its answer the leader acts as if both
+outcomes were true: see `in_sync_set` and `watermark`. What a leader does about
+its own slowness is in `slow_leader`, and off by default.
 
-Every event is a method that returns effects, and the shared empty tuple when
-nothing came of it: `appended` and `follower_fetched` run for every batch.
+Every event is a method that returns effects. Without any it returns the shared
+empty tuple, because `appended` and `follower_fetched` run for every batch.
 
 Units: offsets are exclusive ends, -1 unknown; times in ms of the node's monotonic clock.
 Invariants: the watermark passes no member that counts and never the log end; a
@@ -47,9 +47,9 @@ from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset,
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """The configuration that a leader's decisions read; shared by the partitions of a topic, replaced as a whole.
+    """The configuration behind a leader's decisions; partitions of a topic share it, a change replaces it as a whole.
 
-    Without the gate the watermark moves on below `min.insync.replicas`, as Kafka's did before 3.7. Without
+    Without the gate the watermark advances below `min.insync.replicas`, as Kafka's did before 3.7. Without
     `slow_reads` a leader's own slowness counts against its followers, as in Kafka.
     """
 
@@ -62,9 +62,9 @@ class PartitionSettings:
 class LeaderPartition:
     """One partition that this broker leads, from its election until it follows another.
 
-    `ticks` is where it requests the next tick, None if every tick looks at it; `owner` is whatever the shell keeps
-    it in. `leads_since_ms` survives terms that follow each other directly. `slow_leader` is there once KIP-501 is
-    switched on.
+    `ticks` is where it requests the next tick, None if every tick looks at it; `owner` is the shell's object that
+    holds it. `leads_since_ms` survives terms that directly follow each other. `slow_leader` is None until KIP-501
+    is switched on.
     """
 
     __slots__ = (
@@ -151,12 +151,12 @@ class LeaderPartition:
 
     @property
     def are_offsets_available(self) -> bool:
-        """Whether clients get the latest offset: only once the watermark covers all of the predecessor's commits."""
+        """Whether clients get the latest offset: once the watermark covers everything the predecessor committed."""
         return self.high_watermark >= self.epoch_start_offset
 
     @property
     def is_settled(self) -> bool:
-        """Whether the passing of time alone changes nothing here: no replica lacks anything, nothing waits."""
+        """Whether passing time alone changes nothing here: no replica lacks anything, nothing waits."""
         if (
             self.in_sync.pending is not None
             or self.high_watermark != self.log_end
@@ -164,7 +164,7 @@ class LeaderPartition:
             or not self.settings.lag.forgives_silence
         ):
             return False
-        # Members have everything; a replica outside that has everything is proposed again, unless it may not join.
+        # A tick would propose again a replica outside the ISR that has everything, unless it may not join.
         return all(
             follower.counts or not self._brokers.is_eligible(follower.broker_id, follower.broker_epoch)
             if follower.log_end == self.log_end
@@ -180,7 +180,7 @@ class LeaderPartition:
         if epoch_error:
             return epoch_error
         if replica_id not in self.in_sync.by_id:
-            # A known epoch in the request means that the assignment known here may be the stale one.
+            # Follower and leader agree on the epoch: this leader's assignment may be the stale one.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NONE else ErrorCode.UNKNOWN_LEADER_EPOCH
         if self._brokers.is_stale(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -191,14 +191,14 @@ class LeaderPartition:
         return acknowledgement.may_append(acks, len(self.in_sync.committed), self.effective_min_isr)
 
     def acknowledgement(self, required_offset: Offset) -> ErrorCode | None:
-        """Return the answer to an acks=all produce that needs everything below `required_offset`; None: wait on."""
+        """Return the answer to an acks=all produce that needs all below `required_offset`; None: keep waiting."""
         assert required_offset <= self.log_end, f"a produce waits for {required_offset}: {self!r}"
         return acknowledgement.produce_outcome(
             required_offset, self.high_watermark, len(self.in_sync.maximal), self.effective_min_isr
         )
 
     def appended(self, log_end: Offset, now_ms: int) -> Effects:
-        """Take records appended here into account."""
+        """Account for records that this leader appended."""
         assert log_end >= self.log_end, f"the leader's log shrank from {self.log_end} to {log_end}"
         self.log_end = log_end
         if not self.is_ticked:
@@ -220,11 +220,11 @@ class LeaderPartition:
         stamp: SessionStamp | None = None,
         entry: PendingEntry | None = None,
     ) -> Effects:
-        """Take an accepted fetch into account, which was read without error.
+        """Account for an accepted fetch that was read without an error.
 
         `captured_log_end` and `leader_epoch` are from before the read: an append meanwhile must not make
-        a follower look late that read to the end, and a new epoch makes the read worthless. `now_ms` is the
-        time at which the read began, `entry` what `slow_leader` registered for it if it was slow.
+        a follower look late that read to the end, and a new epoch makes the read worthless. `now_ms` is when
+        the read began, `entry` what `slow_leader` registered for a slow one.
         """
         follower = self.in_sync.by_id.get(replica_id)
         if follower is None or leader_epoch != self.leader_epoch or self._brokers.is_stale(replica_id, broker_epoch):
@@ -252,7 +252,7 @@ class LeaderPartition:
         return proposal if offset == log_end_before else proposal + self.advance_high_watermark(now_ms)
 
     def configure(self, settings: PartitionSettings, now_ms: int) -> Effects:
-        """Go by other settings from now on; a new lag mode finds every member in sync."""
+        """Switch to other settings; under a new lag mode every member starts in sync."""
         before, self.settings = self.settings, settings
         if before.lag.name != settings.lag.name:
             for follower in self.in_sync.followers:
@@ -267,11 +267,11 @@ class LeaderPartition:
         return self.advance_high_watermark(now_ms)
 
     def tick(self, now_ms: int) -> Effects:
-        """Judge the followers, and the watermark's progress; due every half lag window."""
+        """Judge the followers and the watermark's progress; due every half lag window."""
         effects = self._propose_leaving(now_ms)
         if self.in_sync.pending is None:
             effects += self._propose_waiting(now_ms)
-        # A follower outside the ISR stops holding the mark by the passing of time alone.
+        # Passing time alone makes a follower outside the ISR stop holding the mark.
         effects += self.advance_high_watermark(now_ms)
         effects += self._stall.tick(self.high_watermark, self.log_end, now_ms)
         if self._stall.is_stalled:
@@ -283,10 +283,10 @@ class LeaderPartition:
         return effects
 
     def brokers_changed(self, now_ms: int) -> Effects:
-        """Take into account that other brokers registered, left, or were fenced or unfenced.
+        """Account for other brokers that registered, left, or were fenced or unfenced.
 
-        A follower that may no longer join stops holding the watermark back; one that may by now is proposed,
-        as it need not fetch again for that: a quiet partition is looked at only when something moves.
+        A follower that may no longer join stops holding the watermark back. One that now may join is proposed at
+        once: on a quiet partition no later fetch would do it.
         """
         return self._propose_waiting(now_ms) + self.advance_high_watermark(now_ms)
 
@@ -299,9 +299,9 @@ class LeaderPartition:
         partition_epoch: PartitionEpoch,
         now_ms: int,
     ) -> Effects:
-        """Take over a partition record that names this broker as the leader; a stale one changes nothing.
+        """Apply a partition record that names this broker as the leader; a stale one changes nothing.
 
-        The same record may come again. It must not drop a pending proposal: the controller may have
+        The same record may arrive again. It must not drop a pending proposal: the controller may have
         accepted that in the meantime.
         """
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:
@@ -323,12 +323,12 @@ class LeaderPartition:
         if set(before) != set(in_sync.committed):
             effects = (IsrCommitted(before, in_sync.committed, IsrChange.METADATA, partition_epoch, evidence),)
         if set(before) < set(in_sync.committed):
-            # An expansion of ours, by another way than its answer: the next one may be waiting for it.
+            # The metadata brought our own expansion before its answer: the next follower may be waiting for it.
             effects += self._propose_waiting(now_ms)
         return effects + self.advance_high_watermark(now_ms)
 
     def alter_partition_answered(self, proposal: ProposeIsr, answer: IsrAnswer, now_ms: int) -> Effects:
-        """Take the controller's answer to `proposal`; an answer to anything but the pending one is ignored."""
+        """Handle the controller's answer to `proposal`; ignore it unless that proposal is pending."""
         in_sync, slow_leader = self.in_sync, self.slow_leader
         if proposal is not in_sync.pending:
             return NOTHING
@@ -347,7 +347,7 @@ class LeaderPartition:
         return (committed, *self._propose_waiting(now_ms), *self.advance_high_watermark(now_ms))
 
     def advance_high_watermark(self, now_ms: int) -> Effects:
-        """Move the watermark as far as the replicas that hold it allow."""
+        """Advance the watermark as far as the replicas that hold it allow."""
         if self.high_watermark == self.log_end:
             return NOTHING
         followers = self.in_sync.followers
@@ -382,8 +382,8 @@ class LeaderPartition:
     def _start_term(self, now_ms: int, *, is_directly_after: bool) -> None:
         """Begin a new leader epoch on the broker that led before.
 
-        If epochs were skipped, another broker may have led in between and followers may have
-        been truncated under it: what they once proved to this one is worth nothing.
+        If epochs were skipped, another broker may have led in between and followers may have truncated their logs
+        under it: what they proved to this leader no longer holds.
         """
         self.epoch_start_offset = self.log_end
         if self.slow_leader is not None:
@@ -397,7 +397,7 @@ class LeaderPartition:
                 follower.start_first_term(now_ms, in_isr=follower.counts)
 
     def _propose_joining(self, follower: FollowerState, now_ms: int) -> Effects:
-        """Propose to add `follower` to the ISR, if it has what is committed."""
+        """Propose to add `follower` to the ISR, if it has all committed records."""
         in_sync = self.in_sync
         if in_sync.pending is not None or not isr.may_join(
             follower, self.high_watermark, self.epoch_start_offset, self._brokers
@@ -415,9 +415,9 @@ class LeaderPartition:
         return (self.propose(IsrChange.EXPAND, (*in_sync.committed, follower.broker_id), evidence),)
 
     def _propose_waiting(self, now_ms: int) -> Effects:
-        """Propose the first follower that proved enough to join when it could not be proposed.
+        """Propose the first follower whose proof sufficed to join at a time when no proposal was possible.
 
-        Only one that has everything: any other gets records, and proves what it has by its next fetch.
+        It must have everything: any other follower still gets records, and its next fetch proves what it has.
         """
         for follower in self.in_sync.followers:
             if follower.counts or follower.log_end != self.log_end:

@@ -7,7 +7,7 @@ truth by a round trip. Everything that repairs a log rests on this list.
 Units: a start offset is inclusive, an end offset exclusive; `log_end` is where
 the next record goes. -1 stands for "no such epoch" or "no such offset".
 Invariants: both columns rise strictly (I9). A later assignment that contradicts
-an entry removes it: the log is right, the memory of it is not.
+an entry removes it: the log is right, the entry is not.
 Source: KIP-101, KIP-279.
 """
 
@@ -70,7 +70,7 @@ class EpochCache:
         return self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
 
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Record that `leader_epoch` writes from `start_offset` on, and drop what contradicts it.
+        """Record that `leader_epoch` writes from `start_offset` on, and drop entries that contradict it.
 
         Return whether that changed anything.
         """
@@ -89,8 +89,8 @@ class EpochCache:
     def end_offset_for(self, leader_epoch: LeaderEpoch, log_end: Offset) -> EpochEnd:
         """Return where the records of `leader_epoch` end, or of the greatest epoch below it.
 
-        An epoch newer than all, -1 and an empty cache give (-1, -1). One older
-        than all gives itself with the first known start: nothing of it is left.
+        An epoch newer than all entries, -1 and an empty cache give (-1, -1). An epoch older than all entries gives
+        itself with the first known start: none of its records are left.
         """
         epochs = self._epochs
         if leader_epoch == NONE or not epochs or leader_epoch > epochs[-1]:
@@ -120,7 +120,7 @@ class EpochCache:
         return True
 
     def truncate_from_start(self, log_start: Offset) -> bool:
-        """Forget what lies below `log_start`; the epoch that reaches across it now starts there."""
+        """Forget everything below `log_start`; the epoch that reaches across it now starts there."""
         crossing = bisect_right(self._starts, log_start) - 1
         if crossing < 0 or (crossing == 0 and self._starts[0] == log_start):
             return False

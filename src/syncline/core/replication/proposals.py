@@ -1,9 +1,9 @@
-"""Proposal queue: what a broker still has to ask the controller about its ISRs.
+"""Proposal queue: the ISR proposals of one broker that the controller has not answered.
 
-One hard idea: a proposal leaves the queue by its answer only. A lost request, a
-controller that is not one any more, a stale broker epoch: all of them keep every
-item and send it again, because a partition with a pending proposal can make no
-other.
+One hard idea: only its answer removes a proposal from the queue. After a lost
+request, a controller that is no longer one, or a stale broker epoch, the queue
+keeps every item and sends it again, because a partition with a pending proposal
+can make no other.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; at most one unsent item per partition; a partition
@@ -40,37 +40,37 @@ class ProposalQueue(Generic[Key, Item]):
         return bool(self._in_flight)
 
     def submit(self, key: Key, proposal: Item) -> bool:
-        """Queue `proposal`; return False if an unsent one is there already (answer OPERATION_NOT_ATTEMPTED)."""
+        """Queue `proposal`; return False if an unsent one is queued already (answer OPERATION_NOT_ATTEMPTED)."""
         if key in self._unsent:
             return False
         self._unsent[key] = proposal
         return True
 
     def next_batch(self, now_ms: int) -> list[tuple[Key, Item]]:
-        """Return all that waits as one request; empty if there is nothing, or one is in flight, or it is too early."""
+        """Return all queued proposals as one request; empty if there are none, one is in flight or it is too early."""
         if self._in_flight or now_ms < self.retry_at_ms:
             return []
         self._in_flight, self._unsent = self._unsent, {}
         return list(self._in_flight.items())
 
     def answered(self, keys: Iterable[Key]) -> None:
-        """Take out the proposals of the request in flight that were answered; what it left out is sent again."""
+        """Remove the proposals for `keys`, which were answered; the rest of the request in flight is sent again."""
         for key in keys:
             answered = self._in_flight.pop(key, None)
             assert answered is not None, f"{key} was answered, but is not in the request in flight"
         self._requeue()
 
     def failed(self, now_ms: int) -> None:
-        """Send all of the request in flight again after a pause: it failed as a whole."""
+        """The request in flight failed as a whole: send all of it again after a pause."""
         assert self._in_flight, "no request is in flight that could fail"
         self._requeue()
         self.pause(now_ms)
 
     def pause(self, now_ms: int) -> None:
-        """Send nothing for a while, as what was refused for now would be refused again at once."""
+        """Send nothing for a while: the controller would refuse again at once."""
         self.retry_at_ms = now_ms + RESEND_BACKOFF_MS
 
     def _requeue(self) -> None:
-        """Put what is unanswered in front; a newer proposal for the same partition replaces it."""
+        """Put unanswered proposals first in the queue; a newer one for the same partition replaces an older one."""
         self._unsent = {**self._in_flight, **self._unsent}
         self._in_flight = {}

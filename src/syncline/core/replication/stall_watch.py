@@ -1,8 +1,8 @@
-"""Stall watch: detecting that a watermark does not move although records wait above it.
+"""Stall watch: detects that a watermark does not move although records wait above it.
 
-One hard idea: a stall is seen between two ticks, never on the hot path. The
-first tick that finds records above the mark starts the count; a later one that
-finds the mark where it was reports it, once per cause, and the end as well.
+One hard idea: two ticks detect a stall, at no cost to the hot path. The first
+tick that finds records above the mark records where it is; a later one that finds
+it there reports the stall, once per cause, and a further one reports its end.
 
 Units: times in ms of the node's monotonic clock; a report is late by up to one tick.
 """
@@ -14,7 +14,7 @@ from syncline.core.replication.in_sync_set import InSyncSet
 from syncline.core.replication.lag_policy import LagPolicy
 from syncline.model.ids import Offset
 
-# The rule that holds a watermark, and the numbers that it compares.
+# The rule that holds a watermark, and the numbers that the rule compares.
 Cause = tuple[str, tuple[tuple[str, Scalar], ...]]
 
 
@@ -35,7 +35,7 @@ class StallWatch:
         return f"StallWatch({self._mark} since {self._since_ms}{stalled})"
 
     def tick(self, high_watermark: Offset, log_end: Offset, now_ms: int) -> Effects:
-        """Look at the watermark; return the end of a stall that was reported."""
+        """Compare the watermark with the last tick's; return the report that a reported stall has ended."""
         assert high_watermark >= self._mark, f"the watermark went back from {self._mark} to {high_watermark}"
         waits = high_watermark < log_end
         self.is_stalled = waits and self._waits and high_watermark == self._mark
@@ -47,7 +47,7 @@ class StallWatch:
         return effects
 
     def report(self, cause: Cause, log_end: Offset, in_sync: InSyncSet) -> Effects:
-        """Return the report of a stall, if its cause is new; the evidence is gathered only then."""
+        """Return the report of a stall, if its cause is new; only then gather the evidence."""
         assert self.is_stalled, f"nothing to report: {self!r}"
         if cause == self._reported:
             return NOTHING
@@ -64,7 +64,7 @@ def cause_of_stall(
     min_isr_gate: int,
     now_ms: int,
 ) -> Cause:
-    """Return which rule or replica holds the watermark; below `min_isr_gate` members nothing is committed."""
+    """Return which rule or replica holds the watermark; an ISR smaller than `min_isr_gate` commits nothing."""
     isr_size = len(in_sync.committed)
     if isr_size < min_isr_gate:
         return "held:min-isr", (("isr_size", isr_size), ("effective_min_isr", min_isr_gate))

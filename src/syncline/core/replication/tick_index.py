@@ -1,11 +1,11 @@
 """Tick index: which partitions the next ISR tick has to look at.
 
-One hard idea: the cost of a tick must follow what happens, not what exists. A partition where every member has
-everything and nothing waits above the watermark cannot change its ISR by the passing of time, so ticks skip it. What
-unsettles a partition (an append, above all) adds it here, once; a tick takes all that were added, and keeps those
-that are not settled yet.
+One hard idea: a tick must cost in proportion to activity, not to the number of partitions. Where every member has
+everything and nothing waits above the watermark, passing time cannot change the ISR, so ticks skip the partition.
+Any event that unsettles a partition (above all an append) adds it here, once; a tick takes all partitions that were
+added, and keeps those that are not settled yet.
 
-Under the historic lag modes silence alone evicts, so there every partition with followers in sync stays here.
+Under the historic lag modes silence alone evicts, so every partition with followers in its ISR stays here.
 
 Invariant: a partition that is not in the index is settled.
 """
@@ -41,12 +41,12 @@ class TickIndex:
         self._unsettled.append(partition)
 
     def take(self) -> list[Ticked]:
-        """Return all partitions to look at, in the order in which they were added; each is to be given back."""
+        """Return all partitions to look at, in the order in which they were added; the caller gives each back."""
         taken, self._unsettled = self._unsettled, []
         return taken
 
     def give_back(self, partition: Ticked, *, is_over: bool = False) -> None:
-        """Keep a partition that was looked at, unless it is settled or its leadership is over."""
+        """Keep a partition after a tick, unless it is settled or its leadership is over."""
         assert partition.is_ticked, f"{partition!r} was not taken from the index"
         if is_over or partition.is_settled:
             partition.is_ticked = False
@@ -54,7 +54,7 @@ class TickIndex:
             self._unsettled.append(partition)
 
     def keep(self, partition: Ticked) -> None:
-        """Keep a partition that may be settled or not."""
+        """Keep a partition, settled or not."""
         assert partition.is_ticked, f"{partition!r} was not taken from the index"
         self._unsettled.append(partition)
 

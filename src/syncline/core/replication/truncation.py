@@ -1,13 +1,13 @@
 """Truncation: finding the point up to which two logs are the same.
 
-One hard idea: a follower may not judge its own tail. Cutting it at its own
-watermark loses committed records (the watermark trails the truth by a round
-trip) and keeps uncommitted ones. Instead leader and follower compare which
-epoch wrote which offsets, and the follower cuts where the histories part.
+One hard idea: a follower cannot judge its own tail. Cutting it at its own
+watermark loses committed records (that watermark is late by a round trip) and
+keeps uncommitted ones. Instead leader and follower compare which epoch wrote
+which offsets, and the follower cuts where the histories part.
 
 How they compare is a mode. `epoch-fetch` compares within every fetch.
 `epoch-request` asks for the end of an epoch before the first fetch, in rounds.
-`high-watermark` is the error above, kept so that its losses can be shown.
+`high-watermark` makes the error above, so that its losses can be shown.
 
     leader    1 3 5        epoch of the record at offset 0, 1, 2
     follower  0 2 4        asks at (3, epoch 4): the leader's epochs up to 4 end at (3, 2)
@@ -50,7 +50,7 @@ def find_divergence(
     log_start: Offset,
     log_end: Offset,
 ) -> EpochEnd | ErrorCode | None:
-    """Return what speaks against reading at `fetch_offset`: where histories part, OFFSET_OUT_OF_RANGE, or None.
+    """Return what prevents a read at `fetch_offset`: where histories part, OFFSET_OUT_OF_RANGE, or None.
 
     A negative `last_fetched_epoch` leaves the range check only.
     """

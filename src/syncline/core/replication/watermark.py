@@ -3,11 +3,11 @@
 One hard idea: consumers read up to it, so moving it too far is data loss and
 moving it too late is only latency. When unsure, this module waits.
 
-Who counts: the committed ISR plus the replicas that the leader has proposed for
-it (together the maximal ISR). The controller may still refuse those, but
-counting them early can only hold the mark back, so it is safe whichever way it
-answers. Besides, a follower outside that is caught up and eligible holds the
-mark until it joins: under steady load it would otherwise never reach it.
+Which replicas count: the committed ISR plus the replicas that the leader has
+proposed for it (together the maximal ISR). The controller may still refuse
+those, but counting them early can only hold the mark back, so it is safe with
+either answer. Besides, a follower outside the ISR that is caught up and eligible
+holds the mark until it joins: under steady load it could not reach it otherwise.
 
 Units: offsets are exclusive ends ("everything below"); a follower's log end is -1 until it fetches.
 Invariants: never moves back within a leader epoch (I1); never passes a replica
@@ -44,7 +44,7 @@ def reached(
 def holds_back(
     follower: FollowerState, leader_log_end: Offset, lag: LagPolicy, brokers: KnownBrokers, now_ms: int
 ) -> bool:
-    """Return whether a follower outside the maximal ISR is near enough to it to be waited for."""
+    """Return whether the mark waits for a follower outside the maximal ISR, because it is near enough to joining."""
     return (
         lag.holds_watermark
         and lag.is_caught_up(follower, leader_log_end, now_ms)

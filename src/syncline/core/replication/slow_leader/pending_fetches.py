@@ -1,11 +1,11 @@
 """Pending fetches: the slow fetch requests of one node, all partitions together, and the watchdog over them.
 
-One hard idea: a request counts as a whole. It is opened when its first look could not be completed at once, and
-every partition that waits in it learns of its end here, once.
+One hard idea: a request counts as a whole. It is opened when its first look cannot be completed at once, and its
+end is reported once to every partition that waits in it.
 
 Units: times in ms of one monotonic clock; `seq` counts requests of a process.
-Invariants: requests are in the order of their arrival; none that is answered is kept; one that is lost is kept while
-reads for it are under way.
+Invariants: requests are in the order of their arrival; an answered one is not kept; a lost one is kept while reads
+for it run.
 Source: KIP-501; scenarios D07-D10, D17, D24.
 """
 
@@ -17,7 +17,7 @@ from syncline.model.ids import BrokerEpoch, BrokerId
 
 
 class PendingFetches:
-    """The requests that one node has still to answer, oldest first."""
+    """The requests that one node has not answered yet, oldest first."""
 
     __slots__ = ("_last_watch_ms", "_seq", "requests")
 
@@ -54,7 +54,7 @@ class PendingFetches:
         return request
 
     def _close(self, request: PendingRequest) -> None:
-        """Let go of a request of which nothing is left."""
+        """Remove a request of which nothing is left."""
         self.requests.pop(request.seq, None)
         cover = request.cover
         if cover is not None and cover.in_flight is request:
@@ -72,7 +72,7 @@ class PendingFetches:
         self._close(request)
 
     def lost(self, request: PendingRequest, now_ms: int, cap_ms: int | None = None) -> None:
-        """Record that the follower waits no more; reads that still run are of use when they end."""
+        """Record that the follower waits no more; reads that still run keep their use."""
         is_pending = request.seq in self.requests
         if request.cover is not None and is_pending:
             request.cover.gave_up(request, now_ms if is_within(cap_ms, request.arrival_ms, now_ms) else None)
@@ -87,7 +87,7 @@ class PendingFetches:
             self._close(request)
 
     def read_ended(self, entry: PendingEntry) -> None:
-        """Let go of an entry whose read failed, or ended with no follower left to answer."""
+        """Remove an entry whose read failed, or ended with no follower left to answer."""
         request = entry.request
         if request.lost_ms is None and not entry.is_void:
             entry.failed()
@@ -98,7 +98,7 @@ class PendingFetches:
             self._close(request)
 
     def drop_older(self, replica_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Forget what former processes of a follower requested."""
+        """Forget the requests of former processes of a follower."""
         older = [
             request
             for request in self.requests.values()
@@ -110,7 +110,7 @@ class PendingFetches:
             self._close(request)
 
     def clear(self) -> None:
-        """Forget everything: the feature was switched off."""
+        """Forget everything, because the feature was switched off."""
         for request in list(self.requests.values()):
             for entry in request.entries:
                 entry.waits.forget()
@@ -119,13 +119,13 @@ class PendingFetches:
     # The watchdog of solution 2.
 
     def start_watch(self, now_ms: int) -> None:
-        """Begin to look regularly."""
+        """Start the watchdog."""
         self._last_watch_ms = now_ms
 
     def excuse_pause(self, now_ms: int, period_ms: int) -> None:
-        """Count no time in which this whole process did not run: then the watchdog did not either.
+        """Leave out time in which this whole process did not run, as the watchdog's own late turn shows.
 
-        Call this before anything is judged: after a pause a read may end before the watchdog's turn comes.
+        Call this before judging anything: after a pause a read may end before the watchdog's turn.
         """
         last_ms = self._last_watch_ms
         if last_ms is not None and now_ms - last_ms > 2 * period_ms:

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Final
 
-# Partitions that one run of the watchdog may give away.
+# Partitions that one run of the watchdog may hand over.
 RELINQUISHED_AT_ONCE_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class SlowReadRules:
-    """The configuration of the feature; no rules at all stand for the feature switched off.
+    """The configuration of the feature; None in its place means that the feature is off.
 
-    `cap_ms`: how long a waiting follower is spared, None for ever. `relinquishes`: whether leadership is given up
-    when serving a member takes longer than `process_time_max_ms`, after a tenure of `tenure_min_ms`.
+    `cap_ms`: how long the leader spares a waiting follower, None: for ever. `relinquishes`: whether it hands
+    leadership over when serving a member takes longer than `process_time_max_ms`, after a tenure of `tenure_min_ms`.
     """
 
     cap_ms: int | None = 180_000
@@ -21,7 +21,7 @@ class SlowReadRules:
     tenure_min_ms: int = 30_000
 
     def is_within_cap(self, since_ms: int | None, now_ms: int) -> bool:
-        """Return whether a wait since `since_ms` still protects; one without a beginning always does."""
+        """Return whether a wait since `since_ms` (None: unknown) still protects."""
         return is_within(self.cap_ms, since_ms, now_ms)
 
 
@@ -31,5 +31,5 @@ def is_within(cap_ms: int | None, since_ms: int | None, now_ms: int) -> bool:
 
 
 def watch_period_ms(process_time_max_ms: int) -> int:
-    """Return how often the watchdog looks."""
+    """Return the period of the watchdog."""
     return max(50, min(250, process_time_max_ms // 2))

@@ -1,7 +1,7 @@
 """Slow leader: what the leader of one partition does about its own slow reads (KIP-501).
 
-One hard idea: a follower that waits for its leader's disk is not late. Solution 1 protects it: what its fetch proves
-is dated by the service, not by the arrival, and a tick spares it while its request waits, for no longer than a cap.
+One hard idea: a follower that waits for its leader's disk is not late. Solution 1 protects it: the proof of its fetch
+has the time of the service, not of the arrival, and a tick spares the follower while its request waits, up to a cap.
 Solution 2 hands the partition to another member when serving takes too long (`succession`).
 
 Protection adds no broker to the ISR, holds no watermark and moves none.
@@ -60,14 +60,14 @@ class Leadership(Protocol):
 
     @property
     def owner(self) -> object:
-        """What the shell keeps the partition in."""
+        """The shell's object that holds the partition."""
 
     def propose(self, kind: IsrChange, broker_ids: Sequence[BrokerId], evidence: Evidence) -> ProposeIsr:
         """Make the one pending proposal."""
 
 
 class SlowLeader:
-    """The waits of one partition's followers; `rules` is None while the feature is switched off again."""
+    """The waits of one partition's followers; `rules` is None after the feature was switched off."""
 
     __slots__ = ("_backoff", "_leader", "_spared", "_waits", "lag", "rules")
 
@@ -86,7 +86,7 @@ class SlowLeader:
 
     @property
     def owner(self) -> object:
-        """What the shell keeps the partition in."""
+        """The shell's object that holds the partition."""
         return self._leader.owner
 
     @property
@@ -100,14 +100,14 @@ class SlowLeader:
         return tuple(self._spared)
 
     def waits_of(self, follower: FollowerState) -> FollowerWaits:
-        """Return what `follower` waits for; a replica that was assigned anew waits for nothing."""
+        """Return what `follower` waits for; a newly assigned replica waits for nothing."""
         waits = self._waits.get(follower.broker_id)
         if waits is None or waits.follower is not follower:
             waits = self._waits[follower.broker_id] = FollowerWaits(follower)
         return waits
 
     def configure(self, rules: SlowReadRules | None, lag: LagPolicy) -> None:
-        """Go by other rules from now on; switching off forgets all waits."""
+        """Switch to other rules; switching the feature off forgets all waits."""
         before, self.rules, self.lag = self.rules, rules, lag
         if rules is None and before is not None:
             self._forget_waits()
@@ -115,13 +115,13 @@ class SlowLeader:
             self.switched_on()
 
     def switched_on(self) -> None:
-        """Let the next request of each session cover its idle partitions: no request may look at them for long."""
+        """Let the next request of each session cover its idle partitions: none may look at them for a long time."""
         for follower in self._leader.in_sync.followers:
             stamp = follower.stamp
             self.waits_of(follower).stamp = stamp if isinstance(stamp, SessionStamp) else None
 
     def start_term(self) -> None:
-        """Begin a new leader epoch: what followers requested, they requested of the former term."""
+        """Begin a new leader epoch: the followers' requests were made in the former term."""
         self._forget_waits()
         self._spared = {}
 
@@ -135,9 +135,9 @@ class SlowLeader:
         stamp: SessionStamp | None,
         entry: PendingEntry | None,
     ) -> bool:
-        """Move the follower's times for a fetch taken up at `now_ms`; return False if a newer one overtook it.
+        """Move the follower's times for a fetch that arrived at `now_ms`; return False if a newer one overtook it.
 
-        `entry` is what was registered if the request was slow, None if it was served at once.
+        `entry` is the entry of a slow request, None if the fetch was served at once.
         """
         if self.rules is None:
             if follower.stamp is not None:
@@ -175,7 +175,7 @@ class SlowLeader:
         return self.waits_of(follower).register(request, self, offset, qualifies=qualifies)
 
     def fetch_answered(self, entry: PendingEntry, now_ms: int) -> None:
-        """Take the answer of the whole request of `entry`: it dates the follower, which could not fetch before."""
+        """The whole request of `entry` was answered: that dates the follower, which could not fetch earlier."""
         if entry.is_void:
             return
         if entry.is_read and entry.qualifies and not entry.waits.is_overtaken(entry):
@@ -183,17 +183,17 @@ class SlowLeader:
         entry.waits.answered(entry)
 
     def fetch_lost(self, entry: PendingEntry, now_ms: int) -> None:
-        """Take the end of the follower's connection: it gets the time of one lag window to come back."""
+        """The follower's connection ended: the follower gets one lag window to come back."""
         if entry.qualifies and not entry.waits.is_overtaken(entry) and self._may_spare(entry.waits, now_ms):
             self.lag.note_answered(entry.follower, now_ms)
 
     def covered_fetch_ended(
         self, replica_id: BrokerId, request: PendingRequest, stamp: SessionStamp, now_ms: int, *, is_lost: bool = False
     ) -> None:
-        """Take the end of a request that covered this partition without looking at it.
+        """A request that covered this partition without looking at it has ended.
 
-        Called before the session learns of the end, and only where the log has moved meanwhile: for all
-        others the session's times have it. `is_lost`: it got no answer, as its connection ended.
+        Called before the session records the end, and only where the log has moved meanwhile: all other partitions
+        read the session's times. `is_lost`: its connection ended before the answer.
         """
         follower = self._leader.in_sync.by_id.get(replica_id)
         if follower is None:
@@ -205,7 +205,7 @@ class SlowLeader:
             self.lag.note_answered(follower, now_ms)
 
     def spare(self, late: Sequence[FollowerState], now_ms: int) -> tuple[Sequence[FollowerState], Effects]:
-        """Return those of `late` that nothing protects, and what to report of the others."""
+        """Return those of `late` that nothing protects, and reports on the others."""
         if not self._spared and (not late or self.rules is None):
             return late, NOTHING
         leaving: list[FollowerState] = []
@@ -231,7 +231,7 @@ class SlowLeader:
         return leaving, tuple(changes)
 
     def relinquish(self, entry: PendingEntry, now_ms: int) -> Effects:
-        """Give the partition to another member if serving `entry` takes too long, and if that may help."""
+        """Hand the partition to another member if serving `entry` takes too long and another leader may help."""
         rules, request = self.rules, entry.request
         if rules is None or not rules.relinquishes or entry.is_void or not request.is_live:
             return NOTHING
@@ -264,9 +264,9 @@ class SlowLeader:
         return (RelinquishSkipped(reason, in_sync.evidence(f"relinquish-skipped:{reason.value}", numbers)),)
 
     def relinquish_answered(self, error: ErrorCode, now_ms: int) -> None:
-        """Wait longer before the next attempt to give the partition away, if the controller would not have it.
+        """Wait longer before the next attempt to hand the partition over, if the controller refused this one.
 
-        A controller that does not know the wish sees an ISR that does not change, and reports success.
+        A controller that does not know such requests sees an unchanged ISR, and reports success.
         """
         if error and error not in REFUSALS:
             return
@@ -285,13 +285,13 @@ class SlowLeader:
         assert self._leader.in_sync.broker_id not in self._spared, f"the leader spares itself: {self!r}"
 
     def _base_offset(self, follower: FollowerState) -> Offset:
-        """Return from where on a fetch qualifies: where the answers of this leadership ended, or its start."""
+        """Return the lowest offset at which a fetch qualifies: the end of this term's answers, or the term's start."""
         if follower.last_fetch_ms == NEVER_MS and follower.previous_log_end <= 0:
             return self._leader.epoch_start_offset
         return follower.previous_log_end
 
     def _may_spare(self, waits: FollowerWaits, now_ms: int) -> bool:
-        """Return whether a request that waits for this leader protects a member."""
+        """Return whether a request that this leader has not answered protects a member."""
         return (
             self.rules is not None
             and waits.follower.broker_id in self._leader.in_sync.committed
@@ -302,7 +302,7 @@ class SlowLeader:
     def _protection(
         self, waits: FollowerWaits, phase: ProtectionPhase, since_ms: int, now_ms: int
     ) -> ProtectionChanged:
-        """Return the effect that reports a member spared, or no longer."""
+        """Return the effect that reports that a member is spared, or no longer."""
         broker_id, request = waits.follower.broker_id, waits.protecting
         numbers = (
             *self.lag.numbers(self._leader.log_end, now_ms),
@@ -316,7 +316,7 @@ class SlowLeader:
         return ProtectionChanged(broker_id, phase, since_ms, evidence)
 
     def _reason_to_stay(self, rules: SlowReadRules, now_ms: int) -> SkipReason | None:
-        """Return why this leader keeps the partition although it serves it slowly."""
+        """Return why this leader keeps the partition although it is slow."""
         in_sync = self._leader.in_sync
         if in_sync.pending is not None:
             return SkipReason.CHANGE_PENDING

@@ -1,11 +1,11 @@
 """Succession: a leader that serves its followers too slowly hands the partition to another member (KIP-501).
 
-One hard idea: the leader knows exactly who holds the most, the controller does not. So the leader submits the ISR
-in the order in which it wants to be succeeded, itself last, and the controller takes the first that may lead. The
-member that was kept waiting holds the least; were it elected, the others would have to cut their logs down to it.
+One hard idea: the leader knows exactly which member has the most records, the controller does not. So the leader
+submits the ISR in the order of succession, itself last, and the controller elects the first that may lead. The
+member that was kept waiting has the fewest records; were it elected, the others would have to cut their logs to it.
 
-What keeps leadership from going round in circles: a minimum tenure, a pause after each refusal that doubles, and,
-on the controller's side, a quota and a mark (`demotions`).
+Four limits keep leadership from circling: a minimum tenure, a pause that doubles after each refusal, and, at the
+controller, a quota and a mark (`demotions`).
 
 Units: times in ms of one monotonic clock; offsets are exclusive ends.
 Source: KIP-501 (solution 2) with its completion; scenarios D03, D04, D18-D21, F22.
@@ -20,10 +20,10 @@ from syncline.model.ids import BrokerId
 
 BACKOFF_FIRST_MS: Final = 5_000
 BACKOFF_MAX_MS: Final = 300_000
-# A partition that gave no reason for so long is forgiven.
+# After so long without a slow request the pauses start short again.
 BACKOFF_FORGOTTEN_MS: Final = 3_600_000
 
-# What the controller answers when it refuses: too often, or no other member could lead.
+# Refusals of the controller: handed over too often, or no other member can lead.
 REFUSALS: Final = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE})
 
 
@@ -44,7 +44,7 @@ def _missing(follower: FollowerState) -> int:
 
 
 class Backoff:
-    """How long one partition has to stay where it is after refusals."""
+    """How long one partition stays where it is after refusals."""
 
     __slots__ = ("_next_pause_ms", "_triggered_ms", "until_ms")
 
@@ -57,7 +57,7 @@ class Backoff:
         return f"Backoff(until {self.until_ms}, then {self._next_pause_ms} ms)"
 
     def triggered(self, now_ms: int) -> bool:
-        """Record that there was a reason to give up; return whether the partition may be offered again."""
+        """Record a reason to hand over; return whether the partition may be offered again."""
         if self._triggered_ms is not None and now_ms - self._triggered_ms >= BACKOFF_FORGOTTEN_MS:
             self.until_ms = None
             self._next_pause_ms = BACKOFF_FIRST_MS

@@ -1,12 +1,12 @@
-"""Waits: what a follower has requested and this leader has not answered yet (KIP-501, solution 1).
+"""Waits: a follower's requests that this leader has not answered yet (KIP-501, solution 1).
 
 One hard idea: a follower that requested what it lacks has done its part. While its leader reads from the disk the
 follower cannot prove anything; so the leader remembers each partition of the request as an *entry*, and an entry
 that qualifies protects the follower until the whole request is answered.
 
-An entry qualifies if it starts where an earlier answer of this leader ended, or beyond: a follower that is behind by
-its own fault is not protected. The request counts as a whole: until all of it is answered the follower cannot send
-the next one, so an entry whose own read has ended still protects.
+An entry qualifies if it starts where an earlier answer of this leader ended, or beyond: a follower that is behind
+through its own fault is not protected. The request counts as a whole: until all of it is answered the follower
+cannot send the next one, so an entry whose own read has ended still protects.
 
 A fetch session covers thousands of idle partitions that a request does not look at; those get no entry. Each
 follower's record names the session entry that fetched last (`stamp`), and through it finds the session's request in
@@ -28,10 +28,10 @@ from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 
 class SlowFetches:
-    """The slow fetches of one session; there from the first one on.
+    """The slow fetches of one session; created with the first one.
 
-    `served_ms`: when the latest was answered, or given up within the cap: the reader could not fetch in between.
-    `lost`: the first that was lost since one was answered.
+    `served_ms`: when the latest was answered, or given up within the cap: the reader could not fetch before that.
+    `lost`: the first one lost since the last answer.
     """
 
     __slots__ = ("in_flight", "lost", "served_ms")
@@ -54,12 +54,12 @@ class SlowFetches:
             self.lost = request
 
     def new_incarnation(self) -> None:
-        """Forget what was proved to the reader's former process; a request in flight is closed by its owner."""
+        """Forget proofs of the reader's former process; the owner of a request in flight closes it."""
         self.served_ms = NEVER_MS
         self.lost = None
 
     def outlived(self) -> "SlowFetches":
-        """Return what stays known of a partition that leaves the session."""
+        """Return what to keep for a partition that leaves the session."""
         copy = SlowFetches()
         copy.served_ms, copy.lost = self.served_ms, self.lost
         return copy
@@ -77,9 +77,8 @@ class SessionStamp(FetchStamp, Protocol):
 class PendingRequest:
     """One follower's fetch request that could not be served at once.
 
-    `looked` are the partitions that the leader looked at, each with its entry (None: not registered); idle ones of
-    its session are not among them. `lost_ms` is when its connection ended. Time spent in waiting for enough bytes is
-    not processing time.
+    `looked` are the partitions that the leader looked at, each with its entry (None: not registered), without idle
+    ones of the session. `lost_ms` is when its connection ended. Waiting for enough bytes is not processing time.
     """
 
     __slots__ = (
@@ -126,11 +125,11 @@ class PendingRequest:
         return self.lost_ms is None and not self.is_answered
 
     def park(self, now_ms: int) -> None:
-        """Record that the request waits for data from now on, and not for this leader."""
+        """Record that the request now waits for data, not for this leader."""
         self._parked_at_ms = now_ms
 
     def unpark(self, now_ms: int) -> None:
-        """Record that this leader serves the request again."""
+        """Record that this leader is serving the request again."""
         if self._parked_at_ms is not None:
             assert now_ms >= self._parked_at_ms, f"{self!r} parked at {self._parked_at_ms}, after {now_ms}"
             self.parked_ms += now_ms - self._parked_at_ms
@@ -142,11 +141,11 @@ class PendingRequest:
         return until_ms - self.arrival_ms - self.parked_ms
 
     def excuse(self, paused_ms: int, now_ms: int) -> None:
-        """Leave out time in which this process did not run at all."""
+        """Leave out time in which this process did not run."""
         self.parked_ms += max(0, min(paused_ms, self.processing_ms(now_ms)))
 
     def check_invariants(self) -> None:
-        """Assert that all entries are of this request, and that a request is not both answered and waiting."""
+        """Assert that all entries belong to this request, and that an answered request has none."""
         for entry in self.entries:
             assert entry.request is self, f"{entry!r} is listed by {self!r}"
         assert not (self.is_answered and self.entries), f"{self!r} is answered and keeps {self.entries}"
@@ -158,27 +157,27 @@ class Server(Protocol):
 
     @property
     def owner(self) -> object:
-        """What the shell keeps the leader's partition in."""
+        """The shell's object that holds the leader's partition."""
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """The current term."""
 
     def fetch_answered(self, entry: "PendingEntry", now_ms: int) -> None:
-        """Take the answer of the whole request of `entry`."""
+        """The whole request of `entry` was answered."""
 
     def fetch_lost(self, entry: "PendingEntry", now_ms: int) -> None:
-        """Take the end of the follower's connection."""
+        """The follower's connection ended."""
 
     def relinquish(self, entry: "PendingEntry", now_ms: int) -> Effects:
-        """Give the partition to another member if that may help."""
+        """Hand the partition to another member if that may help."""
 
 
 class PendingEntry:
-    """One partition of such a request, as registered when it came.
+    """One partition of a slow request, as registered when the request arrived.
 
-    `is_void`: the leadership or the follower's incarnation that it was made under is over; its read is worthless.
-    `ended_ms`: when a slow read of it ended, None if it was read at once or is being read.
+    `is_void`: its term or the follower's incarnation is over; its read is worthless. `ended_ms`: when its slow read
+    ended, None if it was read at once or is being read.
     """
 
     __slots__ = (
@@ -206,7 +205,7 @@ class PendingEntry:
         self.is_read = False
         self.is_void = False
         self.ended_ms: int | None = None
-        # Why the leader kept the partition in spite of this entry; it reports each reason once.
+        # Why the leader kept the partition despite this entry; it reports each reason once.
         self.skip_reported: SkipReason | None = None
 
     def __repr__(self) -> str:
@@ -218,12 +217,12 @@ class PendingEntry:
         return self.waits.follower
 
     def remove(self) -> None:
-        """Protect no more."""
+        """Stop protecting the follower."""
         self.waits.remove(self)
         self.is_void = True
 
     def failed(self) -> None:
-        """End the wait of a follower that gets an error: that is an answer, too, though it proves nothing."""
+        """End the wait of a follower that gets an error: that is an answer, too, but proves nothing."""
         self.waits.failed(self)
 
 
@@ -231,8 +230,9 @@ class FollowerWaits:
     """What one follower waits for in one partition.
 
     `since_ms` is the arrival of the oldest qualifying entry since the last answer; a lost connection does not clear
-    it, so that reconnecting does not start the cap anew. `served_seq`: requests older than this are overtaken, their
-    late results prove nothing. `broker_epoch` is the process of the follower that waits. `stamp`: who fetched last.
+    it, so that reconnecting does not restart the cap. `served_seq`: requests older than this are overtaken, their
+    late results prove nothing. `broker_epoch` is that of the follower's waiting process. `stamp`: the session entry
+    that fetched last.
     """
 
     __slots__ = ("broker_epoch", "entries", "follower", "served_seq", "since_ms", "stamp")
@@ -250,7 +250,7 @@ class FollowerWaits:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to remember but who fetched last."""
+        """Whether nothing is left to remember but the stamp."""
         return not self.entries and self.since_ms is None
 
     @property
@@ -287,15 +287,15 @@ class FollowerWaits:
         return request if request is not None and request.is_live else None
 
     def register(self, request: PendingRequest, server: Server, offset: Offset, *, qualifies: bool) -> PendingEntry:
-        """Remember one partition of a request; the caller has checked that the follower may fetch it."""
+        """Register one partition of a request; the caller has checked that the follower may fetch it."""
         if not self.is_over and self.broker_epoch < request.broker_epoch:
-            # Another process of the follower: what the former one waited for matters no more.
+            # A newer process of the follower: the waits of the former one no longer matter.
             self.forget()
         if self.is_over:
             self.broker_epoch = request.broker_epoch
         entry = PendingEntry(request, server, self, offset, qualifies=qualifies)
         if qualifies and self.since_ms is None:
-            # It may have waited before, over a connection that broke and in a request that did not look here.
+            # It may have waited before, in a request that did not look here, over a connection that broke.
             earlier = self.covering or self._lost_before
             is_same = earlier is not None and earlier.broker_epoch == request.broker_epoch
             self.since_ms = earlier.arrival_ms if earlier is not None and is_same else request.arrival_ms
@@ -314,7 +314,7 @@ class FollowerWaits:
         self.served_seq = entry.request.seq
 
     def served_at_once(self, broker_epoch: BrokerEpoch) -> None:
-        """Record a fetch that needed no slow read: all that waits is overtaken, and this is its answer."""
+        """Record a fetch that needed no slow read: it overtakes and answers everything that waits."""
         if self.broker_epoch < broker_epoch:
             self.forget()
             return
@@ -324,7 +324,7 @@ class FollowerWaits:
         self._settle()
 
     def answered(self, entry: PendingEntry) -> None:
-        """Record that the whole request of `entry` was answered: only what was requested after it waits."""
+        """Record that the whole request of `entry` was answered: only later requests still wait."""
         seq = entry.request.seq
         newer = [each.request.arrival_ms for each in self.entries if each.qualifies and each.request.seq > seq]
         self.since_ms = min(newer, default=None)
@@ -338,13 +338,13 @@ class FollowerWaits:
         self.since_ms = min((each.arrival_ms for each in waiting), default=None)
 
     def remove(self, entry: PendingEntry) -> None:
-        """Let go of an entry, if it is still held."""
+        """Remove an entry, if it is still held."""
         if entry in self.entries:
             self.entries.remove(entry)
             self._settle()
 
     def forget(self) -> None:
-        """Drop all that the follower waits for, without a proof that it got anything."""
+        """Drop all waits of the follower, without a proof that it got anything."""
         entries, self.entries = self.entries, []
         for entry in entries:
             entry.is_void = True
@@ -353,7 +353,7 @@ class FollowerWaits:
         self._settle()
 
     def _settle(self) -> None:
-        """Start afresh once nothing is left to remember."""
+        """Reset the record once nothing is left to remember."""
         if self.is_over:
             self.served_seq = 0
 
