@@ -170,6 +170,7 @@ class Faults:
             victims = brokers.named(_nodes(given["broker"]))
             if len(victims) != 1:
                 raise LocalClusterError(f"{kind} takes one broker, not {', '.join(map(str, victims)) or 'none'}.")
+            assert kind in {PAUSE, KILL}, f"faults of kind {kind} have no effect on processes"
             begun = self._processes.pause(victims[0], for_s) if kind == PAUSE else self._processes.kill(victims[0])
             return self._of_process(victims[0], begun)
         fields = {"id": f"f-{secrets.token_hex(2)}", "kind": kind, **_fields(entry, given)}

@@ -2,10 +2,13 @@
 
 import pytest
 
+from syncline.local import process_faults
 from syncline.node.control import ControlRefused
+from syncline.node.faults import disk, links, requests, table
 from syncline.node.faults.rules import Rule
 from syncline.node.faults.table import BROKER_KINDS, KINDS, OPTIONS, FaultKind, Place
 
+EFFECTS = {Place.DISK: disk, Place.LINK: links, Place.REQUEST: requests, Place.PROCESS: process_faults}
 KIND_ROWS = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
 MADE_UP = {
     "delay_ms": 5,
@@ -26,6 +29,14 @@ MADE_UP = {
 def test_every_option_is_of_some_kind() -> None:
     """An option that no kind takes could never be given."""
     assert {name for kind in KINDS.values() for name in kind.options} == OPTIONS.keys()
+
+
+@pytest.mark.parametrize("kind", KIND_ROWS)
+def test_kind_has_an_effect(kind: FaultKind) -> None:
+    """The module of its place imports its name: without an effect, the first operation that it strikes would fail."""
+    constants = {name for name, value in vars(table).items() if value == kind.name}
+
+    assert constants & vars(EFFECTS[kind.place]).keys()
 
 
 @pytest.mark.parametrize("kind", KIND_ROWS)
