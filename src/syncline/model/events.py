@@ -43,7 +43,7 @@ and the log ends at its end.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from syncline.model.reasons import Reason, reason_of
@@ -222,16 +222,7 @@ KnownEvent: TypeAlias = (
 )
 Event: TypeAlias = KnownEvent | UnknownEvent
 
-_CLASSES: Final[tuple[type[KnownEvent], ...]] = (
-    IsrChange,
-    Election,
-    Truncation,
-    FollowerProgress,
-    Watermark,
-    Observation,
-    BrokerState,
-    Fault,
-)
+_CLASSES: Final[tuple[type[KnownEvent], ...]] = get_args(KnownEvent)
 _BY_TYPE: Final[dict[str, type[KnownEvent]]] = {known.TYPE: known for known in _CLASSES}
 # Look the names up once: `dataclasses.asdict` copies deeply and would cost ten times as much per event.
 _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
