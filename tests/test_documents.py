@@ -15,6 +15,7 @@ from syncline.model.config_types import ConfigDefinition
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig
 from syncline.node.metrics.table import FAMILIES
+from syncline.wire.api import CLIENT_VERSIONS
 from tests import documents
 from tests.dashboards import DASHBOARDS, Dashboard
 
@@ -84,6 +85,15 @@ def test_every_document_is_in_the_index() -> None:
     pages = [path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md"]
 
     assert [name for name in pages if f"({name})" not in index] == []
+
+
+def test_pages_count_right() -> None:
+    """What README counts, and the list of golden traces."""
+    readme, traces = (ROOT / "README.md").read_text(), (ROOT / "docs" / "traces.md").read_text()
+
+    assert f"| {len(CLIENT_VERSIONS)} APIs: " in readme
+    assert f"distinguishes {len(Cause) - 1} causes" in readme, "all but the unknown one"
+    assert [path.name for path in ROOT.glob("tests/core/traces/*.txt") if f"/{path.name})" not in traces] == []
 
 
 def test_generated_configurations_are_up_to_date() -> None:
