@@ -105,7 +105,7 @@ def test_deadlines_of_others_are_kept_when_an_operation_fails(stage: Stage, capl
     stage.run_until(4_000)
 
     assert [len(operation.expired_ms) for operation in operations] == [1, 1, 1]
-    assert "an operation failed when its time was over" in caplog.text
+    assert "an operation failed when its deadline passed" in caplog.text
 
 
 def test_deadline_is_kept_when_it_is_parked_while_another_expires(stage: Stage) -> None:

@@ -1,14 +1,14 @@
 """The journal: decisions and samples, as events in a replicated topic of their own.
 
-Events are collected and written a few times per second as one batch, to
-whoever leads the journal's partition, with acks=all: a leader that is cut off
-and does not know yet that it was deposed would lose what it alone has, and that
-is just what people ask about later. Nothing that is reported waits for it.
-While the journal topic cannot be written, events wait, up to a bound; beyond it
-the oldest samples go first, then the oldest decisions. An event whose answer
-was lost is written again: readers may see it twice. Whoever is on this machine
-may ask for what waits (`journal.unwritten`): in the middle of a trouble that is
-what matters.
+A few times per second a broker writes its new events as one batch to the leader
+of the journal's partition, with acks=all: a leader that is cut off and does not
+know yet that it was deposed would lose what only it has, and people ask about
+just these events later. No decision waits for its event to be written. While the
+journal topic cannot be written, events wait, up to a bound; beyond it, the oldest
+samples are dropped first, then the oldest decisions. An event whose
+acknowledgement was lost is written again, so readers may see it twice. Tools on
+this machine can read the waiting events (`journal.unwritten`), which matter most
+during an outage.
 
 Times in ms. The record's timestamp is the event's own.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
         @property
         def journal(self) -> "Journal":
-            """Return the events on their way to the topic."""
+            """Return the journal."""
 
 
 log = logging.getLogger("syncline.node")
@@ -50,17 +50,17 @@ log = logging.getLogger("syncline.node")
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 500
 WAITING_EVENTS_MAX: Final = 20_000
-# So many samples go at once when there are too many events: to look for them takes long.
+# How many samples are dropped at once when too many events wait: finding them takes long.
 ROOM_EVENTS: Final = 1_000
-# The newest of those that wait, for whoever asks.
+# How many of the waiting events `journal.unwritten` returns: the newest.
 SHOWN_EVENTS_MAX: Final = 5_000
 # One batch stays far below `max.message.bytes`; a cluster that loses a broker has thousands of events at once.
 BATCH_BYTES_MAX: Final = 256 << 10
-# A leader waits for its followers; one that stands still must not keep the events from its successor for long.
+# A leader waits for its followers; one that has stopped must not keep the events from its successor for long.
 ANSWER_TIMEOUT_S: Final = 60.0
 LOOK_S: Final = 0.5
 LAST_FLUSH_TIMEOUT_S: Final = 1.0
-# A batch that was refused for one of these would be refused for ever.
+# A batch that was refused with one of these would be refused every time.
 _HOPELESS: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
 )
@@ -93,7 +93,7 @@ class Journal:
         self._links = links
         self._settle = settle
         self._waiting: deque[Event] = deque()
-        # Those of the batch on its way; they count as unwritten until its answer is there.
+        # Events of the batch in flight; they count as unwritten until it is acknowledged.
         self._in_flight: list[Event] = []
         self._has_samples = False
         self._timer: asyncio.TimerHandle | None = None
@@ -102,11 +102,11 @@ class Journal:
         self._peer: PeerConnection | None = None
         self._peer_leader = -1
         self._is_closed = False
-        # Called with each event, also when no topic takes them: for those who watch a broker from inside its process.
+        # Called with each event, even without a journal topic: for observers in the same process.
         self.on_event: Callable[[Event], object] | None = None
 
     def note(self, event: Event) -> None:
-        """Take an event; it is written with the next batch."""
+        """Add an event to the next batch."""
         if self.on_event is not None:
             self.on_event(event)
         if self._is_closed or not self._configs.broker.journal_enable:
@@ -120,11 +120,11 @@ class Journal:
 
     @property
     def unwritten(self) -> list[Event]:
-        """The events that the topic does not hold yet, as far as known."""
+        """The events that are not yet acknowledged by the topic."""
         return [*self._in_flight, *self._waiting]
 
     def close(self) -> None:
-        """Stop writing; what waits is dropped."""
+        """Stop writing; drop the waiting events."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -133,12 +133,12 @@ class Journal:
             self._peer.close()
 
     def ensure_topic(self) -> None:
-        """Have the topic created if the cluster does not have it yet."""
+        """Request the topic's creation if the cluster does not have it yet."""
         if JOURNAL_TOPIC not in self._cluster.image.topics:
             self._tasks.spawn(self._topics.create_journal())
 
     async def flush(self) -> None:
-        """Write what waits now, as far as possible in a moment: the broker is stopping."""
+        """Write as many waiting events as possible in a short time: the broker is stopping."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
                 await self._idle.wait()
@@ -197,7 +197,7 @@ class Journal:
         return builder.build() if events else bytearray()
 
     async def _write_batch(self, batch: bytearray) -> bool:
-        """Return whether the events of a batch need not wait any longer."""
+        """Return whether a batch is done with: acknowledged, or refused for good."""
         record = self._cluster.image.partition(JOURNAL_TOPIC, 0)
         if record is None:
             await self._topics.create_journal()
@@ -214,7 +214,7 @@ class Journal:
         return code == ErrorCode.NONE or code in _HOPELESS
 
     async def _append(self, partition: "Partition", batch: bytearray) -> ErrorCode:
-        """Write a batch here; return when its fate is known, be it that this broker leads no more."""
+        """Append a batch to this broker's own log; return when it is committed or has failed."""
         written: asyncio.Future[ErrorCode] = self._loop.create_future()
 
         def done(code: ErrorCode, _base_offset: int) -> None:
@@ -257,7 +257,7 @@ class Journal:
         return record is not None and record.leader == broker_id
 
     async def _peer_of(self, leader_id: int) -> PeerConnection:
-        """Return the connection to the journal's leader, made anew if it is another one."""
+        """Return the connection to the journal's leader, a new one if the leader changed."""
         if self._peer is None or not self._peer.is_open or self._peer_leader != leader_id:
             self._drop_peer()
             target = self._cluster.image.brokers.get(leader_id)  # type: ignore[call-overload]

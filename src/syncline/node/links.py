@@ -1,8 +1,7 @@
-"""Links: this broker's connections to other brokers, by who is at the other end.
+"""Links: this broker's connections to other brokers, by the broker at the other end.
 
-Every connection that a broker makes to another one is made here, so that there is one place that knows them, and one
-where a link can be cut on purpose (`faults.links`). The client id of a connection that another broker made names
-that broker.
+Every connection that a broker makes to another one is made here, so that one place knows all of them, and can cut a
+link on purpose (`faults.links`). The client id of a connection that another broker made names that broker.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,8 +17,8 @@ class Links:
 
     def __init__(self) -> None:
         self._open: dict[PeerConnection, int] = {}
-        # While links are faulty: waits until a broker can be reached, or raises TimeoutError; and looks at a new
-        # connection to it.
+        # While links are faulty: the first waits until a broker can be reached, or raises TimeoutError; the second is
+        # called with each new connection.
         self.gate: Callable[[int], Awaitable[None]] | None = None
         self.on_connected: Callable[[PeerConnection, int], None] | None = None
 
@@ -39,22 +38,22 @@ class Links:
         return peer
 
     async def reach(self, broker_id: int) -> None:
-        """Return when a broker can be reached; TimeoutError when it could not for as long as a connection may take."""
+        """Return when a broker can be reached; raise TimeoutError after the connection time-out."""
         if self.gate is not None:
             await self.gate(broker_id)
 
     def connections(self) -> list[tuple[PeerConnection, int]]:
-        """Return the open connections that this broker made, each with the broker at its other end."""
+        """Return the open connections that this broker made, each with the id of the other broker."""
         return [(peer, broker_id) for peer, broker_id in self._open.items() if peer.is_open]
 
 
 def client_id_of(broker_id: int, purpose: str = "") -> str:
-    """Return the client id by which a broker introduces itself to others."""
+    """Return the client id with which a broker identifies itself to others."""
     return f"{_CLIENT_ID}{broker_id}{f'-{purpose}' if purpose else ''}"
 
 
 def broker_of(client_id: str | None) -> int | None:
-    """Return whose internal connection has this client id, None when it is no broker's."""
+    """Return the broker whose internal connection has this client id; None if it is no broker's."""
     if client_id is None or not client_id.startswith(_CLIENT_ID):
         return None
     number = client_id[len(_CLIENT_ID) :].partition("-")[0]

@@ -1,7 +1,7 @@
-"""Live configurations: those of this broker and of topics, resolved from where they are set.
+"""Live configurations: those of this broker and of topics, resolved from all layers.
 
-A broker's configuration is resolved anew when the metadata changes one of its layers (`resolve_again`), a topic's when
-it is asked for. Partitions with equal settings share one object: there are thousands of them.
+A broker's configuration is resolved again when the metadata changes one of its layers (`resolve_again`), a topic's on
+request. Partitions with equal settings share one object: there are thousands of them.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from syncline.node.cluster_view import ClusterView
 
 
 def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
-    """Return the rules that a configuration asks for, None when the feature is off."""
+    """Return the rules that a configuration sets; None if the feature is off."""
     if not config.follower_fetch_pending_reads_insync_enable:
         return None
     cap_ms = config.follower_fetch_pending_insync_max_ms
     return SlowReadRules(
-        # Never for less than a lag window, whatever the default is: the lag rule itself gives that much.
+        # Never less than a lag window, which the lag rule grants anyway.
         cap_ms=None if cap_ms < 0 else max(cap_ms, config.replica_lag_time_max_ms),
         relinquishes=config.leader_relinquish_enable,
         process_time_max_ms=config.follower_fetch_process_time_max_ms,
@@ -32,7 +32,7 @@ def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
 
 
 class LiveConfigs:
-    """The configurations that one broker goes by."""
+    """The configurations in effect at one broker."""
 
     __slots__ = ("_broker_id", "_cluster", "_of_topic", "_settings", "broker", "slow_read_rules", "static")
 
@@ -41,18 +41,18 @@ class LiveConfigs:
     ) -> None:
         self._broker_id = broker_id
         self._cluster = cluster
-        # What this broker was started with; other layers lie above it.
+        # The configuration this broker was started with; other layers override it.
         self.static = static
         # This broker's own configuration as of now.
         self.broker = broker
         # None while KIP-501 is off.
         self.slow_read_rules = slow_read_rules(broker)
         self._settings: dict[tuple[str, int, int, int, bool, SlowReadRules | None], PartitionSettings] = {}
-        # The last topic asked for, with what its configuration was made of: partitions of one topic come together.
+        # The last topic resolved, and what it was resolved from: requests name partitions of one topic in succession.
         self._of_topic: tuple[Topic, object, BrokerConfig, TopicConfig] | None = None
 
     def resolve_again(self) -> None:
-        """Take over what the image says of this broker's configuration."""
+        """Resolve this broker's configuration from the current image."""
         image = self._cluster.image
         self.broker = BrokerConfig.resolve(self.static, image.cluster_configs(), image.broker_configs(self._broker_id))
         self.slow_read_rules = slow_read_rules(self.broker)
@@ -69,7 +69,7 @@ class LiveConfigs:
         return known[3]
 
     def partition_settings(self, config: TopicConfig) -> PartitionSettings:
-        """Return what leaders of a topic with this configuration go by; equal settings are one object."""
+        """Return the settings for leaders of a topic with this configuration; equal settings are one object."""
         own = self.broker
         key = (
             own.replica_lag_mode,

@@ -1,4 +1,4 @@
-"""From a topic's configuration to what its logs need of it."""
+"""From a topic's configuration to the settings of its logs."""
 
 from syncline.model.topic_config import TopicConfig
 from syncline.storage.settings import LogSettings

@@ -2,7 +2,7 @@
 
 The low watermark of a partition is the smallest log start of its live replicas;
 a follower that has not fetched yet counts as 0. No request waits for fenced brokers: they
-take the leader's log start over before they can be in sync again.
+adopt the leader's log start before they can be in sync again.
 Source: KIP-107.
 """
 
@@ -23,7 +23,7 @@ Done = Callable[[tuple[ErrorCode, int]], None]
 
 
 class _Waiting:
-    """One DeleteRecords of one partition that waits for its followers."""
+    """A DeleteRecords of one partition that waits for followers."""
 
     def __init__(self, owner: "LowWatermarks", partition: "Partition", target: int, done: Done) -> None:
         self.owner = owner
@@ -33,14 +33,14 @@ class _Waiting:
         self.bucket = -1
 
     def expired(self, now_ms: int) -> None:
-        """Answer with the smallest log start known: the leader's has moved all the same."""
+        """Answer with the low watermark so far; the leader's log start has moved nevertheless."""
         self.owner.expired_count += 1
         self.owner.forget(self)
         self.done((ErrorCode.REQUEST_TIMED_OUT, self.owner.low_watermark(self.partition)))
 
 
 class LowWatermarks:
-    """All DeleteRecords of one broker that wait."""
+    """The waiting DeleteRecords of one broker."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines, cluster: ClusterView) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class LowWatermarks:
         return lowest
 
     def wait(self, partition: "Partition", target: int, timeout_ms: int, done: Done) -> None:
-        """Call `done` once the low watermark reaches `target`, or time is over."""
+        """Call `done` when the low watermark reaches `target` or the time-out passes."""
         low = self.low_watermark(partition)
         if low >= target:
             done((ErrorCode.NONE, low))
@@ -77,7 +77,7 @@ class LowWatermarks:
         self._waiting.setdefault(partition.key, []).append(waiting)
 
     def moved(self, partition: "Partition") -> None:
-        """Look again: a follower fetched, leadership changed or a broker was fenced."""
+        """Check again: a follower fetched, leadership changed or a broker was fenced."""
         if not self._waiting:
             return
         waiting = self._waiting.get(partition.key)
@@ -91,13 +91,13 @@ class LowWatermarks:
                 self._finish(each, ErrorCode.NONE, low)
 
     def brokers_changed(self) -> None:
-        """Look at all again: a fenced follower is no longer waited for."""
+        """Check all again: no request waits for a fenced follower."""
         for key in list(self._waiting):
             for each in list(self._waiting.get(key, ())):
                 self.moved(each.partition)
 
     def check_invariants(self) -> None:
-        """Assert that those that wait have something to wait for, and are found under their partition."""
+        """Assert that each request waits for something that can still happen, and is filed under its partition."""
         for key, rows in self._waiting.items():
             assert rows, f"an empty queue is kept for {key}"
             for each in rows:
@@ -106,7 +106,7 @@ class LowWatermarks:
                 assert each.partition.is_leader, f"{key}: a wait for {each.target} at a broker that does not lead"
 
     def forget(self, waiting: _Waiting) -> None:
-        """Take one out."""
+        """Remove a waiting request."""
         rows = self._waiting.get(waiting.partition.key, [])
         if waiting in rows:
             rows.remove(waiting)

@@ -1,7 +1,7 @@
-"""Metadata rows: the encoded partitions of each topic, kept as long as they are true.
+"""Metadata rows: the encoded partitions of each topic, kept while they are valid.
 
-A client that asks for all topics, often, costs a copy of these rows and no encoding. A row depends on the topic, on
-which brokers are unfenced and on the version of the answer; a row that was made of other objects is made anew.
+A client that often asks for all topics costs a copy of these rows and no encoding. A row depends on the topic, on
+which brokers are unfenced and on the version of the answer; it is encoded again when one of these objects was replaced.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from syncline.wire.metadata import MetadataPartition, MetadataTopic, encode_partitions
 
-# Topics that clients must not write to, or that exist for brokers: answers mark them.
+# Topics that only brokers write to, or that exist for brokers: answers mark them as internal.
 INTERNAL: Final = INTERNAL_TOPICS | {JOURNAL_TOPIC}
 
 
@@ -20,7 +20,7 @@ class MetadataRows:
     """The rows of one broker's Metadata answers, by topic and version."""
 
     def __init__(self) -> None:
-        # Per topic: the topic and the brokers that the rows were made of, and the rows by version.
+        # Per topic: the topic and the brokers from which the rows were encoded, and the rows by version.
         self._cached: dict[str, tuple[Topic, object, dict[int, MetadataTopic]]] = {}
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
-"""The node: a broker with its listeners, its place in the cluster and its clockwork.
+"""The node: a broker with its listeners, its place in the cluster and its timers.
 
 Start: open the logs (recovering them if the last stop was not clean), serve
 other brokers, join the cluster, apply the first image, serve clients. Stop is
-the reverse: hand leaderships over, close, leave the mark of a clean stop.
+the reverse: hand leaderships over, close, write the mark of a clean stop.
 
-The world comes in through the ports: disk, coordination, clock, dice, and the
-event loop as network. Nothing here knows whether they are real.
+The node reaches the world through ports: disk, coordination, clock, random
+generator, and the event loop as network. It does not know whether they are real.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("syncline.node")
 
 CONTROLLED_SHUTDOWN_S: Final = 5.0
-# When all brokers stop together: how long followers have to fetch what is left, and how often that is looked at.
+# When all brokers stop together: how long followers have to fetch the rest, and how often the node checks that.
 EVEN_S: Final = 2.0
 EVEN_LOOK_S: Final = 0.002
-# What forwarding adds to a request at most: two headers and a client id of ours.
+# The most that forwarding adds to a request: two headers and a client id of ours.
 FORWARDING_BYTES: Final = 1_024
 
 
@@ -63,7 +63,7 @@ class Listen:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """Who this node is and what it goes by."""
+    """The identity of a node, its listeners and its configuration."""
 
     broker_id: int
     log_directory: str
@@ -72,10 +72,10 @@ class NodeSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     cluster_size: int = 1
-    # Whether the state machines check all that must hold of them after each step, also what is costly to check. Tests
-    # and simulated runs switch it on.
+    # Whether the broker's parts run `check_invariants` after each step, which is costly. Tests and simulated runs
+    # switch it on.
     check_invariants: bool = False
-    # Where the metrics are, if anywhere, and what they say of the process.
+    # The listener for metrics, if any, and the operating system's figures for them.
     metrics: Listen | None = None
     process_figures: Callable[[], "ProcessFigures"] | None = None
 
@@ -96,9 +96,9 @@ class Node:
         block: Callable[[float], object] | None = None,
     ) -> None:
         self.spec = spec
-        # Called when this broker cannot go on, its disk failed for instance: what it leads must find another leader.
+        # Called when this broker cannot continue, for instance with a failed disk: its partitions need other leaders.
         self.on_unfit = on_unfit or _carry_on
-        # Stops the calling thread for so many seconds: how a disk is slow on purpose. None: it cannot be.
+        # Blocks the calling thread for this many seconds, as a slow disk would. None: disk faults are unavailable.
         self._block = block
         self._disk = disk
         self._coordination = coordination
@@ -146,7 +146,7 @@ class Node:
             internal_port=spec.internal.port,
             rack=spec.rack,
             incarnation_id=UUID(int=self._rng.getrandbits(128)),
-            # A disk that damaged one log may have taken unseen what others held: no proof of a clean stop then.
+            # A disk that damaged one log may have lost records of others unnoticed: that is no clean stop.
             previous_broker_epoch=BrokerEpoch(-1 if logs.damaged else logs.previous_broker_epoch),
             cluster_id=logs.cluster_id,
         )
@@ -227,7 +227,7 @@ class Node:
         broker.logs.close(broker_epoch)
 
     async def _stop_with_all(self) -> bool:
-        """Append nothing more, let the followers catch up, and wait for the other brokers; return whether all did."""
+        """Append nothing more, let followers catch up, and wait for the other brokers; return whether all are ready."""
         broker = self.broker
         broker.append_no_more()
         loop = asyncio.get_running_loop()
@@ -239,11 +239,11 @@ class Node:
         return await broker.controller.leave_with_all(CONTROLLED_SHUTDOWN_S)
 
     async def serve(self, name: str, where: Listen) -> None:
-        """Serve requests there: those of clients, or those of other brokers ("internal")."""
+        """Open a listener for requests of clients ("client") or of other brokers ("internal")."""
         broker = self.broker
         request_bytes_max = broker.config.socket_request_max_bytes
         if name == "internal":
-            # The largest request of a client must get through when it is forwarded, which wraps it.
+            # Forwarding wraps a client's request; the largest one must still be accepted.
             request_bytes_max += FORWARDING_BYTES
 
         def connection() -> Connection:
@@ -252,7 +252,7 @@ class Node:
         await self._listen(name, connection, where)
 
     async def serve_metrics(self, where: Listen) -> None:
-        """Answer Prometheus there; the code that makes the metrics is imported with the first connection."""
+        """Open the listener for Prometheus; the code for metrics is imported with the first connection."""
 
         def connection() -> asyncio.Protocol:
             from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint
@@ -271,7 +271,7 @@ class Node:
             server = await loop.create_server(connection, where.host, where.port)
         self.servers[name] = server
 
-    # Clockwork: everything periodic, each on a timer of its own.
+    # Periodic work, each with its own timer.
 
     def _start_clockwork(self) -> None:
         config = self.broker.config
@@ -325,7 +325,7 @@ class Node:
             try:
                 deleted = partition.log.retention(now_ms)
             except StorageError as error:
-                # One bad log must not keep the others from being cleaned.
+                # A failed log must not prevent the cleaning of others.
                 log.warning("%s: retention failed: %s", partition.key, error)
                 continue
             for segment in deleted:
@@ -339,4 +339,4 @@ class Node:
 
 
 def _carry_on(_reason: str) -> None:
-    """Stay, with what the disk did not fail."""
+    """Continue with the logs that have not failed."""

@@ -1,12 +1,12 @@
 """The observer: what this broker notices about itself and others, for later explanations.
 
-Events of decisions name what was decided; only observations separate the causes. They
-are made once per second, by looking at what the working parts have left behind
-(when a fetch was sent, when one came), and more often only while something is
-unusual. Nothing is decided here.
+Events of decisions show what was decided; only observations distinguish the causes.
+Once per second, and more often while something is unusual, the observer checks what
+the other parts have recorded (when a fetch was sent, when one arrived). It decides
+nothing.
 
-The look itself is the measure of one thing: when it comes late, the process did
-not run. Silence of others in that time says nothing about them.
+A check that runs late shows that this process did not run. The silence of other
+brokers in that time proves nothing about them.
 
 Times in ms of the node's monotonic clock.
 """
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("syncline.node")
 
 LOOK_MS: Final = 1_000
-# While something is unusual: also how often beats are sent.
+# The interval while something is unusual; beats are sent as often.
 CLOSE_LOOK_MS: Final = 250
 # Report a loop that did not run for longer than this.
 STALL_MS: Final = 1_000
-# A look that comes later than this does not judge other brokers.
+# A check that runs later than this does not judge other brokers.
 LATE_MS: Final = 300
-# How long a fetch may be unanswered beyond its long poll, and anything that the controller was asked.
+# How long a fetch may be unanswered beyond its long poll, and a request to the controller altogether.
 PATIENCE_MS: Final = 1_000
 
 
 class BeatingLeaderConnection(Protocol):
-    """The connection to one leader, as far as beats go."""
+    """What beats use of the connection to one leader."""
 
     def beat(self) -> None:
-        """Send a beat: this follower is there, and misses its leader."""
+        """Send a beat: this follower is alive and misses its leader."""
 
     def forget_beats(self) -> None:
-        """Count beats from here on."""
+        """Restart the counts of beats at 0."""
 
 
 class ObservedLeader(Protocol):
-    """The way to one leader, as the observer sees it."""
+    """The fetcher of one leader, as the observer sees it."""
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the leader has not answered, or cannot be reached; None: it is fine."""
+        """Return since when the leader has not answered, or cannot be reached; None while it answers."""
 
     @property
     def connection(self) -> "BeatingLeaderConnection":
@@ -69,11 +69,11 @@ class ObservedLeader(Protocol):
 
 
 class ObservedController(Protocol):
-    """The way to the controller, as the observer sees it."""
+    """The channel to the controller, as the observer sees it."""
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the controller has not answered, or cannot be reached; None: it is fine."""
+        """Return since when the controller has not answered, or cannot be reached; None while it answers."""
 
     @property
     def is_connected(self) -> bool:
@@ -117,20 +117,20 @@ class Observer:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
-        # Proposals of ISRs without an answer: since when.
+        # ISR proposals without an answer, and since when.
         self._proposed: dict[TopicPartition, tuple[ProposeIsr, int]] = {}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the periodic check."""
         self._arm(LOOK_MS)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    # What the working parts report.
+    # Reports of other parts.
 
     def proposed(self, key: TopicPartition, proposal: "ProposeIsr") -> None:
         """Record that an ISR was proposed."""
@@ -142,7 +142,7 @@ class Observer:
         self.episodes.end(("proposal", key))
 
     def catching_up(self, partition: "Partition", since_ms: int, leader: int, leader_end: int) -> bool:
-        """Report how far an empty log has been filled; return whether it goes on."""
+        """Report how far an empty log has been filled; return whether it has yet to catch up."""
         log_, name = partition.log, ("catching-up", partition.key)
         took_ms = max(1, self._clock.mono_ms() - since_ms)
         evidence: dict[str, Json] = {
@@ -160,10 +160,10 @@ class Observer:
         return True
 
     def catching_up_ended(self, key: TopicPartition) -> None:
-        """Report that a leader no longer fills an empty log."""
+        """Report that an empty log has caught up or is no longer being filled."""
         self.episodes.end(("catching-up", key))
 
-    # Looking.
+    # Checking.
 
     def _arm(self, delay_ms: int) -> None:
         self._due_ms = self._clock.mono_ms() + delay_ms
@@ -174,7 +174,7 @@ class Observer:
         try:
             self._look(late_ms)
         except Exception:
-            log.exception("looking around failed")
+            log.exception("the periodic check failed")
         is_unusual = len(self.episodes) > 0 or self.disk.is_busy or late_ms > LATE_MS or self._is_suspicious()
         self._arm(CLOSE_LOOK_MS if is_unusual else LOOK_MS)
 
@@ -198,7 +198,7 @@ class Observer:
             self._look_at_proposals(now_ms)
 
     def _is_suspicious(self) -> bool:
-        """Return whether an answer takes longer than usual: the next look comes soon then."""
+        """Return whether an answer takes longer than usual, so that the next check should be soon."""
         now_ms = self._clock.mono_ms()
         controller_since_ms = self._controller.unanswered_since_ms
         if controller_since_ms is not None and now_ms - controller_since_ms > LATE_MS:

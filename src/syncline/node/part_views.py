@@ -14,7 +14,7 @@ from syncline.node.partition import Partition
 
 
 class HasPartitions(Protocol):
-    """What this broker hosts."""
+    """Which partitions this broker hosts."""
 
     @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:
@@ -22,7 +22,7 @@ class HasPartitions(Protocol):
 
 
 class HasGroups(Protocol):
-    """What serves group members."""
+    """How group members are served."""
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -30,7 +30,7 @@ class HasGroups(Protocol):
 
 
 class ControllerSeat(Protocol):
-    """Where the controller role is, while this broker has it."""
+    """Access to the controller role, while this broker has it."""
 
     @property
     def active(self) -> ActiveController | None:
@@ -42,11 +42,11 @@ class MayBeController(Protocol):
 
     @property
     def controller(self) -> ControllerSeat:
-        """Return this broker's way to the controller, which may be itself."""
+        """Return the channel to the controller, which may be this broker itself."""
 
 
 class RunsTasks(Protocol):
-    """What runs coroutines."""
+    """How coroutines are run."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], /) -> object:
         """Run a coroutine as a task that the broker owns."""

@@ -1,11 +1,11 @@
-"""One hosted partition: its log, its role, and what waits for it.
+"""One hosted partition: its log, its role, and the requests that wait for it.
 
-The rules live in `core`; this class performs what they decide. It is touched
-by the event loop only, and no method awaits between reading the state and
-writing it, so a decision is never based on something that has changed since.
+The rules are in `core`; this class performs what they decide. Only the event
+loop uses it, and no method awaits between reading the state and writing it, so
+no decision rests on outdated state.
 
 Order inside one append: log, then epochs, then the leader's state, then the
-waiters. A waiter that is woken sees the log as it is now.
+waiters. A waiter that is woken sees the new state of the log.
 
 Offsets count records; `log_end` and `high_watermark` are exclusive.
 """
@@ -57,47 +57,47 @@ class Waiter(Protocol):
     """Something that waits for records to be committed."""
 
     def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
-        """Take the verdict: NONE when the records are safe."""
+        """Take the verdict: NONE if the records are committed."""
 
 
 class ProposesIsr(Protocol):
-    """The way to the controller, for an ISR."""
+    """What proposes ISRs to the controller."""
 
     def propose(self, partition: "Partition", proposal: ProposeIsr, /) -> None:
-        """Ask the controller for an ISR; its answer goes to the partition's leader."""
+        """Propose an ISR to the controller; its answer goes to the partition's leader."""
 
 
 class JournalsDecisions(Protocol):
-    """What reports the decisions of leaders."""
+    """What journals the decisions of leaders."""
 
     def isr_committed(self, partition: "Partition", effect: IsrCommitted, /) -> None:
-        """Report a change of the ISR that this leader asked for."""
+        """Report a change of the ISR that this leader proposed."""
 
     def isr_refused(self, partition: "Partition", effect: IsrRefused, /) -> None:
         """Report a proposal that the controller refused."""
 
     def watermark_stalled(self, partition: "Partition", effect: WatermarkHeld | WatermarkResumed, /) -> None:
-        """Report that a high watermark is held, or moves again."""
+        """Report that a high watermark is stalled, or advances again."""
 
 
 class ServesSlowReads(Protocol):
-    """What knows the follower fetches that wait for the disk (KIP-501)."""
+    """What tracks follower fetches that wait for the disk (KIP-501)."""
 
     def leadership_ended(self, partition: "Partition", error: ErrorCode, /) -> None:
-        """Answer the fetches that wait for a read of a partition that this broker leads no more."""
+        """Answer the fetches that wait for a read of a partition that this broker no longer leads."""
 
     def protection_changed(self, partition: "Partition", effect: ProtectionChanged, /) -> None:
-        """Report that a member of the ISR is spared, or no longer."""
+        """Report that a member of the ISR is now spared, or no longer spared."""
 
     def relinquish_skipped(self, partition: "Partition", effect: RelinquishSkipped, /) -> None:
-        """Report that this leader stays although it is slow."""
+        """Report that this leader is slow but keeps the partition."""
 
 
 class AwaitsLowWatermarks(Protocol):
-    """What waits for the replicas of a partition to drop records."""
+    """The DeleteRecords requests that wait for the replicas of a partition."""
 
     def moved(self, partition: "Partition", /) -> None:
-        """Look again: the partition's role or its high watermark changed."""
+        """Check again: the partition's role or its high watermark changed."""
 
 
 class PartitionSurroundings(NamedTuple):
@@ -151,12 +151,12 @@ class Partition:
         self.key = key
         self.topic_id = topic_id
         self.log = log
-        # Those of the topic, shared with its other partitions here.
+        # The topic's counters, shared with its other partitions at this broker.
         self.counters = surroundings.counters.host(key.topic)
         self.leader: LeaderPartition | None = None
         self.follower: FollowerPartition | None = None
         self.leader_epoch = -1
-        # Whether its log began empty although the partition has a history: there is something to catch up with.
+        # Whether the log began empty although the partition has a history, so that it has to catch up.
         self.is_fresh = False
         self.record: PartitionRecord | None = None
         self.watchers = PartitionWatchers()
@@ -171,7 +171,7 @@ class Partition:
             f"high watermark {self.high_watermark}>"
         )
 
-    # What it is.
+    # State.
 
     @property
     def is_leader(self) -> bool:
@@ -190,12 +190,12 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Return whether the disk failed this log: it is final until the broker restarts."""
+        """Return whether this log failed, which is final until the broker restarts."""
         return self.log.is_offline
 
     @property
     def high_watermark(self) -> Offset:
-        """Return the offset below which everything is committed, as this replica knows it."""
+        """Return the offset below which all records are committed, as far as this replica knows."""
         return self.log.high_watermark
 
     @high_watermark.setter
@@ -203,7 +203,7 @@ class Partition:
         self.log.high_watermark = mark
 
     def apply_config(self, config: TopicConfig) -> None:
-        """Take over topic configurations, at once."""
+        """Apply a topic configuration."""
         self.config = config
         self.log.settings = log_settings(config)
         self.rules = TopicRules(
@@ -223,7 +223,7 @@ class Partition:
     # Roles.
 
     def lead(self, record: PartitionRecord, now_ms: int) -> None:
-        """Become leader, or learn of a change while leading."""
+        """Become leader, or apply a change while leading."""
         self.record = record
         is_new_term = record.leader_epoch != self.leader_epoch
         self.leader_epoch = record.leader_epoch
@@ -261,14 +261,14 @@ class Partition:
                 )
             )
         if is_new_term:
-            # What waits was appended in an earlier term: those records may be truncated.
+            # The waiting records were appended in an earlier leader epoch and may be truncated.
             self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watchers.role_changed()
         self.perform(leader.advance_high_watermark(now_ms))
 
     def follow(self, record: PartitionRecord) -> bool:
-        """Become follower; return whether the term is new, so that the fetcher must start anew."""
+        """Become follower; return whether the leader epoch is new, so that the fetcher must start again."""
         self.record = record
         is_new_term = record.leader_epoch != self.leader_epoch or self.leader is not None
         if is_new_term:
@@ -285,7 +285,7 @@ class Partition:
         return is_new_term
 
     def resign(self) -> None:
-        """Stop leading: what waits for this leader is refused."""
+        """Stop leading; refuse the requests that wait for this leader."""
         self.leader = None
         self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._surroundings.low_watermarks.moved(self)
@@ -342,7 +342,7 @@ class Partition:
         self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
 
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
-        """Call `waiter.decided` when everything below `required_offset` is committed, or cannot be any more."""
+        """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""
         leader = self.leader
         code = leader.acknowledgement(Offset(required_offset)) if leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if code is not None:
@@ -353,14 +353,14 @@ class Partition:
         if not waiting or waiting[-1][0] <= required_offset:
             waiting.append(entry)
             return
-        # A retry of an idempotent producer waits for its original, which may be older than what waits already.
+        # A retry of an idempotent producer waits for its original, which may come before other waiters' records.
         at = len(waiting)
         while at and waiting[at - 1][0] > required_offset:
             at -= 1
         waiting.insert(at, entry)
 
     def fail_waiting(self, code: ErrorCode) -> None:
-        """Give everything that waits the same verdict."""
+        """Give all waiters the same verdict."""
         waiting, self._waiting = self._waiting, deque()
         for _, waiter, topic_index, row_index in waiting:
             waiter.decided(topic_index, row_index, code)
@@ -377,7 +377,7 @@ class Partition:
                 self._surroundings.probe("acknowledge", self.key, self.leader_epoch, required_offset)
             waiter.decided(topic_index, row_index, code)
 
-    # What core decided.
+    # Decisions of core.
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects of the leader's state, in order."""
@@ -421,14 +421,14 @@ class Partition:
             self.check_invariants()
 
     def truncated(self) -> None:
-        """Wake the fetches that watch: the log was cut (it has lowered its high watermark itself)."""
+        """Wake the fetches that watch this partition: the log was cut, and has lowered its high watermark."""
         self.watchers.role_changed()
         self._surroundings.probe("truncate", self.key, self.leader_epoch, self.log.log_end)
         if self._surroundings.check_invariants:
             self.check_invariants()
 
     def check_invariants(self) -> None:
-        """Assert how log, role and waiters belong together."""
+        """Assert that log, role and waiters agree."""
         log, leader = self.log, self.leader
         log.check_newest()
         if leader is not None:
@@ -454,7 +454,7 @@ class Partition:
     def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
         """Yield the batches from `from_offset` up to this leader's start, each chunk of whole batches.
 
-        Waits until all of it is committed. Raises `RequestError` when leadership goes meanwhile.
+        Waits until all of it is committed. Raises `RequestError` if this broker loses the leadership meanwhile.
         """
         return committed_batches(self, from_offset)
 
@@ -469,5 +469,5 @@ class _InternalWaiter:
         self._base_offset = base_offset
 
     def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
-        """Pass the verdict on."""
+        """Pass the verdict to the callback."""
         self._done(code, self._base_offset)

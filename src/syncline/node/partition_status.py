@@ -1,7 +1,7 @@
-"""How far the followers of this broker's partitions are, right now: the verb `status.partitions` of the control API.
+"""How far the followers of this broker's partitions are: the verb `status.partitions` of the control API.
 
-Times in ms; -1 and null stand for "not known" and "not at all". `left_ms` is how long a follower in the ISR may go on
-without a proof that it has everything, before the next tick evicts it.
+Times in ms; -1 means unknown, null means none. `left_ms` is how long a follower in the ISR may remain without proving
+that it has everything, before the next tick evicts it.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
         @property
         def observer(self) -> Observer:
-            """Return what watches the other brokers."""
+            """Return the observer of other brokers."""
 
         @property
         def replicas(self) -> HostedReplicas:
-            """Return what this broker hosts, and fetches from others."""
+            """Return the hosted replicas and their fetchers."""
 
 
 def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def peers(broker: "Host", _fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what this broker sees of its peers: the verb `replication.views`."""
+    """Return what this broker knows about its peers: the verb `replication.views`."""
     by_leader = broker.replicas.fetchers.by_leader
     return {
         "broker": broker.broker_id,
@@ -109,13 +109,13 @@ def _left_ms(
     *,
     is_even: bool,
 ) -> int | None:
-    """Return how long a member may stay without a new proof; None when no time is running."""
+    """Return how long a member may stay without a new proof; None if there is no limit."""
     proof_ms = caught_up_ms
     if leader.settings.lag.name == "time":
         if is_even:
             return None
     else:
-        # Silence counts in the older modes, also of a follower that has everything.
+        # In the older modes silence counts even for a follower that has everything.
         proof_ms = fetch_ms if is_even or leader.settings.lag.name == "messages" else caught_up_ms
     if proof_ms is None:
         return None

@@ -1,11 +1,12 @@
 """A connection to another broker: requests out, answers in, matched by correlation id.
 
-Used by fetchers, the channel to the controller and internal produce. Answers
-are handed over inside the callback that received them; a frame is valid only
-during that call, so records can be written to disk without being copied.
+Used by fetchers, the channel to the controller and internal produce. Each answer
+is delivered inside the callback that received it; a frame is valid only during
+that call, so records can be written to disk without being copied.
 
-Every request ends: with its answer, or with `PeerLost` when the connection
-breaks. Only connecting has a time-out here: a caller that needs another one closes the connection.
+Every request ends with its answer, or with `PeerLost` when the connection
+breaks. Only connecting has a time-out here; a caller that wants one for a request
+closes the connection.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[int, OnAnswer]] = {}
         self._next_correlation_id = 0
-        # Beats that the other end sent, because it misses this broker or is missed by it.
+        # Beats that the other broker sent, because one of the two misses the other.
         self.beats_heard = 0
 
     @classmethod
@@ -127,7 +128,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle every whole frame that is there now."""
+        """Handle every complete frame received so far."""
         frames = self._frames
         frames.buffer_updated(nbytes)
         try:
@@ -145,7 +146,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was pending: no caller waits for it any more."""
+        """End the pending requests with `PeerLost`."""
         self._lose()
 
     def _lose(self) -> None:

@@ -1,8 +1,8 @@
-"""A produce that waits until its records are safe (acks=all).
+"""A produce request that waits until its records are committed (acks=all).
 
-One object per request, whatever the number of its partitions: each partition
-still undecided holds a reference in a queue ordered by the offset it waits
-for. When the last one is decided, or the time-out passes, the answer goes out.
+One object per request, whatever the number of its partitions: each undecided
+partition refers to it in a queue ordered by required offset. When the last one
+is decided, or the time-out passes, the answer is sent.
 Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Producing(NamedTuple):
-    """What taking produce requests uses of a broker; all requests share one."""
+    """What produce requests use of a broker; all requests share one."""
 
     clock: Clock
     cluster: ClusterView
@@ -34,7 +34,7 @@ class Producing(NamedTuple):
 
 
 class PendingProduce:
-    """A produce request on its way to its answer."""
+    """A produce request without an answer."""
 
     __slots__ = ("_bucket", "_endpoints", "_producing", "_request", "_rows", "_size_bytes", "_undecided")
 

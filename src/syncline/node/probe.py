@@ -1,7 +1,7 @@
-"""The probe: what a simulated world learns of moments inside a broker, as they happen.
+"""The probe: how a simulated world observes changes inside a broker as they happen.
 
-A probe is called with the kind of moment ("lead", "high-watermark", ...), the partition, its leader epoch and an
-offset. On real machines nothing is attached.
+A probe is called with the kind of change ("lead", "high-watermark", ...), the partition, its leader epoch and an
+offset. Real brokers have none.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Follower progress: once per interval, how far behind each follower of a moving partition is.
+"""Follower progress: once per interval, how far each follower of an active partition is behind.
 
-A partition that rests and whose followers have everything is not sampled, so an
-idle cluster journals nothing. The journal itself is left out: its samples
-would be about themselves.
+A partition without new records whose followers have everything is not sampled, so
+an idle cluster journals nothing. The journal topic is not sampled: its samples
+would cause further ones.
 
 Times in ms, lags in records and bytes; bytes are exact among the newest batches, elsewhere a little less. A partition
 that is sampled for the first time has no inflow.
@@ -39,7 +39,7 @@ class ProgressSampler:
         self._lagging: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
-        """Return how many partitions it remembers."""
+        """Return the number of partitions whose last sample is kept."""
         return len(self._log_ends)
 
     def _forget(self, key: TopicPartition) -> None:
@@ -48,14 +48,14 @@ class ProgressSampler:
         assert self._sizes_bytes.keys() == self._log_ends.keys() >= self._lagging.keys(), f"{key} is half forgotten"
 
     def sample(self) -> None:
-        """Journal one sample per follower of each partition that moved or has a follower behind."""
+        """Journal a sample per follower of each partition that has new records or a follower behind."""
         now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
         for key in [key for key in self._log_ends if key not in self._partitions]:
             self._forget(key)
         for key, partition in self._partitions.items():
             leader = partition.leader
             if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
-                # Should this broker lead it again, it will not have seen the inflow meanwhile.
+                # If this broker leads it again later, the inflow meanwhile is unknown.
                 self._forget(key)
                 continue
             log_end = partition.log.log_end

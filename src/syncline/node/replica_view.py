@@ -1,7 +1,7 @@
-"""What this broker's replicas look like right now, for tools that watch several brokers at once.
+"""The state of this broker's replicas, for tools that watch several brokers at once.
 
-The verb `replicas.show` of the control API: of each hosted partition the role, where log and high watermark end, and
-which epoch wrote what. It is read between two callbacks of the loop, so its numbers belong together.
+The verb `replicas.show` of the control API: role, log end, high watermark and epoch history of each hosted partition.
+It runs between two callbacks of the loop, so its numbers are consistent.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,13 @@
 """Requests: from a frame to its answer.
 
 A request is a slot in its connection's queue: Kafka answers the requests of
-one connection in the order in which they came, so an answer that is ready
-before its turn waits in its slot. No task is made per request: a handler runs
+one connection in the order in which they arrived, so an answer that is ready
+before its turn waits in its slot. There is no task per request: a handler runs
 inside the callback that received the frame, and answers now, or keeps the
 request and answers later.
 
 Ownership: `Request.body` lies in the receive buffer and is valid only while
-the handler runs. What is kept must be decoded or copied before it returns.
+the handler runs. A handler decodes or copies what it keeps before it returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,23 +23,23 @@ class RequestConnection(Protocol):
 
     @property
     def listener(self) -> str:
-        """Return "client" or "internal": which listener it was made to."""
+        """Return the listener that accepted it: "client" or "internal"."""
 
     @property
     def client_host(self) -> str:
         """Return the peer's address, as group descriptions show it."""
 
     def answered(self, request: "Request", /) -> None:
-        """Send what is ready and whose turn it is."""
+        """Send the answers that are ready and next in order."""
 
     def close(self, reason: str, /) -> None:
-        """Close after the answers already written; what is pending is dropped."""
+        """Close after the answers already written; drop pending requests."""
 
     def hold(self, size_bytes: int, /) -> None:
-        """Count bytes that wait on behalf of this connection."""
+        """Count bytes of this connection that wait."""
 
     def release(self, size_bytes: int, /) -> None:
-        """Take off what `hold` counted."""
+        """Subtract what `hold` counted."""
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
@@ -81,7 +81,7 @@ class Request:
         # The body starts here: what lies before it in the buffer is the header.
         self.position = position
         self._answer: Sequence[Buffer] | None = None
-        # What its connection counts while the answer waits for its turn.
+        # Bytes that its connection counts while the answer waits for its turn.
         self.held_bytes = 0
         self.is_done = False
         # Called if the connection ends before the answer: a handler that keeps this request can drop it.
@@ -92,7 +92,7 @@ class Request:
 
     @property
     def listener(self) -> str:
-        """Return "client" or "internal": which listener the request came in by."""
+        """Return the listener that received the request: "client" or "internal"."""
         return self.connection.listener
 
     @property
@@ -122,7 +122,7 @@ class Request:
         self.connection.answered(self)
 
     def close(self) -> None:
-        """Close the connection instead of answering: the only signal some errors have."""
+        """Close the connection instead of answering: the only way to report some errors."""
         self.is_done = True
         self.connection.close(f"request {self.key} v{self.version} has no other way to fail")
 

@@ -1,12 +1,11 @@
-"""Slow reads: follower fetches that wait for this broker's disk, and what follows from that (KIP-501).
+"""Slow reads: follower fetches that wait for this broker's disk, and the consequences (KIP-501).
 
-The rules are `core/replication/slow_leader`. Here requests are registered when a look could not be
-completed at once, and the watchdog runs as long as there are any: a broker that serves everything at once, or whose
-feature is off, does nothing of this.
+The rules are in `core/replication/slow_leader`. This module registers each fetch that waits for a read, and runs a
+watchdog while there are any. A broker that reads everything from memory, or has the feature off, does neither.
 
-Metrics read `pending_count` (PendingFollowerFetches), and what is counted here: `counters.pending_cap_exceeded`,
-`.relinquished`, `.relinquish_skipped` (by reason) and `.fetch_process_ms`. The process time is that of requests that
-had to wait for a read; all others took none.
+Metrics read `pending_count` (PendingFollowerFetches) and the counters `pending_cap_exceeded`, `relinquished`,
+`relinquish_skipped` (by reason) and `fetch_process_ms`. The process time covers only fetches that waited for a read;
+that of all others is 0.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ class WaitingFetch(Protocol):
     """A follower's fetch that waits for the disk."""
 
     def leadership_ended(self, partition: Partition, error: ErrorCode, /) -> None:
-        """Wait no longer for the reads of a partition that this broker has ceased to lead."""
+        """Stop waiting for the reads of a partition that this broker no longer leads."""
 
 
 class SlowReads:
@@ -73,12 +72,12 @@ class SlowReads:
         self._reported_since_ms: dict[tuple[TopicPartition, BrokerId], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        # None while the feature is off: the one thing that a fetch looks at.
+        # None while the feature is off, which is all that a fetch checks.
         self.rules = configs.slow_read_rules
 
     @property
     def pending_count(self) -> int:
-        """The partitions for which a follower waits, once per request."""
+        """How many partitions followers wait for, counted once per request."""
         return self._fetches.entry_count
 
     @property
@@ -87,7 +86,7 @@ class SlowReads:
         return tuple(self._operations)
 
     def configure(self) -> None:
-        """Take over the configuration; switching off forgets everything, switching on begins with the next request."""
+        """Apply the configuration; switching off drops all entries, switching on begins with the next request."""
         self.rules = self._configs.slow_read_rules
         if self.rules is None:
             self._fetches.clear()
@@ -103,12 +102,12 @@ class SlowReads:
         self._is_closed = True
         self._stop_watch()
 
-    # The life of a request.
+    # Requests.
 
     def opened(
         self, operation: WaitingFetch, session: FetchSession, broker_epoch: int, arrival_ms: int, parked_ms: int
     ) -> PendingRequest:
-        """Register a request whose look has to wait for a read."""
+        """Register a request that has to wait for a read."""
         request = self._fetches.open(
             session.replica_id, BrokerEpoch(broker_epoch), arrival_ms, parked_ms, cover=session.slow_fetches()
         )
@@ -133,7 +132,7 @@ class SlowReads:
         self._fetches.lost(request, now_ms, None if self.rules is None else self.rules.cap_ms)
 
     def _covered_ended(self, request: PendingRequest, session: FetchSession, now_ms: int, *, is_lost: bool) -> None:
-        """Report the end to idle partitions of the session that moved meanwhile; its clock covers the others."""
+        """Report the request's end to idle partitions of the session that got records; its clock covers the others."""
         for entry in session.pending():
             partition = entry.target
             if entry in request.looked or not isinstance(partition, Partition) or partition.leader is None:
@@ -143,11 +142,11 @@ class SlowReads:
                 slow_leader.covered_fetch_ended(request.replica_id, request, entry, now_ms, is_lost=is_lost)
 
     def read_failed(self, entry: PendingEntry) -> None:
-        """Let go of a partition whose read failed."""
+        """Drop a partition whose read failed."""
         self._fetches.read_ended(entry)
 
     def read_ended(self, entry: PendingEntry) -> None:
-        """Record that the read of one partition has ended well; this leader may give up if it was late."""
+        """Record that the read of one partition has succeeded; if it was late, this leader may relinquish."""
         if entry.request.lost_ms is not None:
             self._fetches.read_ended(entry)
         elif self.rules is not None and self.rules.relinquishes:
@@ -156,7 +155,7 @@ class SlowReads:
             self._relinquish(entry, now_ms)
 
     def leadership_ended(self, partition: Partition, error: ErrorCode) -> None:
-        """Answer those that wait for a read of a partition whose leadership is over."""
+        """Answer the fetches that wait for a read of a partition that this broker no longer leads."""
         for operation in list(self._operations):
             operation.leadership_ended(partition, error)
         for key, broker_id in [name for name in self._reported_since_ms if name[0] == partition.key]:
@@ -166,7 +165,7 @@ class SlowReads:
             self._note(partition, "protection", broker_id, "end", since_ms, evidence, since_wall_ms)
 
     def drop_older(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Forget what former processes of a broker asked for."""
+        """Drop the requests of earlier processes of a broker."""
         self._fetches.drop_older(broker_id, broker_epoch)
 
     # The watchdog.
@@ -202,7 +201,7 @@ class SlowReads:
         self._settle()
 
     def _relinquish(self, entry: PendingEntry, now_ms: int) -> bool:
-        """Give a partition away if its leader decides so; return whether it did."""
+        """Relinquish a partition if its leader decides so; return whether it did."""
         partition = _partition_of(entry)
         if partition is None:
             return False
@@ -212,7 +211,7 @@ class SlowReads:
         return any(type(effect) is ProposeIsr for effect in effects)
 
     def tick(self) -> None:
-        """Find reads that last longer than the cap on sparing a follower: the disk itself is suspect then."""
+        """Find reads that take longer than a follower may be spared: the disk may be stuck."""
         rules = self.rules
         if rules is None or rules.cap_ms is None or not len(self._fetches):
             return
@@ -235,10 +234,10 @@ class SlowReads:
         if self._configs.broker.log_dir_stuck_read_offline:
             partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not ended for {read_ms} ms"))
 
-    # What core decided.
+    # Decisions of core.
 
     def protection_changed(self, partition: Partition, effect: ProtectionChanged) -> None:
-        """Count and journal that a member is spared, or no longer."""
+        """Count and journal that a member is now spared, or no longer spared."""
         log.info("%s: protection of broker %s %s", partition.key, effect.broker_id, effect.phase.value)
         if effect.phase is ProtectionPhase.CAP_EXCEEDED:
             self._counters.pending_cap_exceeded += 1
@@ -252,7 +251,7 @@ class SlowReads:
             self._reported_since_ms[name] = reported.since_ms
 
     def relinquish_skipped(self, partition: Partition, effect: RelinquishSkipped) -> None:
-        """Count and journal that this leader stays although it is slow."""
+        """Count and journal that this leader is slow but keeps the partition."""
         skipped = self._counters.relinquish_skipped
         reason = effect.reason.value
         skipped[reason] = skipped.get(reason, 0) + 1
@@ -292,7 +291,7 @@ class SlowReads:
 
 
 def _partition_of(entry: PendingEntry) -> Partition | None:
-    """Return the partition of an entry while its leadership lasts."""
+    """Return the partition of an entry; None once this broker no longer leads it."""
     partition = entry.server.owner
     if not isinstance(partition, Partition) or partition.leader is None:
         return None

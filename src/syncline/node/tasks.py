@@ -1,4 +1,4 @@
-"""Tasks: the coroutines that a broker runs in the background, and ends when it stops."""
+"""Tasks: the coroutines that a broker runs in the background, and cancels when it stops."""
 
 import asyncio
 import logging

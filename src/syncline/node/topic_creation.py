@@ -1,6 +1,6 @@
-"""Topics that brokers create: those that clients ask for without creating them, and the brokers' own.
+"""Topics that brokers create: automatically created ones, and the brokers' own.
 
-The controller decides. However often a topic is asked for, this broker has one request for it under way.
+The controller decides. A broker has at most one pending request per topic.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ log = logging.getLogger("syncline.node")
 
 
 class CreatesTopics(Protocol):
-    """The way to the controller."""
+    """The channel to the controller, for creating topics."""
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str], /
     ) -> tuple[ErrorCode, str | None]:
-        """Create a topic; return what became of it."""
+        """Create a topic; return the result."""
 
 
 class TopicCreation:
@@ -34,14 +34,14 @@ class TopicCreation:
     ) -> None:
         self._cluster = cluster
         self._configs = configs
-        # How many brokers are expected: the journal's topic waits for them, to get its full number of replicas.
+        # How many brokers are expected: the journal's topic waits for them, to get all of its replicas.
         self._cluster_size = cluster_size
         self._tasks = tasks
         self._controller = controller
         self._under_way: dict[str, asyncio.Task[Any]] = {}
 
     def create_later(self, name: str) -> None:
-        """Create a topic that a client asked for, with the defaults; once, however often it is asked for."""
+        """Create a topic with the defaults because a client asked for it; do nothing if that is pending."""
         if name in (OFFSETS_TOPIC, JOURNAL_TOPIC):
             coroutine = self.create_internal(name)
         else:
@@ -58,7 +58,7 @@ class TopicCreation:
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
 
     async def create_internal(self, name: str, /) -> None:
-        """Create the offsets topic as its configuration says, with as many replicas as there are brokers for."""
+        """Create the offsets topic as configured, with at most as many replicas as there are active brokers."""
         config = self._configs.broker
         await self._create(
             name,
@@ -72,7 +72,7 @@ class TopicCreation:
         )
 
     async def create_journal(self) -> None:
-        """Create the journal's topic once the brokers that should replicate it are there."""
+        """Create the journal's topic once enough brokers are active to replicate it."""
         wanted = min(self._configs.broker.journal_topic_replication_factor, self._cluster_size)
         if self._cluster.active_count() < wanted:
             return

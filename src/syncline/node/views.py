@@ -1,7 +1,7 @@
-"""Views: what modules of the node see of a broker, as protocols of one property each.
+"""Views: what modules of the node use of a broker, as protocols of one property each.
 
 A module declares what it uses by naming a view, or by combining several into a protocol of its own. The assembled
-broker satisfies them structurally, and so does a stand-in in a test. What a view returns is current: read it again
+broker satisfies them structurally, and so does a substitute in a test. A view returns the current value: read it again
 after every `await`.
 """
 
@@ -22,7 +22,7 @@ class HasBrokerId(Protocol):
 
 
 class HasClock(Protocol):
-    """What time it is."""
+    """Which clock applies."""
 
     @property
     def clock(self) -> Clock:
@@ -38,7 +38,7 @@ class HasConfig(Protocol):
 
 
 class HasImage(Protocol):
-    """What this broker knows of the cluster."""
+    """What this broker knows about the cluster."""
 
     @property
     def image(self) -> MetadataImage:

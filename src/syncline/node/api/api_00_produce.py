@@ -3,8 +3,8 @@
 v3 transactional id (ignored: transactions are not offered), v5 log start offset,
 v8 record errors (KIP-467), v10 leader hints (KIP-951).
 
-A batch is validated and stamped where it was received and written from there: no
-record is decoded, no byte is copied. One append per partition and request.
+A batch is validated, stamped and written inside the receive buffer: no record is
+decoded, no byte is copied. One append per partition and request.
 Ignored: topic compression (`compression.type` other than `producer`).
 """
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
         @property
         def producing(self) -> Producing:
-            """Return what takes produce requests."""
+            """Return what produce requests use."""
 
 
 KEY = ApiKey.PRODUCE
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
-# Refusals that any client may meet; others count as failures of this broker, as with Kafka.
+# Refusals that any client may get; others count as failures of this broker, as in Kafka.
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -50,7 +50,7 @@ _EXPECTED: Final = frozenset(
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Append what is valid; answer now, or when acks=all is satisfied."""
+    """Append the valid batches; answer now, or when acks=all is satisfied."""
     produce = parse_produce(request.body, request.version, request.position)
     producing = broker.producing
     pending = PendingProduce(producing, request, len(request.body))
@@ -88,7 +88,7 @@ def handle(broker: "Host", request: "Request") -> None:
 
 
 def _last_of_each(produce: ProduceRequest) -> list[tuple[str, list[tuple[int, int, int | None]]]]:
-    """Return each topic and partition once: of duplicates the last entry counts."""
+    """Return each topic and partition once; of duplicates, the last entry."""
     if len(produce.topics) == 1 and len(produce.topics[0][1]) == 1:
         return produce.topics
     merged: dict[str, dict[int, tuple[int, int, int | None]]] = {}
@@ -107,7 +107,7 @@ def _append(
     start: int,
     end: int | None,
 ) -> tuple[ProducedPartition, Partition | None, int]:
-    """Return the row of one partition; with the partition and the offset to wait for when something is in the log."""
+    """Return the row of one partition and, if its records are in the log, the partition and the offset to wait for."""
     index = key.partition
     if produce.acks not in (-1, 0, 1):
         return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1

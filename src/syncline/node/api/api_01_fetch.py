@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
         @property
         def fetching(self) -> FetchServing:
-            """Return what answers fetches."""
+            """Return what fetches use."""
 
 
 KEY = ApiKey.FETCH
@@ -74,7 +74,7 @@ def handle(broker: "Host", request: "Request") -> None:
 
 
 def _refused(fetch: FetchRequest, version: int) -> FetchResponse:
-    """Return the answer to an unknown isolation level: from v13 the error stands for all rows."""
+    """Return the answer to an unknown isolation level: from v13, one error for all rows."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     topics = [
         (topic, [FetchedPartition(each.partition, code, aborted_transactions=[]) for each in partitions])

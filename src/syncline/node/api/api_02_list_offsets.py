@@ -35,7 +35,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-# The first version in which each special timestamp may be asked for.
+# The first version that allows each special timestamp.
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 _ISOLATION_LEVELS: Final = (0, 1)
@@ -153,7 +153,7 @@ def _by_time(
 
 
 def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found], *, is_merged: bool) -> Any:
-    """Return the answer: if merged, with one row for whatever was listed more than once; if refused, row by row."""
+    """Return the answer: if merged, partitions listed more than once have one row; if refused, each keeps its own."""
     rows = iter(found)
     answered: list[tuple[str, dict[int, dict[str, Any]]]] = []
     row_of_name: dict[str, dict[int, dict[str, Any]]] = {}

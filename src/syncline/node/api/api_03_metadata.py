@@ -3,9 +3,9 @@
 v1 controller and null for "all", v4 automatic creation, v5 offline replicas, v7 leader
 epochs, v8 authorized operations (KIP-430), v10 topic ids, v12 look-up by id (KIP-516).
 
-The answer is hand-made and each topic's partitions are encoded once per image: a
-client that asks for everything, often, costs a copy. Brokers that just died are shown
-as clients cope best (`node.departures`).
+The encoder is hand-written, and each topic's partitions are encoded once per image: a
+client that often asks for everything costs a copy. `node.departures` decides how
+answers show brokers that have just died.
 """
 
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
         @property
         def describing(self) -> Describing:
-            """Return what answers Metadata requests."""
+            """Return what Metadata requests use."""
 
 
 KEY = ApiKey.METADATA
 
 NO_TOPIC_ID: Final = bytes(16)
 NOT_ASKED: Final = -(2**31)
-# What may be done without an authorizer: Kafka's bit fields.
+# Operations allowed without an authorizer, as Kafka's bit fields.
 TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
 
@@ -52,7 +52,7 @@ def handle(broker: "Host", request: "Request") -> None:
     describing = broker.describing
     doubted = describing.departures.doubted
     if doubted and _leads_any(doubted, describing.cluster.image, asked.topics):
-        # Once only: with a connection that breaks again and again there is always a doubt.
+        # Wait only once: a connection that keeps breaking raises a new doubt each time.
         describing.departures.when_settled(lambda: _answer(describing, request, asked))
     else:
         _answer(describing, request, asked)

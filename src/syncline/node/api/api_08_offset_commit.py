@@ -1,6 +1,6 @@
 """OffsetCommit (key 8), versions 2-9.
 
-v2-4 a retention time of the client's own, v3 throttle time, v6 leader epoch,
+v2-4 a retention time set by the client, v3 throttle time, v6 leader epoch,
 v7 static members (KIP-345), v8 flexible, v9 the errors of KIP-848. A commit is
 acknowledged when the offsets topic has it on every in-sync replica. Partitions
 that do not exist are refused one by one; the others of the request are stored.
@@ -31,7 +31,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Sort out the partitions that exist, and hand them to the coordinator."""
+    """Pass the partitions that exist to the coordinator; refuse the others."""
     asked = request.decode()
     offsets: list[OffsetToCommit] = []
     expire_timestamp_ms = _expire_timestamp_ms(asked, broker.clock.wall_ms())

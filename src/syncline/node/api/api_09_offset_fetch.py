@@ -28,7 +28,7 @@ _NOTHING: Final = CommittedOffset(Offset(NONE), NONE, "", NONE)
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Answer from what is committed, at once."""
+    """Answer from the committed offsets, at once."""
     asked = request.decode()
     if request.version >= GROUPS_VERSION:
         groups = [_group(broker, str(each.group_id), each.topics) for each in asked.groups]
@@ -37,7 +37,7 @@ def handle(broker: "HasGroups", request: "Request") -> None:
         fields = {"throttle_time": 0, **_group(broker, str(asked.group_id), asked.topics)}
         error = fields["error_code"]
         if error and request.version < GROUP_ERROR_VERSION:
-            # The oldest version has no place for an error of the whole.
+            # Version 1 has no field for an error of the whole request.
             fields["topics"] = [_topic(str(each.name), each.partition_indexes, {}, error) for each in asked.topics]
     request.reply(build(response_type(KEY, request.version), fields))
 

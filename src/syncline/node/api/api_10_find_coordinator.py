@@ -5,8 +5,8 @@ fields (KIP-890), v6 share groups (KIP-932). The coordinator of a group is the
 leader of its partition of the offsets topic; asking for one creates that topic.
 
 Only groups (key type 0) have coordinators here. Transactions and share groups
-are refused with INVALID_REQUEST, so that a client fails at once and says why
-instead of asking for ever.
+are refused with INVALID_REQUEST, so that a client fails at once and reports why
+instead of retrying for ever.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -42,7 +42,7 @@ _MALFORMED: Final = (
 
 
 class _Node(NamedTuple):
-    """Where a coordinator is; the defaults say nowhere."""
+    """Where a coordinator is; by default, nowhere."""
 
     error: ErrorCode = ErrorCode.NONE
     node_id: int = NONE
@@ -52,7 +52,7 @@ class _Node(NamedTuple):
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Answer from the metadata at hand."""
+    """Answer from this broker's image."""
     asked = request.decode()
     key_type = int(getattr(asked, "key_type", GROUP_KEY_TYPE))
     if request.version >= BATCH_VERSION:
@@ -61,7 +61,7 @@ def handle(broker: "Host", request: "Request") -> None:
         }
     else:
         node = _find(broker, key_type, asked.key)
-        # Versions 1-3 name the error, "NONE" included; later ones give a text only where there is more to say.
+        # Versions 1-3 contain the error's name, even "NONE"; later ones contain a text only where it adds something.
         text = "NONE" if not node.error else node.text or _NOT_AVAILABLE
         fields = _fields(node) | {"error_message": text}
     request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, **fields}))

@@ -26,7 +26,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Hand the member to its group; the group answers."""
+    """Pass the member to its group, which answers."""
     asked = request.decode()
     session_timeout_ms = int(asked.session_timeout // _MILLISECOND)
     rebalance_timeout = getattr(asked, "rebalance_timeout", asked.session_timeout)

@@ -18,7 +18,7 @@ KEY = ApiKey.HEARTBEAT
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Prolong the member's session; the answer says if the group rebalances."""
+    """Extend the member's session; the answer shows whether the group rebalances."""
     asked = request.decode()
 
     def answer(reply: HeartbeatReply) -> None:

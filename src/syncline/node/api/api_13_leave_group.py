@@ -2,7 +2,7 @@
 
 v1 throttle time, v3 several members, by id or by instance (KIP-345), v4
 flexible, v5 reason (KIP-800). Before v3 there is one member, whose error is
-that of the whole.
+that of the whole answer.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ MEMBERS_VERSION: Final = 3
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Put the members out of their group."""
+    """Remove the members from their group."""
     asked = request.decode()
     if request.version >= MEMBERS_VERSION:
         identities = [

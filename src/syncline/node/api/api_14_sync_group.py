@@ -1,7 +1,7 @@
 """SyncGroup (key 14), versions 0-5.
 
 v1 throttle time, v3 static members (KIP-345), v4 flexible, v5 protocol type and
-name (KIP-559). The answer waits for the leader's assignment to be stored.
+name (KIP-559). The answer waits until the leader's assignment is stored.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ PROTOCOL_VERSION: Final = 5
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Hand the assignment, or the wish for one, to the group; the group answers."""
+    """Pass the leader's assignment, or a member's request for its own, to the group, which answers."""
     asked = request.decode()
 
     def answer(reply: SyncReply) -> None:

@@ -1,8 +1,8 @@
 """DescribeGroups (key 15), versions 0-5.
 
 v1 throttle time, v3 authorized operations, v4 static members (KIP-345), v5
-flexible; v6 (an error for groups that do not exist, KIP-1043) is answered right
-but not offered. A group nothing of which is committed yet is Dead to others.
+flexible; v6 (an error for groups that do not exist, KIP-1043) is implemented
+but not offered. A group of which nothing is committed yet is shown as Dead.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ NOT_ASKED: Final = -2_147_483_648
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Describe each group asked for, in order, repetitions included."""
+    """Describe each requested group, in order, repetitions included."""
     asked = request.decode()
     is_asked = getattr(asked, "include_authorized_operations", False)
     groups = [_group(broker, str(group_id), request.version, is_asked=is_asked) for group_id in asked.groups]

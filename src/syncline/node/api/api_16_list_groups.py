@@ -1,8 +1,8 @@
 """ListGroups (key 16), versions 0-5.
 
 v1 throttle time, v3 flexible, v4 filter by state (KIP-518), v5 filter by type
-(KIP-848). Only the groups whose coordinator is this broker. Filters compare
-without case; a name that no state or type has matches nothing.
+(KIP-848). Lists only the groups that this broker coordinates. Filters ignore
+case; an unknown state or type matches nothing.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ CLASSIC_TYPE: Final = "classic"
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """List what is committed."""
+    """List the groups from their committed state."""
     asked = request.decode()
     states = {state.lower() for state in getattr(asked, "states_filter", ())}
     types = {kind.lower() for kind in getattr(asked, "types_filter", ())}

@@ -2,7 +2,7 @@
 
 v3 flexible body and client software (KIP-511), v4 features with minimum 0 (KIP-584).
 The answer's header is always v0, since the client does not know yet what this broker
-can. An unsupported version gets error 35 in the v0 form, with the one row for key 18.
+supports. An unsupported version gets error 35 in the v0 form, with one row, for key 18.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """MetadataDeltas (private key 20000), version 0, between brokers only.
 
-A broker asks for what came after its version of the metadata; the answer waits
-until there is something (`controller.private_messages` has the format).
+A broker asks for the changes after its version of the metadata; the answer waits
+until there are some (`controller.private_messages` has the format).
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ KEY = ApiKey.METADATA_DELTAS
 
 
 def handle(broker: "MayBeController", request: "Request") -> None:
-    """Let the controller answer when it has news."""
+    """Have the controller answer when there are changes."""
     poll = decode_poll(request.body, request.position)
     active = broker.controller.active
     if active is None:

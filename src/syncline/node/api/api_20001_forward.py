@@ -1,10 +1,10 @@
 """Forward (private key 20001), version 0, between brokers only.
 
-A client's administrative request, handed on by the broker that received it
-(`controller.private_messages` has the format). The client's reply goes back as
-it is; an error around it means that this broker could not decide. Over a
-connection that its broker has given up nothing is carried out: the client may
-have gone on meanwhile, and the delayed copy would undo what it did since.
+A client's administrative request, forwarded by the broker that received it
+(`controller.private_messages` has the format). The client's reply goes back
+unchanged; an error around it means that this broker could not decide. A request
+from a connection that its broker has replaced is not carried out: the client may
+have sent other requests meanwhile, which the delayed one would undo.
 """
 
 import logging
@@ -49,7 +49,7 @@ def handle(broker: "MayBeController", request: "Request") -> None:
     except (DecodeError, ValueError):
         served = False
     except Exception:
-        # Closing this connection would cut a broker off, which would only send the same request again.
+        # Closing this connection would disconnect a broker, which would send the same request again.
         log.exception("forwarded request failed: API key %s version %s", forwarded.key, forwarded.version)
         served = False
     if not served:

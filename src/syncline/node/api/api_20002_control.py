@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     class Host(
         Caller, RunsTasks, control.Host, journal.Host, partition_status.Host, replica_view.Host, verbs.Host, Protocol
     ):
-        """What the verbs use of their broker, all of them."""
+        """What all the verbs together use of their broker."""
 
 
 KEY = ApiKey.CONTROL

@@ -1,6 +1,6 @@
-"""PeerBeat (key 20003), between brokers only: a follower that misses its leader says that it is there.
+"""PeerBeat (key 20003), between brokers only: a follower that misses its leader reports that it is alive.
 
-The body is the follower's id (i32). It is not answered; the leader sends a beat of its own (`Connection.beat`).
+The body is the follower's id (i32). There is no answer, but the leader sends a beat of its own (`Connection.beat`).
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
         @property
         def observer(self) -> Observer:
-            """Return what watches the other brokers."""
+            """Return the observer of other brokers."""
 
 
 KEY = ApiKey.PEER_BEAT

@@ -1,8 +1,8 @@
 """StopTogether (private key 20004), version 0, between brokers only.
 
-A broker of a cluster that stops as a whole has appended its last record, and its
-followers have everything (`controller.private_messages` has the format). The
-answer comes when all brokers are that far, and means that each may stop.
+While a whole cluster stops, a broker reports that it has appended its last record
+and its followers have everything (`controller.private_messages` has the format).
+The answer comes when all brokers have reported this, and allows each to stop.
 """
 
 from typing import TYPE_CHECKING

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
         @property
         def low_watermarks(self) -> LowWatermarks:
-            """Return what waits for followers to drop records."""
+            """Return the DeleteRecords requests that wait for followers."""
 
 
 KEY = ApiKey.DELETE_RECORDS
@@ -35,7 +35,7 @@ Row = tuple[ErrorCode, int]
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Raise log starts, and answer when the low watermarks have followed."""
+    """Raise log starts, and answer when the low watermarks have reached them."""
     asked = request.decode()
     wanted: dict[TopicPartition, int] = {}
     for topic in asked.topics:

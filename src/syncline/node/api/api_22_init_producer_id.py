@@ -1,9 +1,9 @@
 """InitProducerId (key 22), versions 0-5.
 
-v2 flexible, v3 producer id and epoch of before (KIP-360). Idempotent producers
-only: each call without a transactional id gives a fresh id with epoch 0. There
-is no transaction coordinator, which is what a producer with a transactional id
-is told; not as a passing state that it would wait out, but as a refusal.
+v2 flexible, v3 previous producer id and epoch (KIP-360). Idempotent producers
+only: each request without a transactional id gets a new id with epoch 0. There is
+no transaction coordinator, so a producer with a transactional id is refused, with
+an error that it does not retry.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -37,7 +37,7 @@ KEY = ApiKey.INIT_PRODUCER_ID
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Give an id out of the broker's block, at once unless a new block is needed."""
+    """Answer with an id from the broker's block, at once unless a new block is needed."""
     asked = request.decode()
     producer_id = int(getattr(asked, "producer_id", NONE))
     producer_epoch = int(getattr(asked, "producer_epoch", NONE))

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (key 23), versions 2-4.
 
-v2 current leader epoch (KIP-320), v3 replica id, v4 flexible. Answers where an
-epoch of this leader's history ends, so that a client or follower finds out
-where its own may differ. Served by the leader only.
+v2 current leader epoch (KIP-320), v3 replica id, v4 flexible. The answer is where
+an epoch of this leader's history ends, so that a client or follower finds out
+where its own may differ. Only the leader answers.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol

@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4.
 
 v1 synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
-Answered by the broker asked, from its own image: about topics, about itself,
-and about what is set for all brokers. Client metrics and groups have no
-configurations here; brokers' loggers are not served.
+The broker answers from its own image: about topics, about itself, and about what
+is set for all brokers. Client metrics and groups have no configurations in
+Syncline; brokers' loggers are not offered.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
         @property
         def configs(self) -> LiveConfigs:
-            """Return the configurations, with what this broker was started with."""
+            """Return the configurations, including those that this broker was started with."""
 
 
 KEY = ApiKey.DESCRIBE_CONFIGS
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Describe each resource asked for."""
+    """Describe each requested resource."""
     asked = request.decode()
     results = []
     for resource in asked.resources:

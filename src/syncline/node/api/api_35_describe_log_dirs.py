@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
         @property
         def replicas(self) -> HostedReplicas:
-            """Return what this broker hosts."""
+            """Return the hosted replicas."""
 
         def disk_space(self) -> tuple[int, int]:
             """Return (bytes used by logs and free, bytes free) of the log directory."""
@@ -39,7 +39,7 @@ KEY = ApiKey.DESCRIBE_LOG_DIRS
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Describe the log directory of this broker, and what failed in it."""
+    """Describe the log directory of this broker, and its failed replicas."""
     asked = request.decode()
     keys: dict[TopicPartition, None]
     if asked.topics is None:

@@ -1,8 +1,8 @@
 """DeleteGroups (key 42), versions 0-2.
 
-v1 throttle time, v2 flexible. A group goes with its offsets, if it has no
-members; the answer waits until the log has it. A group named twice is answered
-once.
+v1 throttle time, v2 flexible. Deletes each group that has no members, with its
+offsets; the answer waits until this is committed. A group named twice is
+answered once.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ KEY = ApiKey.DELETE_GROUPS
 
 
 def handle(broker: "HasGroups", request: "Request") -> None:
-    """Delete each group, and answer when all of it is decided."""
+    """Delete each group, and answer when all are decided."""
     group_ids = [str(group_id) for group_id in dict.fromkeys(request.decode().groups_names)]
 
     def answer(errors: list[ErrorCode]) -> None:

@@ -1,8 +1,8 @@
 """OffsetDelete (key 47), version 0 (KIP-496).
 
-Deletes committed offsets of partitions that no member of the group reads;
-members' subscriptions are known for the consumer protocol only, so a live group
-of another protocol is refused as a whole.
+Deletes committed offsets of partitions that no member of the group reads. The
+coordinator knows members' subscriptions only for the consumer protocol, so it
+refuses the whole request for a live group of another protocol.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +26,7 @@ KEY = ApiKey.OFFSET_DELETE
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Sort out the partitions that exist, and hand them to the coordinator."""
+    """Pass the partitions that exist to the coordinator; refuse the others."""
     asked = request.decode()
     places = [
         (str(topic.name), int(each.partition_index))

@@ -1,8 +1,8 @@
 """AlterPartition (key 56), versions 2-3, between brokers only.
 
 v2 topic ids, v3 broker epochs with the ISR (KIP-903), and a tagged field of our
-own by which a leader gives a partition away (KIP-501; `wire.alter_partition_v3`). A
-leader proposes its in-sync set to the active controller.
+own with which a leader relinquishes a partition (KIP-501; `wire.alter_partition_v3`).
+A leader proposes its in-sync set to the active controller.
 """
 
 from typing import TYPE_CHECKING, Any

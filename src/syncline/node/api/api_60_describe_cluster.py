@@ -1,9 +1,9 @@
 """DescribeCluster (key 60), versions 0-1.
 
-v1 the kind of endpoint asked for (KIP-919): this is a broker, so controllers
-are refused. Answered from the broker's own image. The controller named is the
-active one; Kafka names a random live broker, since there nobody may speak to
-the real one.
+v1 the requested kind of endpoint (KIP-919): this is a broker, so a request for
+controllers is refused. The broker answers from its own image. It names the active
+controller; Kafka names a random live broker, since clients cannot connect to its
+controller.
 """
 
 from typing import TYPE_CHECKING, Any, Final

@@ -1,9 +1,9 @@
 """BrokerHeartbeat (key 63), versions 0-1, between brokers only.
 
-A broker says that it lives, how far it has followed the metadata, whether it
-wants to leave, and (v1) which logs it cannot serve: each replica's directory is
-a log directory of its own here (KIP-858). The answer says whether it is fenced
-and may stop (KIP-631).
+A broker reports that it is alive, how far it has applied the metadata, whether it
+wants to stop, and (v1) which logs it cannot serve: each replica's directory counts
+as a log directory of its own (KIP-858). The answer reports whether the broker is
+fenced and whether it may stop (KIP-631).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ KEY = ApiKey.BROKER_HEARTBEAT
 
 
 def handle(broker: "MayBeController", request: "Request") -> None:
-    """Record the heartbeat; answer when what it changes is committed."""
+    """Record the heartbeat; answer when the change that it causes is committed."""
     active = broker.controller.active
     asked = request.decode()
 
@@ -65,10 +65,10 @@ def handle(broker: "MayBeController", request: "Request") -> None:
 
 
 def _is_current(active: "ActiveController", asked: Any, request: "Request") -> bool:
-    """Return whether this came over the broker's present connection, not late over an older one.
+    """Return whether a heartbeat came over the broker's current connection, not late over an older one.
 
-    It could put a broker back into service that has been fenced because it stops, together with all others. What
-    names another epoch is let through: its answer says that.
+    A late one could put a broker back into service that was fenced because all brokers stop. A heartbeat with
+    another broker epoch passes: its answer reports the stale epoch.
     """
     broker_id = BrokerId(int(asked.broker_id))
     known = active.image.brokers.get(broker_id)

@@ -1,7 +1,7 @@
-"""The requests that only the controller can answer: any broker forwards them there.
+"""The requests that only the controller can answer: any broker forwards them to it.
 
-The broker checks that the body is well formed, because a malformed one costs the client its connection here and must
-not cost the connection between brokers. `controller/admin.py` decides, and the reply comes back byte for byte.
+The broker checks that the body is well formed, because a malformed request closes its connection, which must be the
+client's and not the one between brokers. `controller/admin.py` decides, and the reply comes back byte for byte.
 
 What the versions mean:
 
@@ -9,7 +9,7 @@ What the versions mean:
     DeleteTopics (20)              v5 messages, v6 by topic id (KIP-516)
     AlterConfigs (33)              replaces all configurations of each resource
     CreatePartitions (37)          v2 flexible
-    ElectLeaders (43)              v1 the kind of election (KIP-460); before it was always the preferred one (KIP-183)
+    ElectLeaders (43)              v1 the kind of election (KIP-460); v0 always means the preferred leader (KIP-183)
     IncrementalAlterConfigs (44)   sets, deletes, appends and subtracts (KIP-339)
     DescribeQuorum (55)            KIP-595, KIP-836, v2 KIP-853; `controller/quorum.py` has what stands for the quorum
 
@@ -35,10 +35,10 @@ KEYS: Final = (
 
 
 class Forwarder(Protocol):
-    """The way to the controller."""
+    """The channel to the controller."""
 
     def forward(self, request: "Request") -> None:
-        """Have the controller answer the request."""
+        """Forward the request to the controller."""
 
 
 class ForwardingBroker(Protocol):
@@ -46,7 +46,7 @@ class ForwardingBroker(Protocol):
 
     @property
     def controller(self) -> Forwarder:
-        """Return the way to the controller."""
+        """Return the channel to the controller."""
 
 
 def handle(broker: ForwardingBroker, request: "Request") -> None:
