@@ -164,6 +164,7 @@ class Node:
                 links=self.links,
                 check_invariants=spec.check_invariants,
                 failed_replicas=self._failed_replicas,
+                on_unfit=self._unfit,
             )
 
         broker = self.broker = Broker(

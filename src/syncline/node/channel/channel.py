@@ -38,6 +38,10 @@ from syncline.node.links import Links
 from syncline.node.request import Request
 
 
+def _carry_on(_reason: str) -> None:
+    """Stay, without a controller."""
+
+
 class Channel:
     """One broker's way to the controller of the moment."""
 
@@ -54,6 +58,7 @@ class Channel:
         on_event: Callable[[Event], None],
         links: Links | None = None,
         failed_replicas: Callable[[], Sequence[UUID]] = tuple,
+        on_unfit: Callable[[str], object] = _carry_on,
         check_invariants: bool = False,
     ) -> None:
         links = links or Links()
@@ -76,6 +81,7 @@ class Channel:
             image=lambda: self.image,
             failed_replicas=failed_replicas,
             on_registered=self._registered,
+            on_unfit=on_unfit,
         )
         self._candidacy = Candidacy(
             loop,

@@ -72,6 +72,7 @@ class Membership:
         image: Callable[[], MetadataImage],
         failed_replicas: Callable[[], Sequence[UUID]],
         on_registered: Callable[[], None],
+        on_unfit: Callable[[str], object],
     ) -> None:
         self._loop = loop
         self._coordination = coordination
@@ -83,6 +84,8 @@ class Membership:
         self._image = image
         self._failed_replicas = failed_replicas
         self._on_registered = on_registered
+        # Called when the task has failed: a broker that sends no heartbeats would go on serving what it has lost.
+        self._on_unfit = on_unfit
         self._departure = Machine(DEPARTURE, DepartureState.STAYING)
         self._ready: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
@@ -103,6 +106,7 @@ class Membership:
         """Return when this broker is part of the cluster, its image applied; raises `RegistrationRefused`."""
         self._link.start()
         self._task = self._loop.create_task(self._follow())
+        self._task.add_done_callback(self._ended)
         timeout_s = self._config().initial_broker_registration_timeout_ms / 1_000
         timer = self._loop.call_later(timeout_s, self._not_in_time, timeout_s)
         try:
@@ -205,11 +209,7 @@ class Membership:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                if not task.cancelled():
-                    raise
+            await asyncio.gather(task, return_exceptions=True)
 
     def stopped(self) -> None:
         """Let `join` go if it still waits."""
@@ -217,6 +217,12 @@ class Membership:
             self._ready.cancel()
 
     # The task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Our bug.
+            log.error("broker %s follows no controller any more", self._identity.broker_id, exc_info=error)
+            self._on_unfit(f"the search for the controller failed: {error!r}")
 
     async def _follow(self) -> None:
         link = self._link
