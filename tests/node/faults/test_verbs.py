@@ -50,3 +50,20 @@ async def test_begin_that_fails_leaves_no_fault(world: World, monkeypatch: pytes
 
     await world.as_broker(1, verbs.add(world.broker(), call))
     world.call(1, verbs.clear, world.broker(), {})
+
+
+@faulty
+async def test_fault_that_begins_while_the_broker_stops_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the journal when all faults end: its timer must not outlive them."""
+    broker = world.broker()
+
+    async def stop_meanwhile() -> None:
+        broker.faults.made().close()
+
+    call = {"id": "f", "kind": "api-disconnect", "apis": ["FETCH"], "topic": "t", "duration_ms": 500}
+    monkeypatch.setattr(broker.journal, "flush", stop_meanwhile)
+    with pytest.raises(ControlRefused, match="cleared before it began"):
+        await world.as_broker(1, verbs.add(broker, call))
+    assert verbs.show(broker, {}) == {"faults": []}

@@ -84,7 +84,7 @@ class Faults:
                 # The caller gets an error: the fault did not begin.
                 self._rules.pop(rule.id, None)
                 raise
-        if not rule.is_active:
+        if not rule.is_active or self._rules.get(rule.id) is not rule:
             raise ControlRefused(f"fault {rule.id} was cleared before it began.")
         if rule.duration_ms is not None:
             rule.until_ms = self._clock.mono_ms() + rule.duration_ms
