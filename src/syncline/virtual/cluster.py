@@ -62,6 +62,7 @@ class ClusterSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSettings = field(default_factory=DiskSettings)
     is_shuffled: bool = True
+    check_invariants: bool = True
 
 
 class VirtualCluster:
@@ -129,7 +130,7 @@ class VirtualCluster:
             internal=Listen(host=host.name, port=INTERNAL_PORT),
             config=config,
             cluster_size=self.settings.brokers,
-            check_invariants=True,
+            check_invariants=self.settings.check_invariants,
         )
         disk_rng = stream(self.seed, "disk", host.broker_id, host.lives)
         host.disk = SimDisk(self.loop, host.medium, disk_rng, self.trace, self.settings.disk)

@@ -46,6 +46,8 @@ SLOW_READ_CONFIG: Final = {
     "leader.relinquish.max.per.window": "1000",
 }
 FAILURES_SHOWN: Final = 12
+# A run with so many failures says nothing more.
+FAILURES_MAX: Final = 50
 FRAMES_SHOWN: Final = 5
 
 
@@ -56,6 +58,8 @@ class RunSettings:
     seconds: int = 30
     with_faults: bool = True
     plan: tuple[Fault, ...] | None = None
+    # Off only to show that what watches a run from outside finds a mistake by itself.
+    check_invariants: bool = True
 
 
 @dataclass(kw_only=True)
@@ -84,14 +88,14 @@ class RunResult:
 class _ErrorsOfBrokers(logging.Handler):
     """Collects what brokers log as errors that no fault explains."""
 
-    def __init__(self, failures: list[str]) -> None:
+    def __init__(self, failed: Callable[[str], object]) -> None:
         super().__init__(logging.ERROR)
-        self._failures = failures
+        self._failed = failed
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OSError | StorageError):
-            self._failures.append(f"a broker logged: {record.getMessage()}: {error!r} {_where(error)}")
+            self._failed(f"a broker logged: {record.getMessage()}: {error!r} {_where(error)}")
 
 
 def _where(error: BaseException) -> str:
@@ -116,7 +120,9 @@ class Simulation:
         if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
             config.update(SLOW_READ_CONFIG)
         self._cluster = VirtualCluster(
-            seed, ClusterSettings(config=config, is_shuffled=rng.random() < 0.5), Trace(lines)
+            seed,
+            ClusterSettings(config=config, is_shuffled=rng.random() < 0.5, check_invariants=settings.check_invariants),
+            Trace(lines),
         )
         self._cluster.loop.set_exception_handler(self._unhandled)
         self._result = RunResult(seed=seed)
@@ -135,7 +141,7 @@ class Simulation:
         began = time.perf_counter()
         cluster = self._cluster
         result = self._result
-        errors = _ErrorsOfBrokers(cluster.failures)
+        errors = _ErrorsOfBrokers(self._failed)
         logger = logging.getLogger("syncline")
         level, propagates = logger.level, logger.propagate
         logger.addHandler(errors)
@@ -162,13 +168,20 @@ class Simulation:
         result.wall_s = time.perf_counter() - began
         return result
 
+    def _failed(self, text: str) -> None:
+        """Take a failure. End the run when there are many, as clients retry for ever what a broken broker refuses."""
+        failures = self._cluster.failures
+        failures.append(text)
+        if len(failures) == FAILURES_MAX:
+            self._cluster.loop.stop()
+
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
         is_callback = "handle" in context or "transport" in context
         if isinstance(error, KafkaError | OSError) and not is_callback:
             return  # a client's future that it no longer awaits
         where = _where(error) if isinstance(error, BaseException) else ""
-        self._cluster.failures.append(f"unhandled: {context.get('message')}: {error!r} {where}")
+        self._failed(f"unhandled: {context.get('message')}: {error!r} {where}")
 
     async def _main(self) -> None:
         cluster = self._cluster
