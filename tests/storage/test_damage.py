@@ -5,13 +5,13 @@ import errno
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.records.batch import BatchHeader
+from syncline.records.batch import BatchHeader, stamp
 from syncline.storage import recovery
 from syncline.storage.disk import BrokenFileError
-from syncline.storage.errors import DamagedLogError, DiskFullError, LogOfflineError, StorageError
+from syncline.storage.errors import CorruptRecordsError, DamagedLogError, DiskFullError, LogOfflineError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from tests.storage.batches import KEY, append, batch, contents, open_directory
+from tests.storage.batches import KEY, append, batch, contents, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk, RecordingFile
 
 
@@ -296,6 +296,125 @@ def test_lost_side_file_is_rebuilt_from_the_batches(
     assert again.epochs.entries == log.epochs.entries
     assert again.producers == log.producers
     assert again.topic_id == (None if name == "partition.metadata" else log.topic_id)
+
+
+def test_snapshot_of_another_state_is_not_believed(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Sound in itself, but under the name of an earlier state, as a copy by hand leaves it: the log is replayed."""
+    for sequence in range(6):
+        append(log, producer=(9, 0, sequence))
+    disk.pump()
+    directory.close(1)
+    newest = disk.read_file(f"{log.directory}/00000000000000000006.snapshot")
+    disk.replace_file(f"{log.directory}/00000000000000000004.snapshot", newest)
+    disk.remove(f"{log.directory}/00000000000000000006.snapshot")
+
+    again = restart(disk, log).logs[KEY]
+
+    assert again.producers == log.producers
+    append(again, producer=(9, 0, 6))
+
+
+def test_cut_does_not_believe_the_snapshot_of_another_state(disk: RecordingDisk, log: PartitionLog) -> None:
+    """The cut undoes what a producer wrote, from the log alone."""
+    for sequence in range(6):
+        append(log, producer=(9, 0, sequence))
+    log.roll()
+    disk.pump()
+    newest = disk.read_file(f"{log.directory}/00000000000000000006.snapshot")
+    disk.replace_file(f"{log.directory}/00000000000000000004.snapshot", newest)
+
+    truncate_to(log, Offset(5))
+
+    assert log.producers.entries[9].last_offset == 4
+    append(log, producer=(9, 0, 5))
+
+
+@pytest.mark.parametrize("offset", [0, 2**20], ids=["back", "too far"])
+def test_offsets_out_of_order_are_found_when_producers_are_replayed(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, offset: int
+) -> None:
+    """The checksum does not cover the offset, and after a clean stop no scan is done."""
+    for sequence in range(6):
+        append(log, producer=(9, 0, sequence))
+    disk.pump()
+    directory.close(1)
+    for name in ("00000000000000000004.snapshot", "00000000000000000006.snapshot"):
+        disk.remove(f"{log.directory}/{name}")
+    inode = disk.inode(log.segments[0].path())
+    assert inode is not None
+    stamp(disk.image.contents[inode], log.size_bytes // 6, offset, 0)
+
+    assert f"offset {offset} where" in restart(disk, log).damaged[KEY]
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_offset_too_far_for_its_segment_is_damage(disk: RecordingDisk, log: PartitionLog, boot: str) -> None:
+    """Its index could not name it. Only a power cut explains a last batch that is not what was written."""
+    for _ in range(3):
+        append(log)
+    damage(disk, log, 0, 2 * 76)
+
+    again = restart(disk, log, boot=boot)
+
+    if boot == "boot-2":
+        assert again.logs[KEY].log_end == 2
+    else:
+        assert "is too far for its segment" in again.damaged[KEY]
+
+
+def test_offset_too_far_for_its_segment_is_damage_after_a_clean_stop(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """It is met on the way from the last index entry to the end."""
+    for _ in range(3):
+        append(log)
+    directory.close(1)
+    damage(disk, log, 0, 2 * 76)
+
+    assert "is too far for its segment" in restart(disk, log).damaged[KEY]
+
+
+def test_batch_without_an_epoch_adds_nothing_to_the_history(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Kafka stores -1 where it knows none; the history is rebuilt from the others."""
+    for leader_epoch in (-1, 2):
+        log.append_as_follower(batch(log.log_end, leader_epoch=leader_epoch))
+    disk.pump()
+    directory.close(1)
+    disk.remove(f"{log.directory}/leader-epoch-checkpoint")
+
+    again = restart(disk, log).logs[KEY]
+
+    assert again.epochs.entries == log.epochs.entries == ((2, 1),)
+
+
+def test_offset_below_its_segment_is_found_when_the_history_is_rebuilt(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """The checkpoint of the epochs is lost, so every header is looked at."""
+    for _ in range(6):
+        append(log)
+    disk.pump()
+    directory.close(1)
+    disk.remove(f"{log.directory}/leader-epoch-checkpoint")
+    inode = disk.inode(log.segments[0].path())
+    assert inode is not None
+    stamp(disk.image.contents[inode], 0, -5, 0)
+
+    assert "offset -5 in the segment at 0" in restart(disk, log).damaged[KEY]
+
+
+def test_follower_refuses_a_batch_that_lost_its_epoch(log: PartitionLog) -> None:
+    """The checksum does not cover the epoch, so a damaged leader sends it as it is."""
+    log.append_as_follower(batch(0, leader_epoch=2))
+
+    with pytest.raises(CorruptRecordsError, match="arrived with leader epoch -1, after 2"):
+        log.append_as_follower(batch(1, leader_epoch=-1))
+
+    assert log.log_end == 1
 
 
 @pytest.mark.parametrize("position", range(0, 90, 7), ids=str)

@@ -162,7 +162,7 @@ def test_producer_snapshot_has_kafkas_layout() -> None:
     assert (version, checksum, count) == (1, crc32c(data[6:]), 3)
     assert len(data) == 10 + 3 * 46
     assert struct.unpack_from(">qhiqiqiq", data, 10 + 46) == (9, 2, 4, 104, 2, 800, -1, -1)
-    assert producer_snapshot.decode(data) == two_batches()
+    assert producer_snapshot.decode(data, Offset(105)) == two_batches()
 
 
 @pytest.mark.parametrize("position", range(0, 56, 5), ids=str)
@@ -171,8 +171,8 @@ def test_damaged_snapshot_is_not_believed(position: int) -> None:
     data = bytearray(producer_snapshot.encode(two_batches()))
     data[position] ^= 2
 
-    assert producer_snapshot.decode(bytes(data)) is None
-    assert producer_snapshot.decode(bytes(data[:-1])) is None
+    assert producer_snapshot.decode(bytes(data), Offset(105)) is None
+    assert producer_snapshot.decode(bytes(data[:-1]), Offset(105)) is None
 
 
 def test_sequences_that_wrapped_keep_their_beginning_in_a_snapshot() -> None:
@@ -181,4 +181,4 @@ def test_sequences_that_wrapped_keep_their_beginning_in_a_snapshot() -> None:
     table.restore(1, ProducerState(0, last_timestamp_ms=5))
     table.entries[1].batches.append(ProducedBatch(2**31 - 2, 1, 50, 3, 5))
 
-    assert producer_snapshot.decode(producer_snapshot.encode(table)) == table
+    assert producer_snapshot.decode(producer_snapshot.encode(table), Offset(51)) == table

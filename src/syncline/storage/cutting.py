@@ -109,7 +109,7 @@ class CutSearch:
         table = None
         if newest is not None:
             path = producer_snapshot.path(self.directory, newest)
-            table = producer_snapshot.decode(self._read(path, resident_only=resident_only))
+            table = producer_snapshot.decode(self._read(path, resident_only=resident_only), newest)
         if newest is None or table is None:
             newest, table = Offset(0), ProducerTable()
         for stretch in self.older:
@@ -119,8 +119,9 @@ class CutSearch:
             _check_size(stretch.size_bytes - start, resident_only=resident_only)
             file = self.disk.open(stretch.path)
             try:
+                offsets = range(newest, stretch.end_offset)
                 producer_snapshot.replay_file(
-                    file, start, stretch.size_bytes, table, newest, resident_only=resident_only
+                    file, start, stretch.size_bytes, table, offsets, resident_only=resident_only
                 )
             finally:
                 file.close()
@@ -129,7 +130,10 @@ class CutSearch:
             assert rest.index is not None, "the segment that is cut has its index in memory"
             start = rest.index.position_before(newest)
             _check_size(rest.size_bytes - start, resident_only=resident_only)
-            producer_snapshot.replay_file(rest.file, start, rest.size_bytes, table, newest, resident_only=resident_only)
+            offsets = range(max(newest, rest.base_offset), rest.end_offset)
+            producer_snapshot.replay_file(
+                rest.file, start, rest.size_bytes, table, offsets, resident_only=resident_only
+            )
         return table
 
     def _read(self, path: str, *, resident_only: bool) -> bytes:

@@ -10,7 +10,7 @@ Units: `start` is a position in the answer.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from syncline.model.ids import Offset, TopicPartition
+from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import BatchHeader, crc_matches, iterate
 from syncline.records.errors import DecodeError
 from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
@@ -39,13 +39,15 @@ class FollowerAppend(NamedTuple):
     max_timestamp_ms: int
 
 
-def checked(view: memoryview, log_end: Offset, topic_partition: TopicPartition) -> list[Incoming]:
+def checked(
+    view: memoryview, log_end: Offset, latest_epoch: LeaderEpoch, topic_partition: TopicPartition
+) -> list[Incoming]:
     """Return the whole batches of a leader's answer; a partial one at the end is left out.
 
     Raises CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
     """
     batches: list[Incoming] = []
-    expected = log_end
+    expected, latest = log_end, int(latest_epoch)
     try:
         for start, header in iterate(view, 0, len(view)):
             if not crc_matches(view, start, header):
@@ -54,7 +56,12 @@ def checked(view: memoryview, log_end: Offset, topic_partition: TopicPartition) 
                 raise UnexpectedOffsetError(
                     f"{topic_partition}: got offset {header.base_offset} where {expected} or more is due"
                 )
-            expected = Offset(header.next_offset)
+            if header.leader_epoch < 0 and header.leader_epoch != latest:
+                raise CorruptRecordsError(
+                    f"{topic_partition}: the batch at {header.base_offset} arrived with leader epoch "
+                    f"{header.leader_epoch}, after {latest}"
+                )
+            expected, latest = Offset(header.next_offset), header.leader_epoch
             batches.append(Incoming(start, header))
     except DecodeError as error:
         raise CorruptRecordsError(f"{topic_partition}: {error}") from None
@@ -75,4 +82,4 @@ def count_fitting(segment: Segment, segment_bytes: int, batches: Sequence[Incomi
 
 def _is_far(segment: Segment, batch: Incoming) -> bool:
     """Return whether the batch's offset does not fit into the segment's indexes."""
-    return batch.header.last_offset - segment.base_offset >= 2**31
+    return not segment.has_room_for(batch.header)

@@ -166,7 +166,7 @@ class PartitionLog:
         """
         self._availability.check()
         view = memoryview(buffer)
-        batches = incoming.checked(view, self.log_end, self.topic_partition)
+        batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition)
         if not batches:
             return FollowerAppend(self.log_end, self.log_end, 0, 0, NONE)
         first_offset = batches[0].header.base_offset

@@ -22,7 +22,7 @@ from typing import Final
 from syncline.core.producer_state import SEQUENCE_MAX, ProducedBatch, ProducerState, ProducerTable
 from syncline.model.ids import NONE, Offset
 from syncline.records.checksum import crc32c
-from syncline.storage.batch_walk import walk
+from syncline.storage.batch_walk import NotABatch, walk
 from syncline.storage.disk import Disk, File
 from syncline.storage.segment import SNAPSHOT_SUFFIX, Segment, file_name
 
@@ -64,8 +64,12 @@ def _entries(producer_id: int, state: ProducerState) -> list[bytes]:
     ]
 
 
-def decode(data: bytes) -> ProducerTable | None:
-    """Return the table that `data` holds, None if it is damaged or of another version."""
+def decode(data: bytes, offset: Offset) -> ProducerTable | None:
+    """Return the table that `data` holds of the state at `offset`.
+
+    None if it is damaged, of another version, or of another state: one that rests on later records, or in which
+    the batches of a producer do not rise.
+    """
     if len(data) < _HEAD.size + _COUNT.size:
         return None
     version, checksum = _HEAD.unpack_from(data)
@@ -75,12 +79,14 @@ def decode(data: bytes) -> ProducerTable | None:
         return None
     table = ProducerTable()
     for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
-        _restore(table, *entry)
+        if not _restore(table, offset, *entry):
+            return None
     return table
 
 
 def _restore(
     table: ProducerTable,
+    offset: Offset,
     producer_id: int,
     producer_epoch: int,
     last_sequence: int,
@@ -89,7 +95,8 @@ def _restore(
     timestamp_ms: int,
     coordinator_epoch: int,
     transaction_start: int,
-) -> None:
+) -> bool:
+    """Add one entry to the table; return False if it cannot belong to a state at `offset`."""
     state = table.entries.get(producer_id)
     if state is None or state.producer_epoch != producer_epoch:
         state = ProducerState(producer_epoch)
@@ -98,25 +105,41 @@ def _restore(
     state.coordinator_epoch = coordinator_epoch
     state.transaction_start = transaction_start
     if last_offset != NONE:
+        if offset_delta < 0 or last_offset - offset_delta <= state.last_offset:
+            return False
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX if last_sequence >= 0 else NONE
         state.batches.append(ProducedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp_ms))
+    return max(last_offset, transaction_start) < offset
 
 
 def replay(segments: Sequence[Segment], table: ProducerTable, offset: int, skipped: AbstractSet[Offset]) -> None:
-    """Record in `table` every batch at or above `offset`, but for the segments `skipped`; may wait for the disk."""
+    """Record in `table` every batch at or above `offset`, but for the segments `skipped`; may wait for the disk.
+
+    Raises NotABatch.
+    """
     for segment in segments:
         if segment.end_offset <= offset or not segment.size_bytes or segment.base_offset in skipped:
             continue
         start = segment.index.position_before(offset) if segment.index is not None else 0
-        replay_file(segment.file, start, segment.size_bytes, table, offset)
+        offsets = range(max(offset, segment.base_offset), segment.end_offset)
+        replay_file(segment.file, start, segment.size_bytes, table, offsets)
 
 
 def replay_file(
-    file: File, start: int, end: int, table: ProducerTable, offset: int, *, resident_only: bool = False
+    file: File, start: int, end: int, table: ProducerTable, offsets: range, *, resident_only: bool = False
 ) -> None:
-    """Record in `table` the batches of a file that lie at or above `offset`; `start` and `end` are positions."""
-    for _, header in walk(file, start, end, resident_only=resident_only):
-        if header.base_offset >= offset:
+    """Record in `table` the batches of a file that lie in `offsets`; `start` and `end` are positions.
+
+    Raises NotABatch, also where offsets go back or beyond the last of `offsets`: that is damage, as in a scan.
+    """
+    due = 0
+    for position, header in walk(file, start, end, resident_only=resident_only):
+        if header.base_offset < due:
+            raise NotABatch(position, f"offset {header.base_offset} where {due} or more is due")
+        due = header.next_offset
+        if due > offsets.stop:
+            raise NotABatch(position, f"offset {header.last_offset} where all end below {offsets.stop}")
+        if header.base_offset >= offsets.start:
             table.record(header)
 
 

@@ -185,6 +185,8 @@ class _Loading:
                 self.leap = self._damage(segment, position, f"offsets leap to {found.base_offset} here")
                 if self.leap.offset < self.circumstances.recovery_point < found.base_offset:
                     return self.leap
+            if not segment.has_room_for(found):
+                return self._damage(segment, position, f"offset {found.last_offset} is too far for its segment")
             if found.leader_epoch < latest:
                 return self._damage(segment, position, f"leader epoch {found.leader_epoch} after {latest}")
             segment.add_batch(found, position)
@@ -234,8 +236,11 @@ class _Loading:
             # A log that ends before it may begin holds nothing that may be read.
             self._drop_all()
             log_end = log_start
-        epochs = self._epochs(log_start, log_end)
-        producers = self._producers(snapshots, log_end)
+        try:
+            epochs = self._epochs(log_start, log_end)
+            producers = self._producers(snapshots, log_end)
+        except NotABatch as found:
+            raise DamagedLogError(f"{self.directory}: {found}. {ADVICE}") from None
         for segment in self.segments[:-1]:
             segment.release()
         recovery_point = log_end if self.circumstances.is_clean else min(self.circumstances.recovery_point, log_end)
@@ -267,8 +272,13 @@ class _Loading:
         entries = self._epochs_of_file()
         if entries is None:
             for segment in self._unscanned():
-                for _, header in walk(segment.file, 0, segment.size_bytes):
-                    cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                for position, header in walk(segment.file, 0, segment.size_bytes):
+                    if header.base_offset < segment.base_offset:
+                        raise NotABatch(
+                            position, f"offset {header.base_offset} in the segment at {segment.base_offset}"
+                        )
+                    if header.leader_epoch >= 0:  # Kafka stores -1 where it knows none.
+                        cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         else:
             for leader_epoch, start_offset in entries:
                 if self.scanned_from is None or start_offset < self.scanned_from:
@@ -309,7 +319,7 @@ class _Loading:
             offset = Offset(int(name[:20]))
             # With records missing between a snapshot and the log, it would take a live producer for one that skipped.
             is_useful = first <= offset <= log_end and (replay_from is None or offset in bases)
-            loaded = producer_snapshot.decode(self.disk.read_file(path)) if is_useful else None
+            loaded = producer_snapshot.decode(self.disk.read_file(path), offset) if is_useful else None
             if loaded is None:
                 self.disk.remove(path)
             elif replay_from is None:

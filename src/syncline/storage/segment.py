@@ -128,10 +128,14 @@ class Segment:
         """Return whether a batch with `header` belongs into the next segment."""
         if not self.size_bytes:
             return False
-        if self.size_bytes > segment_bytes - added_bytes or header.last_offset - self.base_offset > 2**31 - 1:
+        if self.size_bytes > segment_bytes - added_bytes or not self.has_room_for(header):
             return True
         age_ms = header.max_timestamp - self.first_timestamp_ms
         return self.first_timestamp_ms >= 0 and header.max_timestamp >= 0 and age_ms > segment_ms
+
+    def has_room_for(self, header: BatchHeader) -> bool:
+        """Return whether the batch's offsets fit into the indexes, which count from the base offset in 31 bits."""
+        return header.last_offset - self.base_offset < 2**31
 
     def has_full_index(self, segment_index_bytes: int) -> bool:
         """Return whether the offset index may not grow any more."""
@@ -303,6 +307,8 @@ class Segment:
             header = reader.header_at(position)
             if header.base_offset < self.end_offset:
                 raise NotABatch(position, f"offset {header.base_offset} where {self.end_offset} or more is due")
+            if not self.has_room_for(header):
+                raise NotABatch(position, f"offset {header.last_offset} is too far for its segment")
             self.add_batch(header, position)
             position += header.size_bytes
         self.size_bytes = end
