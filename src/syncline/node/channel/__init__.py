@@ -1,1 +1,1 @@
-"""A broker's way to the controller, and its candidacy for that role."""
+"""A broker's connections to the controller, and its candidacy for that role."""

@@ -1,9 +1,9 @@
 """A broker's candidacy for the controller role, and the role while it holds the lease.
 
-A broker that wins the lease speaks to its own controller over the network like to any other, so that there is one
-path. Every so often it looks into the store: a holder that does not renew the lease is deposed by a candidate.
+A broker that wins the lease connects to its own controller over the network as to any other, so that there is one
+path. Each candidate checks the store at intervals and deposes a holder that does not renew the lease.
 
-Invariant: the lease epochs that a broker wins rise.
+Invariant: the lease epochs that a broker wins increase.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from syncline.node.links import Links
 
 log = logging.getLogger("syncline.controller")
 
-# How often the store is asked who holds the lease, and whether that broker still lives: a holder that does not renew
-# is noticed a session time-out after it was last seen alive, and it is seen no more often than this.
+# How often a broker checks in the store which broker holds the lease and whether it renews it. A holder that does not
+# is noticed one session time-out after the last check that saw a renewal.
 OBSERVE_S: Final = 0.5
 
 
@@ -58,7 +58,7 @@ class Candidacy:
         self._on_event = on_event
         self._on_won = on_won
         self._on_deposed = on_deposed
-        # Called each time that the store was looked at.
+        # Called after each check of the store.
         self._on_observed = on_observed
         self._checks_invariants = check_invariants
         self._lease_epoch = 0
@@ -66,7 +66,7 @@ class Candidacy:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Stand for the lease."""
+        """Become a candidate for the lease."""
         identity = self._identity
         candidate = Holder(identity.broker_id, identity.internal_host, identity.internal_port, 0)
         self._coordination.campaign(candidate, self._won)

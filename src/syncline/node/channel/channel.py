@@ -1,15 +1,15 @@
-"""A broker's way to the controller, put together from its parts.
+"""A broker's channel to the controller, assembled from its parts.
 
-    link.py             the two connections, and how far the broker is with the controller
+    link.py             the two connections, and their state
     membership.py       finding the controller, registering, heartbeats, leaving
     metadata_stream.py  the cluster's metadata: polled, applied
-    isr_proposals.py    the ISRs that this broker's leaders ask for
+    isr_proposals.py    the ISRs that this broker's leaders propose
     forwards.py         clients' requests that the controller answers
-    own_requests.py     what this broker asks for itself
-    candidacy.py        standing for the controller lease, and the role while it is held
+    own_requests.py     requests of this broker for itself
+    candidacy.py        the candidacy for the controller lease, and the role while this broker holds it
 
-Whenever the broker has registered, three kinds of traffic go on: polls, forwards, proposals. docs/controller-channel.md
-draws the states.
+While the broker is registered, it sends polls, forwarded requests and proposals. docs/controller-channel.md draws the
+states.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def _carry_on(_reason: str) -> None:
 
 
 class Channel:
-    """One broker's way to the controller of the moment."""
+    """One broker's channel to the current controller."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class Channel:
     def __repr__(self) -> str:
         return f"<channel: {self.link!r}, {self.membership!r}, version {self.image.version}>"
 
-    # What others see
+    # State
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that this broker has applied, or applies now."""
+        """The metadata that this broker has applied, or is applying."""
         return self._stream.image
 
     @property
@@ -120,47 +120,47 @@ class Channel:
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Since when the controller has not answered, or could not be reached; None: it answers."""
+        """Since when the controller has not answered, or could not be reached; None while it answers."""
         return self.link.unanswered_since_ms
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection to the controller is there and this broker is registered over it."""
+        """Whether this broker is connected to the controller and registered over that connection."""
         return self.link.control is not None
 
     def set_config(self, config: BrokerConfig) -> None:
-        """Go by another configuration from now on."""
+        """Apply a changed configuration."""
         self._config = config
         if self.active is not None:
             self.active.set_config(config)
 
-    # What others ask
+    # Requests
 
     def heartbeat_now(self) -> None:
-        """Send a heartbeat at once: the controller should get this broker's news before the next one is due."""
+        """Send a heartbeat at once: the controller should not wait for this broker's news until the next one is due."""
         self._wake.set()
 
     def propose_isr(
         self, topic_id: UUID, partition: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None]
     ) -> None:
-        """Ask for an ISR; `answered` is called once, unless the broker stops before."""
+        """Propose an ISR; `answered` is called once, unless the broker stops before."""
         self._proposals.propose(topic_id, partition, proposal, answered)
 
     def forward(self, request: Request) -> None:
-        """Have the controller answer a client's request; the client waits."""
+        """Forward a client's request to the controller; the client waits for the answer."""
         self._forwards.forward(request)
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> tuple[ErrorCode, str | None]:
-        """Create a topic that this broker needs; return what became of it."""
+        """Create a topic that this broker needs; return the result."""
         return await self._own_requests.create_topic(name, partitions, replication_factor, configs)
 
     async def producer_id(self) -> int | None:
-        """Return a producer id that is new to the cluster, None when no controller gave any in time."""
+        """Return an unused producer id; None when no controller answered in time."""
         return await self._own_requests.producer_id()
 
-    # Coming and going
+    # Joining and leaving
 
     async def start(self) -> None:
         """Join the cluster; return when this broker is part of it, its image applied.
@@ -171,7 +171,7 @@ class Channel:
         await self.membership.join()
 
     async def leave(self, timeout_s: float) -> bool:
-        """Hand everything over (controlled shutdown); return whether the controller let this broker go."""
+        """Hand all leaderships over (controlled shutdown); return whether the controller let this broker stop."""
         return await self.membership.leave(timeout_s)
 
     async def leave_with_all(self, timeout_s: float) -> bool:
@@ -179,7 +179,7 @@ class Channel:
         return await self.membership.leave_with_all(timeout_s)
 
     async def stop(self) -> None:
-        """Give up the lease and all connections; unanswered requests of clients are closed."""
+        """Give up the lease and close all connections, and those of clients with unanswered requests."""
         self.link.stop()
         self._proposals.stop()
         self._forwards.stop()
@@ -196,7 +196,7 @@ class Channel:
         return self._config
 
     def _registered(self) -> None:
-        """Take up what waited for a registration."""
+        """Send what waited for a registration."""
         self._stream.poll()
         self._forwards.send()
         self._proposals.send()

@@ -1,10 +1,10 @@
 """Requests that the controller answers: those of clients, forwarded, and those of this broker itself.
 
-A request waits here until the broker is registered, and is sent again, to whichever broker is the controller then,
-until it is answered or its time is over. It may thus be carried out twice; the second time it finds its work done, as
-with any client that retries.
+A request waits here until the broker is registered. It is sent again, to the controller of that moment, until it is
+answered or its deadline passes. It may thus be carried out twice; as with any client that retries, the second attempt
+finds the work done.
 
-Invariant: each request is answered exactly once; None says that its time is over or the broker stops.
+Invariant: each request is answered exactly once; None means that its deadline has passed or the broker stops.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from syncline.wire.codec import decode_response, encode_request
 
 
 class _Forward(NamedTuple):
-    """A request; `answered` gets the body of the reply, or None when the time is over."""
+    """A request; `answered` gets the body of the reply, or None when its deadline has passed."""
 
     key: int
     version: int
@@ -52,7 +52,7 @@ class Forwards:
         self._is_stopped = False
 
     def forward(self, request: Request) -> None:
-        """Have the controller answer a client's request; the client waits."""
+        """Forward a client's request to the controller; the client waits for the answer."""
 
         def answered(body: bytes | None) -> None:
             if body is None:
@@ -63,7 +63,7 @@ class Forwards:
         self._submit(request.key, request.version, bytes(request.body[request.position :]), answered)
 
     async def ask(self, key: ApiKey, version: int, entity: Any) -> Any:
-        """Return the controller's reply to a request of this broker itself, None when there was none in time."""
+        """Return the controller's reply to a request of this broker itself; None if it did not come in time."""
         replied: asyncio.Future[bytes | None] = self._loop.create_future()
 
         def answered(body: bytes | None) -> None:
@@ -80,7 +80,7 @@ class Forwards:
         self.send()
 
     def send(self) -> None:
-        """Send what waits, if the broker is registered."""
+        """Send the waiting requests, if the broker is registered."""
         control = self._link.control
         if control is None:
             return
@@ -106,7 +106,7 @@ class Forwards:
         control.send(ApiKey.FORWARD, 0, (head, forward.body), on_answer)
 
     def drop_overdue(self) -> None:
-        """Answer the requests whose time is over before they could be sent."""
+        """Answer the unsent requests whose deadline has passed."""
         now_ms = self._clock.mono_ms()
         overdue = [forward for forward in self._unsent if forward.deadline_ms < now_ms]
         if overdue:
@@ -115,11 +115,11 @@ class Forwards:
                 forward.answered(None)
 
     def stop(self) -> None:
-        """Send nothing again from now on; `answer_unsent` ends what waits."""
+        """Retry nothing from now on; `answer_unsent` ends the waiting requests."""
         self._is_stopped = True
 
     def answer_unsent(self) -> None:
-        """End the requests that wait: there is no controller for them any more."""
+        """End the waiting requests: no controller will answer them."""
         unsent, self._unsent = self._unsent, deque()
         for forward in unsent:
             forward.answered(None)

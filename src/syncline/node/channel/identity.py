@@ -1,4 +1,4 @@
-"""What a broker process reports of itself when it registers."""
+"""What a broker process reports about itself when it registers."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -8,7 +8,7 @@ from syncline.model.ids import NONE, BrokerId
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerIdentity:
-    """Who this broker process is, and where it listens."""
+    """The identity of a broker process, and its listeners."""
 
     broker_id: BrokerId
     host: str

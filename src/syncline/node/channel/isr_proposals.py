@@ -1,8 +1,8 @@
 """The ISR proposals of a broker's leaders, on their way to the controller and back.
 
-Proposals of one turn of the loop travel together, in one AlterPartition request at a time. A proposal is sent again,
-to whichever broker is the controller then, until it is answered (KIP-497): it may thus be decided twice, and the
-second time the controller finds it done.
+Proposals of one turn of the loop share an AlterPartition request; one request is in flight at a time. A proposal is
+sent again, to the controller of that moment, until it is answered (KIP-497): the controller may thus receive it twice,
+and finds it done the second time.
 
 Invariant: each proposal is answered exactly once, unless the broker stops before.
 """
@@ -31,7 +31,7 @@ _Proposed = tuple[ProposeIsr, Callable[[IsrAnswer], None]]
 
 
 class IsrProposals:
-    """The proposals of one broker that have no answer yet."""
+    """The unanswered proposals of one broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, link: ControllerLink) -> None:
         self._loop = loop
@@ -44,14 +44,14 @@ class IsrProposals:
     def propose(
         self, topic_id: UUID, partition: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None]
     ) -> None:
-        """Ask for an ISR; `answered` is called once, unless the broker stops before."""
+        """Propose an ISR; `answered` is called once, unless the broker stops before."""
         if not self._queue.submit((topic_id, partition), (proposal, answered)):
             self._loop.call_soon(answered, IsrAnswer(ErrorCode.OPERATION_NOT_ATTEMPTED))
             return
         self._send_in(0)
 
     def send(self) -> None:
-        """Send what waits, if the broker is registered and no other request is in flight."""
+        """Send the waiting proposals, if the broker is registered and no other request is in flight."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,7 +101,7 @@ class IsrProposals:
         if error is not ErrorCode.NONE:
             queue.failed(self._clock.mono_ms())
             if error in {ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH}:
-                # Find the controller again, register again if need be.
+                # Find the controller again, and register again if necessary.
                 self._link.close()
         else:
             answers = {key: answer for key, answer in _isr_answers(reply) if key in sent}

@@ -1,8 +1,7 @@
-"""The two connections of a broker to the controller, and how far it is with it.
+"""The two connections of a broker to the controller, and their state.
 
-On the *stream* a request waits until there is metadata; on the *control* connection the broker asks everything else.
-There are two because the answers on one connection come in the order of the requests. When one of them breaks, both
-are closed.
+A poll on the *stream* waits for new metadata; all other requests use the *control* connection. There are two because
+the answers on one connection come in the order of the requests. When one of them breaks, both are closed.
 
 Invariants: before a search has found a controller there is no connection; a registered link has both connections and
 a broker epoch.
@@ -19,12 +18,12 @@ from syncline.node.peer import PeerConnection, PeerLost
 
 
 class ControllerLink:
-    """The connections to the controller of the moment."""
+    """The connections to the current controller."""
 
     def __init__(self, broker_id: BrokerId, clock: Clock, links: Links, *, wake: Callable[[], None]) -> None:
         self.broker_id = broker_id
         self.broker_epoch = BrokerEpoch(NONE)
-        # Since when the controller has not answered a heartbeat, or could not be reached; None: it answers.
+        # Since when the controller has not answered a heartbeat, or could not be reached; None while it answers.
         self.unanswered_since_ms: int | None = None
         self.lease_epoch = 0
         self._clock = clock
@@ -43,7 +42,7 @@ class ControllerLink:
 
     @property
     def state(self) -> LinkState:
-        """How far the broker is with the controller."""
+        """The state of the connections."""
         return self._machine.state
 
     @property
@@ -59,10 +58,10 @@ class ControllerLink:
 
     @property
     def control(self) -> PeerConnection | None:
-        """The control connection if the broker is registered over it, and else None.
+        """The control connection if the broker is registered over it, otherwise None.
 
-        The controller refuses what comes over a connection without a registration, and its NOT_CONTROLLER would make
-        the broker give up the connection.
+        The controller refuses other requests on a connection without a registration, and its NOT_CONTROLLER would
+        make the broker close the connection.
         """
         control = self._control
         return control if control is not None and control.is_open and self.state is LinkState.REGISTERED else None
@@ -74,11 +73,11 @@ class ControllerLink:
         return stream if stream is not None and stream.is_open else None
 
     def start(self) -> None:
-        """Begin the search for the controller."""
+        """Start the search for the controller."""
         self._machine.happened(LinkEvent.START)
 
     async def open(self, holder: Holder) -> PeerConnection | None:
-        """Connect to the lease holder; return the control connection to register over, None if that failed."""
+        """Connect to the lease holder; return the control connection for the registration, None if that failed."""
         self._machine.happened(LinkEvent.HOLDER_FOUND)
         # Known before the first connection is there: `follow_lease` compares as soon as it is.
         self.lease_epoch = holder.lease_epoch
@@ -103,7 +102,7 @@ class ControllerLink:
         return peer
 
     def granted(self, broker_epoch: BrokerEpoch) -> bool:
-        """Record a granted registration; return False if the connections that it came over were given up meanwhile."""
+        """Record a granted registration; return False if its connections were closed meanwhile."""
         assert broker_epoch >= self.broker_epoch, f"broker epoch {broker_epoch} was granted after {self.broker_epoch}"
         self.broker_epoch = broker_epoch
         if self.state is not LinkState.REGISTERING:
@@ -112,7 +111,7 @@ class ControllerLink:
         return True
 
     def close(self) -> None:
-        """Give the controller up; the search begins anew unless the broker stops."""
+        """Close both connections; search again unless the broker stops."""
         control, self._control = self._control, None
         stream, self._stream = self._stream, None
         if control is not None:
@@ -124,16 +123,16 @@ class ControllerLink:
         self._wake()
 
     def follow_lease(self, holder: Holder | None) -> None:
-        """Give the controller up if the store names another lease holder: it was deposed, or does not renew."""
+        """Close the connections if the store names another lease holder: the old one was deposed or does not renew."""
         if holder is not None and holder.lease_epoch != self.lease_epoch:
             self.close()
 
     def stop(self) -> None:
-        """Begin no search any more; `close` closes the connections."""
+        """Search no longer; `close` closes the connections."""
         self._machine.happened(LinkEvent.STOP)
 
     def wait_for_answer(self) -> None:
-        """Record that the controller has not answered from now on, unless that began before."""
+        """Record since when the controller has not answered, unless that is recorded already."""
         if self.unanswered_since_ms is None:
             self.unanswered_since_ms = self._clock.mono_ms()
 
@@ -142,7 +141,7 @@ class ControllerLink:
         self.unanswered_since_ms = None
 
     def check_invariants(self) -> None:
-        """Assert that state and connections fit together."""
+        """Assert that state and connections agree."""
         control, stream = self._control, self._stream
         state = self.state
         if state in {LinkState.NEW, LinkState.SEARCHING}:

@@ -1,14 +1,14 @@
 """A broker's membership: find the controller, register, send heartbeats, and leave in good order.
 
-One task does it all, round by round:
+One task does all of this in a cycle:
 
     search ──> connect ──> register ──> heartbeats, one per interval, until the connection breaks ──> search
 
-The search asks the store every few milliseconds at first, then less often. `states.py` has the states and what moves
-them. Functions that do not await decide what follows from an answer.
+The search reads the store every few milliseconds at first, then less often. `states.py` has the states and their
+events. Functions that do not await decide what follows from an answer.
 
-Invariants: the broker is ready when an image shows its own registration in service; heartbeats go over a registered
-link only; a broker that stops with all others sends none.
+Invariants: the broker is ready once an image shows its own registration as active; only a registered link carries
+heartbeats; a broker that stops with all others sends none.
 Source: KIP-631 (registration and heartbeats), KIP-841 (fenced and leaving brokers).
 """
 
@@ -48,10 +48,10 @@ class RegistrationRefused(Exception):
 
 
 class _Verdict(Enum):
-    """What the controller said to a registration."""
+    """How the controller answered a registration."""
 
     GRANTED = "granted"
-    # Another process with this id is alive, as far as the controller knows.
+    # Another process with this id is registered, and not known to be dead.
     DUPLICATE = "duplicate"
     OTHER_CLUSTER = "other cluster"
     NOT_NOW = "not now"
@@ -78,7 +78,7 @@ class Membership:
         self._coordination = coordination
         self._identity = identity
         self._link = link
-        # Set when there is something to do before the present pause is over.
+        # Set when there is something to do before the current pause ends.
         self._wake = wake
         self._config = config
         self._image = image
@@ -115,7 +115,7 @@ class Membership:
             timer.cancel()
 
     def applied(self, image: MetadataImage) -> None:
-        """Look at this broker's own record in an image that the whole broker has applied."""
+        """Check this broker's own record in an image that the whole broker has applied."""
         record = self._own(image)
         if record is None:
             return
@@ -150,7 +150,7 @@ class Membership:
     # Leaving
 
     async def leave(self, timeout_s: float) -> bool:
-        """Hand everything over (controlled shutdown); return whether the controller let this broker go."""
+        """Hand all leaderships over (controlled shutdown); return whether the controller let this broker stop."""
         if self._task is None or self._link.state is LinkState.STOPPED:
             return False
         self._departure.happened(DepartureEvent.LEAVE)
@@ -184,7 +184,7 @@ class Membership:
                 return True
             if error is ErrorCode.REQUEST_TIMED_OUT:
                 break
-            # Another broker may be the controller next, or this one.
+            # The next controller may be another broker, or this one.
             await asyncio.sleep(LEAVE_HEARTBEAT_S)
         self._departure.happened(DepartureEvent.NOT_ALL_READY)
         self._wake.set()
@@ -212,7 +212,7 @@ class Membership:
             await asyncio.gather(task, return_exceptions=True)
 
     def stopped(self) -> None:
-        """Let `join` go if it still waits."""
+        """End `join` if it still waits."""
         if not self._ready.done():
             self._ready.cancel()
 
@@ -253,7 +253,7 @@ class Membership:
         if not link.granted(BrokerEpoch(int(reply.broker_epoch))):
             return True
         self._on_registered()
-        # A broker with the control connection alone would send heartbeats, and get no metadata.
+        # With the control connection alone the broker would send heartbeats but get no metadata.
         while link.state is LinkState.REGISTERED and link.is_open:
             self._wake.clear()
             if self.departure in {DepartureState.STAYING, DepartureState.LEAVING}:
@@ -266,7 +266,7 @@ class Membership:
         return True
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait so long, or until there is something to do."""
+        """Wait this long, or until there is something to do."""
         timer = self._loop.call_later(seconds, self._wake.set)
         try:
             await self._wake.wait()
@@ -274,15 +274,15 @@ class Membership:
             timer.cancel()
 
     async def _in_time(self, asking: Awaitable[Any]) -> Any:
-        """Return an answer of the controller; raises TimeoutError after a session's time.
+        """Return an answer of the controller; raises TimeoutError after the session time-out.
 
-        A connection may be open and carry nothing any more. Without an end to the wait a broker whose registration
-        was lost on such a one would stay out of the cluster.
+        An open connection may no longer deliver anything. Without a time-out, a broker whose registration was lost
+        on such a connection would never join the cluster.
         """
         async with asyncio.timeout(self._config().broker_session_timeout_ms / 1_000):
             return await asking
 
-    # Messages, and what follows from the answers
+    # Messages and answers
 
     def _registration(self) -> Any:
         identity = self._identity
@@ -311,7 +311,7 @@ class Membership:
     def _registration_answered(self, reply: Any) -> _Verdict:
         error = ErrorCode(int(reply.error_code))
         if error is ErrorCode.NONE:
-            # The last refusal stays: it explains why a broker that waits is not ready in time.
+            # Keep the last refusal: it explains why a waiting broker is not ready in time.
             return _Verdict.GRANTED
         self._last_verdict = _Verdict.NOT_NOW
         if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -339,7 +339,7 @@ class Membership:
         )
 
     def _heartbeat_answered(self, reply: Any) -> bool:
-        """Take over what the controller answered; return False if the broker has to register again."""
+        """Apply the controller's answer; return False if the broker has to register again."""
         if ErrorCode(int(reply.error_code)) is not ErrorCode.NONE:
             return False
         self._link.answered()
@@ -350,7 +350,7 @@ class Membership:
         return True
 
     def check_invariants(self) -> None:
-        """Assert how link and departure fit together."""
+        """Assert that link and departure agree."""
         self._link.check_invariants()
         if self.departure is DepartureState.RELEASED:
             assert self._link.broker_epoch > 0, "released without ever being registered"

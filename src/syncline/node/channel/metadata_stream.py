@@ -1,10 +1,9 @@
-"""The cluster's metadata at a broker: asked for, applied, asked for again.
+"""The cluster's metadata at a broker: polled, applied, polled again.
 
 The broker polls with the version that it has; the controller answers as soon as there is a newer one. The next poll
-tells the controller that the broker has applied everything before, so it leaves only after `on_image` has returned.
+shows the controller that the broker has applied everything before, so it is sent only after `on_image` has returned.
 
-Invariant: `image` goes forward by whole versions, and `on_image` is called for each image before anything else is done
-with it.
+Invariant: `image` advances by whole versions, and no part uses an image before `on_image` was called with it.
 """
 
 from collections.abc import Callable
@@ -29,7 +28,7 @@ class MetadataStream:
         self._on_applied = on_applied
 
     def poll(self) -> None:
-        """Ask for what comes after the image."""
+        """Ask for the changes after the image."""
         link = self._link
         stream = link.stream
         if stream is None:
@@ -45,7 +44,7 @@ class MetadataStream:
     def _take(self, news: News) -> None:
         old = self.image
         if news.error is not ErrorCode.NONE or news.version < old.version:
-            # The other end is no controller any more, or does not know yet that it is not.
+            # The other broker is no longer the controller, or does not know yet that it was deposed.
             self._link.close()
             return
         new = apply_news(old, news)

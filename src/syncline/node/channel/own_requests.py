@@ -1,6 +1,6 @@
-"""What a broker asks of the controller for itself: topics that it needs, and producer ids.
+"""Requests of a broker to the controller for itself: topics that it needs, and producer ids.
 
-Producer ids come in blocks, so that a new producer costs no round trip. Invariant: no id is given out twice.
+Producer ids are allocated in blocks, so that most new producers cost no round trip. Invariant: no id is used twice.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class OwnRequests:
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> tuple[ErrorCode, str | None]:
-        """Create a topic that this broker needs; return what became of it."""
+        """Create a topic that this broker needs; return the result."""
         entity = build(
             request_type(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION),
             {
@@ -53,7 +53,7 @@ class OwnRequests:
         return ErrorCode(int(result.error_code)), result.error_message
 
     async def producer_id(self) -> int | None:
-        """Return a producer id that is new to the cluster, None when no controller gave any in time."""
+        """Return an unused producer id; None when no controller answered in time."""
         while not self._producer_ids:
             entity = build(
                 request_type(ApiKey.ALLOCATE_PRODUCER_IDS, 0),

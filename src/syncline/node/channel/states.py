@@ -2,13 +2,13 @@
 
 Two machines, because a broker may lose the controller in any phase of its departure:
 
-- `LinkState`: how far the broker is with the controller of the moment.
-- `DepartureState`: whether it wants to stay, and if not, how it leaves. A broker that leaves alone hands its partitions
-  over and asks with each heartbeat whether it may stop. One that stops with all others, or that may stop, sends no
-  heartbeats: a late one would put it back into service.
+- `LinkState`: the state of the connections to the current controller.
+- `DepartureState`: whether the broker wants to stay, and if not, how it leaves. A broker that leaves alone hands its
+  leaderships over and asks with each heartbeat whether it may stop. One that stops with all others, or is allowed to
+  stop, sends no heartbeats: a late one would put it back into service.
 
-`Machine.happened()` is the only way from one state to another. An event that the table does not have for the present
-state is a fault of ours and fails an assertion. docs/controller-channel.md shows the tables as diagrams.
+`Machine.happened()` makes all transitions. An event that the table does not have for the current state is our bug and
+fails an assertion. docs/controller-channel.md shows the tables as diagrams.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 
 class LinkState(Enum):
-    """How far a broker is with the controller."""
+    """The state of a broker's connections to the controller."""
 
     NEW = "new"
     SEARCHING = "searching"
@@ -28,7 +28,7 @@ class LinkState(Enum):
 
 
 class LinkEvent(Enum):
-    """What moves a link from state to state."""
+    """An event that changes the state of a link."""
 
     START = "the broker starts"
     HOLDER_FOUND = "the store names a lease holder"
@@ -48,7 +48,7 @@ class DepartureState(Enum):
 
 
 class DepartureEvent(Enum):
-    """What moves a broker towards its departure."""
+    """An event that changes the state of a departure."""
 
     LEAVE = "the broker is asked to stop alone"
     STOP_WITH_ALL = "the broker is asked to stop with all others"
@@ -110,7 +110,7 @@ DEPARTURE: Final[Table[DepartureState, DepartureEvent]] = {
 
 
 class Machine(Generic[State, Event]):
-    """One state that moves by its table alone."""
+    """One state, which changes only as its table says."""
 
     __slots__ = ("_table", "state")
 
@@ -119,7 +119,7 @@ class Machine(Generic[State, Event]):
         self.state = state
 
     def happened(self, event: Event) -> None:
-        """Move to the state that follows."""
+        """Change to the state that follows this event."""
         following = self._table[self.state].get(event)
         assert following is not None, f"{event.name} in state {self.state.name}: the table has no such transition"
         self.state = following

@@ -1,14 +1,14 @@
 """The active controller: decides, commits, applies, answers; in this order.
 
-A decision is taken at once; it is answered when it and everything that it rests on is committed (`commits.py`). Then
-the committed image moves, the brokers that wait for metadata get it (`metadata_feed.py`), the requester is answered,
-and the journal gets the decision's events. So the controller says nothing that its successor would not know.
+It decides at once, and answers when the decision and everything that it rests on is committed (`commits.py`). Then
+the committed image advances, the brokers that wait for metadata get it (`metadata_feed.py`), the requester is answered,
+and the journal gets the decision's events. So no answer contains anything that a successor would not know.
 
-A commit refused for a lost lease ends this controller on the spot: everything not yet committed is answered with
-NOT_CONTROLLER, and nothing was done.
+A commit refused because the lease is lost ends this controller at once: it answers all uncommitted requests with
+NOT_CONTROLLER, and none of them has had an effect.
 
-Time comes from the loop's timers and the injected clock (`rounds.py`). The only evidence beside time is
-`death_watch.py`: a process that is gone.
+Time comes from the loop's timers and the injected clock (`rounds.py`). Besides time, the only evidence of a death is a
+refused connection (`death_watch.py`).
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class ActiveController:
         self.config = config
         self.clock = clock
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
-        # Leaders that gave partitions up (KIP-501); as with sessions, the memory of this controller alone.
+        # Leaders that relinquished partitions (KIP-501); like sessions, only this controller knows them.
         self.demotions = Demotions()
         self.lease_epoch = lease.lease_epoch
         # For the metrics: elections that may have lost records.
@@ -144,12 +144,12 @@ class ActiveController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this is still the controller, as far as it knows."""
+        """Whether this broker is still the controller, as far as it knows."""
         return self._commits.is_open
 
     @property
     def is_starting(self) -> bool:
-        """Whether the cluster has just begun to start after all of it was stopped."""
+        """Whether the cluster is starting again after all brokers stopped together."""
         return self.rounds.is_starting
 
     @property
@@ -159,7 +159,7 @@ class ActiveController:
 
     @property
     def timed_out_count(self) -> int:
-        """How many brokers were fenced for their silence, for the metrics."""
+        """How many brokers were fenced because they were silent, for the metrics."""
         return self.rounds.timed_out_count
 
     def below(self, bound: int) -> int:
@@ -171,7 +171,7 @@ class ActiveController:
         return new_topic_id(self._rng)
 
     def set_config(self, config: BrokerConfig) -> None:
-        """Take over this broker's configuration as the cluster's last resort."""
+        """Use this broker's configuration for what the cluster's metadata does not set."""
         if not self.config.quick_bounce_enable:
             _warn_of_bounces(config)
         self.config = config
@@ -179,17 +179,17 @@ class ActiveController:
     # Requests
 
     def decide(self, decide: Decide, answered: Answered, *, proposed_by_leader: bool = False) -> None:
-        """Take a decision; `answered` gets its answer, or None when this broker is not the controller any more."""
+        """Make a decision; `answered` gets its answer, or None if this broker is no longer the controller."""
         self._commits.decide(decide, answered, proposed_by_leader=proposed_by_leader)
 
     def register(self, registration: Registration, answered: Answered) -> None:
-        """Register a broker process, as soon as it is known which other processes are gone."""
+        """Register a broker process, once this controller knows which other processes are gone."""
         if self.registrations.are_held and self.is_active:
             self.registrations.hold(lambda: self.register(registration, answered))
             return
-        # Two processes cannot listen at one port: a process that registers with it has outlived the one before. And
-        # this process itself has its data directory to itself. (It is not fenced before others are looked at: after
-        # an outage of all, the last one to leave an ISR is the one that may lead first.)
+        # Two processes cannot listen on one port, so the process before the one that registers with it is gone. And
+        # this broker's own process is the only one on its data directory. (Its earlier registration is not fenced
+        # before the others are checked: after an outage of all brokers, the last one to leave an ISR may lead first.)
         known = self._commits.tentative.brokers.get(registration.broker_id)
         endpoint = (registration.internal_host, registration.internal_port)
         predecessor_gone = registration.incarnation_id == self._incarnation_id.hex or (
@@ -210,7 +210,7 @@ class ActiveController:
         self.decide(decide, answered)
 
     def poll(self, poll: Poll, answer: PollAnswer) -> None:
-        """Answer with what came after the broker's version; later, if nothing did."""
+        """Answer with the changes after the broker's version, once there are some."""
         if not self.is_active:
             answer(encode_no_news(ErrorCode.NOT_CONTROLLER))
             return
@@ -242,7 +242,7 @@ class ActiveController:
         self._on_deposed()
 
     def stop(self) -> None:
-        """Stop being the controller; every request that waits is refused."""
+        """Stop being the controller; refuse every waiting request."""
         if not self.is_active:
             return
         undecided = self._commits.close()
@@ -268,7 +268,7 @@ class ActiveController:
         )
 
     def _inaugurate_again(self) -> None:
-        """Become the controller in the metadata, if the store could not write that before."""
+        """Record this controller in the metadata, if the store could not write that before."""
         image = self._commits.tentative
         if (image.controller_id, image.controller_epoch) != (self._broker_id, self.lease_epoch):
             self._inaugurate()
@@ -279,15 +279,15 @@ class ActiveController:
             changes.append(ClusterCreated(new_cluster_id(self._rng)))
         changes.append(ControllerChanged(self._broker_id, self.lease_epoch))
         if self.config.eligible_leader_replicas_enable and "min.insync.replicas" not in image.cluster_configs():
-            # Who is eligible depends on it, so it may not differ from broker to broker (KIP-966).
+            # Eligibility depends on it, so it must not differ from broker to broker (KIP-966).
             minimum = str(self.config.min_insync_replicas)
             changes.append(ConfigsChanged(CLUSTER_DEFAULTS, {"min.insync.replicas": minimum}))
         return tuple(changes)
 
-    # What follows from commits and from deaths
+    # After commits and deaths
 
     def _moved(self, batches: Sequence[Batch]) -> None:
-        """Give the brokers what was committed; the requesters are answered afterwards."""
+        """Send the committed changes to the brokers; the requesters are answered afterwards."""
         image = self.image
         self._feed.remember(batches)
         self._broker_watch.committed(image.version)

@@ -1,9 +1,9 @@
 """Administration: from a client's request to a decision, and from its answer to the reply.
 
-The broker that received such a request forwards it here (FORWARD). `core`
+The broker that received such a request forwards it to this one (FORWARD). `core`
 decides; this module translates fields. Each topic or resource has an error of
-its own in the reply; the request as a whole fails only when this broker is not
-the controller any more.
+its own in the reply; the request as a whole fails only if this broker is no
+longer the controller.
 """
 
 from collections import deque
@@ -53,7 +53,7 @@ Reply = Callable[[Any], None]
 
 
 def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -> bool:
-    """Decide on an administrative request; return False if the key is none of them."""
+    """Decide on an administrative request; return False if the API key is not administrative."""
     server = SERVERS.get(requested.key)
     if server is None:
         return False
@@ -102,7 +102,7 @@ def _new_topic(topic: Any) -> NewTopic:
 def _created(
     result: TopicResult, image: MetadataImage | None, controller: ActiveController, sent: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return the row of one topic; what the client has `sent` is echoed to the letter, as Kafka does."""
+    """Return the row of one topic; configurations that the client `sent` are echoed literally, as in Kafka."""
     row: dict[str, Any] = {
         "name": result.name,
         "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
@@ -307,7 +307,7 @@ def _only_validated(decision: Decision[Any]) -> Decision[Any]:
 
 
 def _is_over(request: Any) -> bool:
-    """Return whether the client left no time at all; nothing is done then."""
+    """Return whether the request's time-out leaves no time; then it has no effect."""
     return bool(request.timeout.total_seconds() <= 0)
 
 

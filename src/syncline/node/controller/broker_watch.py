@@ -1,8 +1,8 @@
 """What a controller reports about brokers that it does not fence, or not yet.
 
 A broker whose heartbeats are late may be paused, or its connection may be cut.
-One that sends heartbeats and applies metadata late acts on old metadata. The
-controller only journals both: the session timeout alone decides.
+One that sends heartbeats but applies metadata late acts on old metadata. The
+controller only journals both: only the session timeout decides about fencing.
 
 Times in ms of the node's monotonic clock.
 """
@@ -30,12 +30,12 @@ class BrokerWatch:
     def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
         self._clock = clock
         self._episodes = Episodes(broker_id, clock, note)
-        # Versions, and when they were committed.
+        # Versions, and the times of their commits.
         self._versions: deque[int] = deque(maxlen=COMMITS_MAX)
         self._times: deque[int] = deque(maxlen=COMMITS_MAX)
 
     def committed(self, version: int) -> None:
-        """Record that the controller has sent everything up to `version` to the brokers."""
+        """Record that the controller has sent the metadata up to `version` to the brokers."""
         self._versions.append(version)
         self._times.append(self._clock.mono_ms())
 

@@ -1,8 +1,8 @@
-"""Ids that a controller gives out: of clusters and of topics.
+"""Ids that a controller creates: of clusters and of topics.
 
 Both are random UUIDs, written in URL-safe base64 without padding (22
-characters). Kafka never gives out one that begins with "-": as an argument of
-a command it would look like an option; nor the few that have a meaning.
+characters). As in Kafka, none begins with "-", because it would look like an
+option in a command, and the few reserved ones are not used.
 """
 
 import base64
@@ -13,7 +13,7 @@ _RESERVED = frozenset((UUID(int=0), UUID(int=1)))
 
 
 def new_topic_id(rng: random.Random) -> UUID:
-    """Return a fresh topic id."""
+    """Return a new topic id."""
     while True:
         candidate = UUID(int=rng.getrandbits(128), version=4)
         if candidate not in _RESERVED and not as_text(candidate).startswith("-"):
@@ -21,7 +21,7 @@ def new_topic_id(rng: random.Random) -> UUID:
 
 
 def new_cluster_id(rng: random.Random) -> str:
-    """Return a fresh cluster id."""
+    """Return a new cluster id."""
     return as_text(new_topic_id(rng))
 
 

@@ -1,17 +1,17 @@
-"""Group commit: decisions follow each other at once, their commits in batches.
+"""Group commit: decisions are made one after the other without waiting, and committed in batches.
 
 Two images: the *committed* one is what brokers and clients may know; the *tentative* one is the committed image with
-all decisions that wait for their commit. A decision is taken on the tentative image, so that it need not wait for the
-commits of others. While a commit is under way, later decisions gather and make up the next one.
+all decisions that wait for their commit. A decision is made on the tentative image, so that it need not wait for the
+commits of others. Decisions made while a commit is in progress form the next batch.
 
-    decide ──> waiting ──commit──> in commit ──stored──> committed image moves, brokers get news, answers go out
-                  └──────────────────┴───── not stored: both are taken back and answered with None
+    decide ──> waiting ──commit──> in commit ──stored──> committed image advances, brokers and requesters get it
+                  └──────────────────┴───── not stored: both are undone and answered with None
 
 A decision that changes nothing is answered at once if all that it saw is committed, and otherwise with the commit
 that it rests on.
 
-Invariants: committed version <= tentative version; the decisions that wait continue the committed image version by
-version and end in the tentative one; decisions wait only while a commit is under way.
+Invariants: committed version <= tentative version; the waiting decisions lead from the committed image version by
+version to the tentative one; decisions wait only while a commit is in progress.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from syncline.model.metadata_json import encode_changes
 
 log = logging.getLogger("syncline.controller")
 
-# Batches after which the store is given a snapshot.
+# Number of batches after which the controller stores a snapshot.
 COMPACT_AFTER_BATCHES: Final = 2_000
 
 Decide = Callable[[MetadataImage, int], Decision[Any]]
@@ -49,7 +49,7 @@ class Decided(NamedTuple):
 
 
 class Commits:
-    """The decisions of one controller on their way into the store."""
+    """The uncommitted decisions of one controller."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Commits:
         self._loop = loop
         self._coordination = coordination
         self._lease_epoch = lease_epoch
-        # Called when the committed image has moved, before and after the answers go out.
+        # Called when the committed image has advanced: before and after the requesters are answered.
         self._on_moved = on_moved
         self._on_answered = on_answered
         self._on_lease_lost = on_lease_lost
@@ -84,7 +84,7 @@ class Commits:
         return len(self._waiting) + len(self._in_commit)
 
     def decide(self, decide: Decide, answered: Answered, *, proposed_by_leader: bool = False) -> None:
-        """Take a decision; `answered` gets its answer when everything that it rests on is committed."""
+        """Make a decision; `answered` gets its answer when everything that it rests on is committed."""
         if not self.is_open:
             self._loop.call_soon(answered, None)
             return
@@ -112,7 +112,7 @@ class Commits:
             self.check_invariants()
 
     def close(self) -> Sequence[Decided]:
-        """Commit nothing more; return the decisions without an answer, for `refuse`."""
+        """Commit nothing more; return the unanswered decisions, for `refuse`."""
         self.is_open = False
         undecided, self._waiting, self._in_commit = [*self._in_commit, *self._waiting], [], []
         return undecided
@@ -153,7 +153,7 @@ class Commits:
             self.check_invariants()
 
     def _give_up(self, done: Sequence[Decided], failure: Exception) -> None:
-        """Take back what could not be written, and everything that was decided on top of it."""
+        """Undo what could not be stored, and all decisions that rest on it."""
         log.error("%s", failure)
         self.tentative = self.committed
         waiting, self._waiting = self._waiting, []
@@ -166,7 +166,7 @@ class Commits:
             self._coordination.compact(self.committed, self._lease_epoch)
 
     def check_invariants(self) -> None:
-        """Assert how the two images and the decisions between them fit together, between two events."""
+        """Assert, between two events, that the decisions lead from the committed to the tentative image."""
         version = self.committed.version
         for decided in (*self._in_commit, *self._waiting):
             assert decided.before.version == version, (
@@ -197,5 +197,5 @@ def _answer(decided: Decided, answer: Any) -> None:
     try:
         decided.answered(answer)
     except Exception:
-        # An answer that cannot be given is its requester's loss; the others of the same commit wait for theirs.
+        # A failure to answer concerns one requester; the others of the same commit wait for their answers.
         log.exception("the controller cannot answer (%s)", decided.why.reason)

@@ -1,13 +1,13 @@
 """Evidence that a broker's process is gone.
 
-A broker that does not answer may be busy, paused or cut off: only time tells,
-and it gets the whole session timeout. But when a connection to its inter-broker
-listener breaks and a new one is *refused*, no process has that port any more:
-the broker's process has ended, and waiting is pointless.
+A broker that does not answer may be busy, paused or cut off, so it gets the whole
+session timeout. But when a connection to its inter-broker listener breaks and a
+new one is *refused*, no process listens on that port: the broker's process has
+ended, and waiting is pointless.
 
-The controller keeps one silent connection to each broker for this. A broken
-one is tried again at once; one that breaks again soon, or cannot be made for
-another reason than refusal, is tried again after a growing pause.
+The controller keeps one silent connection to each broker for this. If it breaks,
+the controller connects again at once; if it soon breaks again, or connecting fails
+other than by refusal, the controller tries again after a growing pause.
 
 A wrong verdict is harmless: the broker is fenced, which is always safe, and
 its next heartbeat unfences it.
@@ -23,12 +23,12 @@ from syncline.node.links import Links
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
-# A connection that held for so long is made anew without a pause.
+# After a connection that lasted this long, the controller connects again without a pause.
 STEADY_S: Final = 0.2
 
 
 class DeathWatch:
-    """The watch over one broker process, until it is found gone or `stop` is called."""
+    """The watch over one broker process, until the process is gone or `stop` is called."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DeathWatch:
             pause_s = min(RETRY_LAST_S, 2 * pause_s)
 
     async def _connect(self, connection: "_SilentConnection") -> bool | None:
-        """Return whether the connection could be made, None when it was refused."""
+        """Return whether the connection was made; None if it was refused."""
         try:
             if self._reach is not None:
                 await self._reach()
@@ -96,9 +96,9 @@ class DeathWatch:
 
 
 class DeathWatches:
-    """The watches of one controller: one over each broker in service, except over itself.
+    """The watches of one controller: one for each unfenced broker except itself.
 
-    Invariant: a watch belongs to the process that is registered; a new registration gets a new watch.
+    Invariant: a watch belongs to one registered process; a new registration gets a new watch.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class DeathWatches:
         self._watches: dict[BrokerId, tuple[BrokerRecord, DeathWatch]] = {}
 
     def follow(self, brokers: Mapping[BrokerId, BrokerRecord]) -> None:
-        """Watch the unfenced of these brokers, and no other."""
+        """Watch exactly those of these brokers that are unfenced."""
         for broker_id in [each for each in self._watches if each not in brokers or brokers[each].fenced]:
             self._watches.pop(broker_id)[1].stop()
         for broker_id, record in brokers.items():
@@ -149,7 +149,7 @@ class DeathWatches:
 
 
 class _SilentConnection(asyncio.Protocol):
-    """A connection on which neither end sends anything."""
+    """A connection on which neither side sends anything."""
 
     def __init__(self, lost: "asyncio.Future[None]") -> None:
         self.lost = lost

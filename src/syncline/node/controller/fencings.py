@@ -1,7 +1,7 @@
-"""Fencing brokers, and fencing them again where the store could not write it.
+"""Fencing brokers, and fencing them again if the commit failed.
 
-The controller finds a dead process once, and a session ends once, so no second request would repeat a fencing whose
-commit failed. This module remembers it, and decides it again with the next round if the registration is still the same.
+The controller finds a dead process once, and a session ends once, so no later event would repeat a fencing whose
+commit failed. This module records it, and decides it again in the next round if the registration is still the same.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ class Fencings:
     def __init__(self, commits: Commits, config: Callable[[], BrokerConfig]) -> None:
         self._commits = commits
         self._config = config
-        # Brokers whose fencing could not be written: their epoch, and why.
+        # Brokers whose fencing could not be committed: their epoch, and the reason.
         self._lost: dict[BrokerId, tuple[BrokerEpoch, Why]] = {}
 
     def fence(self, broker_id: BrokerId, why: Why) -> None:
-        """Fence a broker: it leads nothing and is in no ISR until its heartbeats arrive again."""
+        """Fence a broker: it leads nothing and is in no ISR until it sends heartbeats again."""
 
         def decide(image: MetadataImage, _version: int) -> Decision[bool]:
             decision = fence(image, broker_id, self._config(), why)
@@ -44,7 +44,7 @@ class Fencings:
             self.fence(broker_id, why)
 
     def redo_lost(self) -> None:
-        """Decide again what the store could not write."""
+        """Decide again the fencings that could not be committed."""
         lost, self._lost = self._lost, {}
         for broker_id, (broker_epoch, why) in lost.items():
             self.fence_process(broker_id, broker_epoch, why)

@@ -1,7 +1,7 @@
-"""What brokers get of the committed metadata: the changes after their version, or a snapshot.
+"""Sending committed metadata to brokers: the changes after their version, or a snapshot.
 
-A broker polls with the version that it has. If it lacks something, it gets that at once; otherwise the poll is parked
-until the next commit. A poll also shows that the broker has applied everything up to its version.
+A broker polls with the version that it has. If there are later changes, it gets them at once; otherwise the poll is
+parked until the next commit. A poll also shows that the broker has applied everything up to its version.
 
 Invariants: the history holds consecutive versions and ends with the committed one; every parked poll has the committed
 version; a broker has at most one parked poll.
@@ -17,7 +17,7 @@ from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage
 from syncline.node.controller.private_messages import Poll, encode_deltas, encode_no_news, encode_snapshot
 
-# Batches kept for brokers that lag behind; one that lags further takes a snapshot.
+# Batches kept for brokers that lag behind; a broker that lags further gets a snapshot.
 HISTORY_BATCHES_MAX: Final = 1_000
 
 PollAnswer = Callable[[bytes], None]
@@ -32,7 +32,7 @@ class MetadataFeed:
         self._parked: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
 
     def poll(self, poll: Poll, answer: PollAnswer, committed: MetadataImage) -> None:
-        """Answer with what came after the broker's version; later, if nothing did."""
+        """Answer with the changes after the broker's version, once there are some."""
         earlier = self._parked.pop(poll.broker_id, None)
         if earlier is not None:
             earlier[1](encode_no_news(ErrorCode.NONE))
@@ -42,14 +42,14 @@ class MetadataFeed:
             answer(self._news_since(poll.version, committed))
 
     def remember(self, batches: Sequence[Batch]) -> None:
-        """Keep what was committed for the polls to come."""
+        """Keep committed batches for later polls."""
         assert not self._history or batches[0].version == self._history[-1].version + 1, (
             f"version {batches[0].version} was committed after {self._history[-1].version}"
         )
         self._history.extend(batches)
 
     def spread(self, committed: MetadataImage) -> None:
-        """Answer all parked polls: there is news."""
+        """Answer all parked polls with the new changes."""
         parked, self._parked = self._parked, {}
         news: dict[int, bytes] = {}
         for poll, answer in parked.values():
@@ -59,7 +59,7 @@ class MetadataFeed:
             answer(body)
 
     def close(self) -> None:
-        """Send all parked polls to the next controller."""
+        """Refuse all parked polls, so that brokers poll the next controller."""
         parked, self._parked = self._parked, {}
         for _, answer in parked.values():
             answer(encode_no_news(ErrorCode.NOT_CONTROLLER))
@@ -72,7 +72,7 @@ class MetadataFeed:
         return encode_deltas(recent, self._lease_epoch, committed.version)
 
     def check_invariants(self, committed: MetadataImage) -> None:
-        """Assert that history and polls fit the committed image."""
+        """Assert that history and polls agree with the committed image."""
         for older, newer in zip(self._history, list(self._history)[1:], strict=False):
             assert newer.version == older.version + 1, f"the history has {newer.version} after {older.version}"
         assert not self._history or self._history[-1].version == committed.version, (

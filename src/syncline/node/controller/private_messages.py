@@ -1,8 +1,8 @@
-"""Messages between brokers for which Kafka has none, or none that fits.
+"""Messages between brokers for which Kafka has none that is suitable.
 
 METADATA_DELTAS (20000): a broker reports the version that it has. The controller
 answers as soon as there is a newer one: with the changes of each later version,
-or with a snapshot if it does not keep those any more.
+or with a snapshot if it no longer keeps those.
 
     request   broker id i32 | broker epoch i64 | version i64
     answer    error i16 | kind u8 (0 deltas, 1 snapshot) | lease epoch i64 | version i64 | JSON
@@ -13,11 +13,11 @@ FORWARD (20001): a client's request on its way to the controller, and back.
     request   key i16 | version i16 | receiving broker i32 | body of the request
     answer    error i16 | body of the answer (if no error)
 
-STOP_TOGETHER (20004): a broker of a cluster that stops as a whole appends nothing any more, and its followers have
-everything.
+STOP_TOGETHER (20004): while the whole cluster stops, a broker reports that it appends nothing more and its followers
+have everything.
 
     request   broker id i32 | broker epoch i64
-    answer    error i16, when all brokers have reported this, or the time for it is over
+    answer    error i16, when all brokers have reported this, or the time-out has passed
 
 Numbers are big endian, as in Kafka's own messages.
 """
@@ -46,7 +46,7 @@ _SNAPSHOT: Final = 1
 
 
 class Poll(NamedTuple):
-    """Which version a broker has."""
+    """A broker's poll: the version that it has."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -84,7 +84,7 @@ def decode_poll(body: Buffer, position: int) -> Poll:
 
 
 def encode_deltas(batches: Iterable[Batch], lease_epoch: int, version: int) -> bytes:
-    """Return an answer with these batches; they lead to `version`."""
+    """Return an answer with these batches, which lead to `version`."""
     text = ",".join(f"[{batch.version},{batch.text}]" for batch in batches)
     return _NEWS.pack(ErrorCode.NONE, _DELTAS, lease_epoch, version) + f"[{text}]".encode()
 
@@ -96,7 +96,7 @@ def encode_snapshot(image: MetadataImage, lease_epoch: int) -> bytes:
 
 
 def encode_no_news(error: ErrorCode) -> bytes:
-    """Return an answer that is a refusal."""
+    """Return a refusal."""
     return _NEWS.pack(error, _DELTAS, 0, 0)
 
 
@@ -109,7 +109,7 @@ def decode_news(body: Buffer, position: int) -> News:
 
 
 def apply_news(image: MetadataImage, news: News) -> MetadataImage:
-    """Return the image after the news; batches that it already has are skipped."""
+    """Return the image after the news; skip batches that it already has."""
     if news.error is not ErrorCode.NONE:
         return image
     if news.is_snapshot:

@@ -1,10 +1,10 @@
 """DescribeQuorum: the controller, described as Kafka describes its metadata quorum.
 
-There is no quorum here: one broker holds the lease, and the store is one file.
-The answer has what administrators look for nevertheless: which broker decides
-(the lease holder is the leader, the lease's number the epoch), which version
-of the metadata is committed, and how far each broker has followed it
-(registered brokers are the voters: each of them may become controller).
+Syncline has no quorum: one broker holds the lease, and the store is one file. The
+answer still has what administrators look for: which broker decides (the lease
+holder is the leader, the lease's number the epoch), which version of the metadata
+is committed, and how far each broker has applied it (registered brokers are the
+voters: each of them may become controller).
 
 Units: offsets are metadata versions, plus one as log ends are; timestamps are Unix ms, -1 unknown.
 Source: KIP-595, KIP-836 (timestamps), KIP-853 (nodes).
@@ -76,7 +76,7 @@ def _voter(controller: ActiveController, record: BrokerRecord) -> dict[str, Any]
 
 
 def _unknown(topics: list[tuple[str, list[int]]]) -> dict[str, Any]:
-    """Return the answer to a question about anything but the one partition of the metadata."""
+    """Return the answer to a request about anything but the one metadata partition."""
     row = {
         "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "error_message": "This server does not host this topic-partition.",

@@ -1,11 +1,11 @@
-"""What a controller does every so often, without being asked.
+"""What a controller does periodically.
 
-Each round, several times per session timeout: renew the lease, decide again what the store could not write, end the
+In each round, several times per session timeout: renew the lease, decide again what could not be committed, end the
 rest of a cluster that has just started, fence the broker that was silent for longest. At intervals of their own:
 elect preferred leaders, and unclean leaders where that is allowed.
 
-A round that comes much too late means that this process did not run: the brokers' silence meanwhile proves nothing,
-and each gets a fresh session.
+A round that runs much too late shows that this process did not run: the brokers' silence meanwhile proves nothing,
+so each gets a new session.
 
 Units: monotonic ms.
 """
@@ -34,7 +34,7 @@ START_S: Final = 1.0
 
 
 class Rounds:
-    """The clockwork of one controller."""
+    """The timers of one controller."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Rounds:
         self._config = config
         # Returns False when the lease is another broker's, and this controller has stopped.
         self._renew = renew
-        # Becomes the controller in the metadata, if the store could not write that.
+        # Records this controller in the metadata, if the store could not write that before.
         self._inaugurate = inaugurate
         self.timed_out_count = 0
         now_ms = clock.mono_ms()
@@ -75,15 +75,15 @@ class Rounds:
 
     @property
     def is_starting(self) -> bool:
-        """Return whether the cluster has just begun to start after all of it was stopped."""
+        """Return whether the cluster is starting again after all brokers stopped together."""
         return self._starting_until_ms is not None
 
     def stop(self) -> None:
-        """End the clockwork."""
+        """Cancel the timers."""
         self._timer.cancel()
 
     def tick(self) -> None:
-        """Do what is due; the timer calls this, and tests may."""
+        """Do what is due; called by the timer and by tests."""
         if not self._commits.is_open:
             return
         self._timer = self._loop.call_later(self._tick_s, self.tick)

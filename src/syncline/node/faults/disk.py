@@ -11,7 +11,7 @@ A fault has the effect that such a disk would have on this broker:
   disk accepts no writes stops;
 - a failure is an OSError.
 
-Reads of several stretches through one handle (a worker that searches a segment) wait once, not once per stretch.
+Several reads through one handle (a worker that searches a segment) wait once, not once per read.
 
 A file's directory names its partition: "orders-3" holds partition 3 of orders. Only rules without a topic strike files
 elsewhere (checkpoints, the broker's own files).
@@ -51,7 +51,7 @@ class FaultyDisk:
         # Blocks the calling thread for this many seconds, as a disk does.
         self._block = block
         self._loop_thread = threading.get_ident()
-        # Workers open files, too.
+        # Worker threads open files, too.
         self._lock = threading.Lock()
         self._is_closed = False
         self._rules: tuple[Rule, ...] = ()
@@ -107,7 +107,7 @@ class FaultyDisk:
             late_ms = self._clock.mono_ms() + rule.delay_ms
             until_ms = late_ms if until_ms is None else min(late_ms, until_ms)
         elif until_ms is None and threading.get_ident() == self._loop_thread:
-            # This rule could never end: the request that clears it is handled by this thread.
+            # Blocking this thread would make the rule endless: this thread handles the request that clears it.
             return
         while not (rule.is_lifted or self._is_closed) and (
             until_ms is None or (left_ms := until_ms - self._clock.mono_ms()) > 0
@@ -138,7 +138,7 @@ class FaultyDisk:
             self._go_on(key)
 
     def partition_of(self, path: str) -> TopicPartition | None:
-        """Return the partition in whose directory a file lies, None for others."""
+        """Return the partition in whose directory a file is; None for other files."""
         parent, _, directory = path.rpartition("/")[0].rpartition("/")
         topic, _, number = directory.rpartition("-")
         if parent != self._log_directory or not topic or not number.isdecimal():
@@ -170,7 +170,7 @@ class FaultyDisk:
         self._inner.replace_file(path, data, sync=sync)
 
     def sync_directory(self, path: str) -> None:
-        """Make names safe."""
+        """Sync the names in a directory."""
         self._meet(f"{path}/", SYNC)
         self._inner.sync_directory(path)
 
@@ -236,7 +236,7 @@ class FaultyFile:
 
     @property
     def size_bytes(self) -> int:
-        """How long the file is."""
+        """The size of the file."""
         return self._inner.size_bytes
 
     @property
@@ -267,7 +267,7 @@ class FaultyFile:
             rule = self._disk.strike(self._rules, self._partition, READ)
             if rule is not None:
                 self._disk.wait(rule, self.path)
-            # A failed read has not waited: the next read may fail, too.
+            # Not reached when the read fails, so that the next read may fail, too.
             self._has_waited = rule
         return self._inner.read(position, size)
 

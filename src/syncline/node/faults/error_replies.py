@@ -15,7 +15,7 @@ from syncline.model.errors import ErrorCode
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
-# These are about the request as a whole; others are about the rows, when there are any.
+# Errors of the request as a whole; all others belong to the rows, if there are any.
 _WHOLE: Final = frozenset(
     {
         ErrorCode.NOT_CONTROLLER,
@@ -30,7 +30,7 @@ _WHOLE: Final = frozenset(
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     }
 )
-# What names a row of its own, when the request's row is a number or a text.
+# Fields that identify a response row when the request's row is a number or a text.
 _NAMES: Final = ("partition_index", "partition", "index", "name", "topic", "group_id", "key")
 _SYNONYMS: Final = (("partition_index", "partition", "index"), ("name", "topic", "topic_name"))
 _ZERO: Final = frozenset({"session_id", "api_keys"})
@@ -76,14 +76,14 @@ def _fields(shape: Any, asked: Any, code: ErrorCode, message: str) -> dict[str, 
 
 
 def _known(name: str, asked: Any) -> Any:
-    """Return what the request says of a field, by its own name or by another for the same thing."""
+    """Return the request's value of a field, by its name or by another name for the same thing."""
     names = next((each for each in _SYNONYMS if name in each), (name,))
     values = (getattr(asked, each, None) for each in (name, *names))
     return next((value for value in values if value is not None and not isinstance(value, tuple)), None)
 
 
 def _asked_rows(asked: Any) -> list[Any]:
-    """Return the lists of a request, or of one of its rows, in order: of rows, or else of the numbers or texts."""
+    """Return the lists of a request, or of one of its rows, in order: lists of rows, otherwise of numbers or texts."""
     if not dataclasses.is_dataclass(asked):
         return []
     lists = [getattr(asked, field.name) for field in dataclasses.fields(asked)]
@@ -97,7 +97,7 @@ def _rows_of(shape: Any) -> list[tuple[str, Any]]:
 
 
 def _row_shape(hint: Any) -> Any:
-    """Return the class of the rows in a list, None when it is no list of rows."""
+    """Return the class of the rows in a list; None if it is not a list of rows."""
     if get_origin(hint) in (Union, UnionType):
         return next((row for each in get_args(hint) if (row := _row_shape(each)) is not None), None)
     if get_origin(hint) is tuple and dataclasses.is_dataclass(get_args(hint)[0]):
@@ -113,7 +113,7 @@ def _carries_error(shape: Any) -> bool:
 
 
 def _nothing(name: str, hint: Any) -> Any:
-    """Return the emptiest value of a field."""
+    """Return the empty value of a field."""
     if get_origin(hint) in (Union, UnionType):
         if NoneType in get_args(hint):
             return None

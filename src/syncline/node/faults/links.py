@@ -1,13 +1,13 @@
 """Links between brokers that lose or delay what is sent.
 
 One hard idea: the transport of a struck connection gets another protocol, which receives the bytes in place of the
-connection. So a connection that is not struck costs nothing, and a cut drops everything at the receiving end, as if it
-had never arrived: bytes, the end of the stream, a reset.
+connection. So other connections cost nothing, and a cut drops everything at the receiving end, as if it had never
+arrived: bytes, the end of the stream, a reset.
 
 Both brokers of a link have the rule, and each applies it at its own end:
 
 - bytes that arrive over a cut link are dropped; those sent over a link that is cut only the other way arrive;
-- a new connection needs both directions: while either is cut, connecting fails when its time-out is over;
+- a new connection needs both directions: while either is cut, connecting fails after its time-out;
 - when the cut ends, connections that lost something break. The others continue.
 
 The receiving end applies delays, too; both ends together delay both directions.
@@ -108,7 +108,7 @@ class LinkFaults:
                 end.has_delivered_nothing = True
         if end is None or not end.is_cut:
             return False
-        # The bytes received before are dropped, too: they arrived with what is lost.
+        # Drop the bytes received before, too: they arrived with the lost ones.
         end.lost_bytes += len(request.body)
         return True
 
@@ -128,7 +128,7 @@ class LinkFaults:
         return end is not None and end.is_cut
 
     def _strike(self, victim: "PeerConnection | Connection", broker_id: int) -> "FaultyEnd | None":
-        """Apply the present rules of its link to a connection; return its faulty end if there are any."""
+        """Apply the current rules of its link to a connection; return its faulty end, if it has rules."""
         cut, delay = self._cuts.get(broker_id), self._delays.get(broker_id)
         end = self._ends.get(victim)
         if cut is None and delay is None:
@@ -154,7 +154,7 @@ class LinkFaults:
         return end
 
     async def _gate(self, broker_id: int) -> None:
-        """Wait as if packets were retransmitted: until the link is whole, or the time-out is over."""
+        """Wait as if packets were retransmitted: until the link works again, or the time-out passes."""
         rule = self._barred.get(broker_id)
         if rule is None:
             return
@@ -195,12 +195,12 @@ class FaultyEnd(asyncio.BufferedProtocol):
         transport.set_protocol(self)
 
     def cut(self, rule: Rule) -> None:
-        """Drop what arrives from now on."""
+        """Drop everything that arrives from now on."""
         self.rule = rule
         self.is_cut = True
 
     def delay(self, rule: Rule) -> None:
-        """Deliver late what arrives from now on."""
+        """Delay everything that arrives from now on."""
         self.rule = rule
 
     def heal(self) -> None:
@@ -298,7 +298,7 @@ class FaultyEnd(asyncio.BufferedProtocol):
         """Report the end to the victim, unless the cut hides it."""
         if self.is_cut and not self.has_delivered_nothing and self._victim.transport is not None:
             self._lost = (exc,)
-            # The victim continues to write, and the closed transport would refuse.
+            # The victim continues to write, which the closed transport would refuse.
             self._victim.connection_made(_Nowhere(self._loop, self._end))
         else:
             self._end(exc)
@@ -328,7 +328,7 @@ class _Nowhere(asyncio.Transport):
         """Drop them."""
 
     def is_closing(self) -> bool:
-        """Return whether the owner has closed it."""
+        """Return whether the owner has closed this transport."""
         return self._is_closing
 
     def pause_reading(self) -> None:

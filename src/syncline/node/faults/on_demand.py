@@ -16,7 +16,7 @@ class FaultsOnDemand:
         self.registry: Faults | None = None
 
     def made(self) -> "Faults":
-        """Return the registry of faults, making it if need be."""
+        """Return the registry of faults, created on first use."""
         if self.registry is None:
             self.registry = self._make()
         return self.registry

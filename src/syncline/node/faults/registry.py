@@ -1,10 +1,10 @@
-"""The faults of one broker: which there are, and from when to when they take effect.
+"""The faults of one broker: which exist, and when they take effect.
 
-A fault begins with `add`: the broker journals it first and applies it then, since the fault itself may keep the broker
-from writing the journal. It is over when its time is, when its trigger can never fire again, or when it is cleared; the
-broker journals that, too. A fault that is over stays listed, with its counters, until it is cleared.
+A fault begins with `add`: the broker first journals it and then applies it, since the fault itself may prevent the
+broker from writing to the journal. It ends after its duration, when its trigger can never fire again, or when it is
+cleared; the broker journals that, too. An ended fault stays listed, with its counters, until it is cleared.
 
-Faults live in the process: a restarted broker has none.
+Faults exist only in memory: a restarted broker has none.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from syncline.node.journal import Journal
     from syncline.node.request import Request
 
-# The number of faults that a broker keeps, those that are over included.
+# The number of faults that a broker keeps, including ended ones.
 LISTED_MAX: Final = 1_000
 
 
@@ -98,7 +98,7 @@ class Faults:
         return [rule.describe(now_ms) for rule in self._rules.values()]
 
     def clear(self, fault_id: str | None) -> list[dict[str, Any]]:
-        """End one fault, or all, and forget it; return what it was. Raises `ControlRefused`."""
+        """End one fault, or all, and remove it; return it as JSON. Raises `ControlRefused`."""
         if fault_id is not None and fault_id not in self._rules:
             raise ControlRefused(f"broker {self._broker_id} has no fault {fault_id!r}.")
         ids = list(self._rules) if fault_id is None else [fault_id]
@@ -156,7 +156,7 @@ class Faults:
         self.check_invariants()
 
     def check_invariants(self) -> None:
-        """Assert that every rule with a time will end by it, and that nothing is in the way without a rule."""
+        """Assert that every rule with a duration has a timer, and that requests are intercepted only for a rule."""
         timed = {rule.id for rule in self._rules.values() if rule.is_active and rule.until_ms is not None}
         assert timed == self._timers.keys(), f"rules with a time {sorted(timed)}, with a timer {sorted(self._timers)}"
         is_met = any(rule.is_active and rule.place in {Place.LINK, Place.REQUEST} for rule in self._rules.values())

@@ -1,17 +1,16 @@
-"""Requests that meet a fault: not done, done but not answered, or answered late.
+"""Requests that a fault strikes: not done, done but not answered, or answered late.
 
-One hard idea: a request whose *reply* meets the fault gets another class, with the same slots and another way to
-answer. Handlers do not notice, and requests without a fault cost nothing. Without a rule no request passes through this
+One hard idea: a request whose *reply* a fault strikes gets another class, with the same slots and another way to
+answer. Handlers do not notice, and other requests cost nothing. Without a rule, requests do not pass through this
 module (`registry` replaces the dispatcher's method).
 
     api-error        the request is not done; its answer is a Kafka error
     api-disconnect   the request is not done; its connection closes
-    api-drop-reply   the request is done; when its answer's turn comes, the connection closes instead
-    api-throttle     the request is done; its answer is late, and so are those behind it on its connection
+    api-drop-reply   the request is done; when it is the answer's turn, the connection closes instead
+    api-throttle     the request is done; its answer is late, and so are later answers on its connection
 
-A lost answer closes its connection since TCP loses nothing else: a client that gets no answer gets none to anything
-after it, either. Metadata is the one request that is "done" before its error: a client without a list of brokers would
-forget the cluster.
+A lost answer closes its connection, because TCP loses no single answer: a client that misses one misses all later ones,
+too. Only Metadata is "done" before its error: a client without a list of brokers could not find the cluster again.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from syncline.wire.errors import DecodeError
 
 _Named = list[tuple[str, int | None]]
 _Held = dict[Callable[[], None], asyncio.TimerHandle]
-# Names of fields, in requests, that hold a topic, or a partition of the topic around it.
+# Names of request fields that hold a topic, or a partition of the enclosing topic.
 _TOPIC_FIELDS = ("topic", "name", "topic_name")
 _PARTITION_FIELDS = ("partition", "partition_index", "index", "partition_id")
 _TOPIC_LISTS = ("topics", "topic_names", "topic_data")
@@ -55,7 +54,7 @@ class RequestFaults:
         self._dispatch = dispatch
         self._rules: tuple[Rule, ...] = ()
         self._classes: dict[Rule, type[Request]] = {}
-        # Held answers, by rule: each with its timer.
+        # Delayed answers by rule, each with its timer.
         self._held: dict[Rule, _Held] = {}
         self.on_struck: Callable[[Rule], None] | None = None
 
@@ -65,7 +64,7 @@ class RequestFaults:
         self._classes = {rule: self._classes.get(rule) or self._class_of(rule) for rule in rules}
 
     def lift(self, rule: Rule) -> None:
-        """Send the answers that this rule holds."""
+        """Send the answers that this rule delays."""
         held = self._held.pop(rule, {})
         for answer, timer in list(held.items()):
             timer.cancel()
@@ -73,7 +72,7 @@ class RequestFaults:
         held.clear()
 
     def close(self) -> None:
-        """Drop held answers: the broker is stopping, and its connections are closed."""
+        """Drop delayed answers: the broker is stopping, and its connections are closed."""
         for held in self._held.values():
             for timer in held.values():
                 timer.cancel()
@@ -116,7 +115,7 @@ class RequestFaults:
         try:
             entity = request.decode()
         except DecodeError:
-            # The handler reports what is wrong with it.
+            # The handler will report what is wrong with the request.
             return []
         named: _Named = []
         self._collect(entity, named)
@@ -196,7 +195,7 @@ def _without_reply(rule: Rule) -> type[Request]:
 
 def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Request]:
     class LateRequest(Request):
-        """A request whose answer is held back."""
+        """A request whose answer is delayed."""
 
         __slots__ = ()
 
@@ -246,7 +245,7 @@ def _acks_of(request: Request) -> int:
 
 
 def _partitions_in(row: Any) -> list[int | None]:
-    """Return the partitions that a topic's row names; None alone when it names none."""
+    """Return the partitions that a topic's row names; only None if it names none."""
     found: list[int | None] = []
     for field in dataclasses.fields(row):
         values = getattr(row, field.name)

@@ -1,10 +1,10 @@
-"""Fault rules: what is struck, when, and how often. Nothing here has an effect.
+"""Fault rules: what is struck, when, and how often. Other modules apply them.
 
 A rule selects disk operations, links or requests; its trigger picks among those. `seen` counts the operations selected
 while the rule could strike, `hits` those that it struck; tests assert on `hits`.
 
-A rule is *active* until its time is over, its trigger can never fire again, or a client clears it. A stuck
-operation stays stuck until then; therefore a `disk-stuck` rule is not over when its trigger is spent.
+A rule is *active* until its duration has passed, its trigger can never fire again, or a client clears it. A stuck
+operation stays stuck until the rule ends, so a spent trigger does not end a `disk-stuck` rule.
 
 Units: milliseconds. Rules arrive as JSON; an unusable one raises `ControlRefused` with a sentence.
 """
@@ -32,7 +32,7 @@ from syncline.node.faults.table import (
 )
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 
-# Why a rule is over.
+# Why a rule ended.
 SPENT: Final = "its trigger cannot fire again"
 TIME_IS_OVER: Final = "its time is over"
 CLEARED: Final = "cleared"
@@ -41,7 +41,7 @@ DELAY_MS_MAX: Final = 600_000
 DURATION_MS_MAX: Final = 2**31 - 1
 TEXT_MAX: Final = 1_000
 TRIGGER_LENGTH_MAX: Final = 100
-# Requests that no rule strikes: a client that injects faults must be able to end them.
+# Requests that no rule strikes: a client that injected faults must be able to end them.
 SPARED: Final = frozenset({ApiKey.CONTROL})
 
 
@@ -99,18 +99,18 @@ class Rule:
         self.client_id = reader.optional_text("client_id")
         self.listener = reader.optional_text("listener", LISTENERS, default=CLIENT)
         self.error = reader.error("error")
-        # Whether this broker writes the fault into the journal; of several with the same fault one does.
+        # Whether this broker journals the fault; of several brokers with the same fault, one does.
         self.is_journalled = fields.get("journal", True) is True
         if self.kind == DISK_STUCK and self.duration_ms is None and self.directions != (READ,):
             raise ControlRefused(
                 "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
             )
-        # Effects go by what a rule has, and a rule has what its kind says.
+        # Effects depend on the fields of a rule, which its kind determines.
         assert bool(self.directions) == (self.place is Place.DISK), f"{self.kind} strikes {self.directions}"
         assert bool(self.links) == (self.place is Place.LINK), f"{self.kind} strikes {self.links}"
         assert (self.listener is not None) == (self.place is Place.REQUEST), f"{self.kind} strikes {self.listener}"
         self._described = reader.kind.fields - {"id", "kind", "trigger", "duration_ms"}
-        # Monotonic, None: until it is cleared.
+        # Monotonic ms; None: until it is cleared.
         self.until_ms: int | None = None
         self.over: str | None = None
 
@@ -121,16 +121,16 @@ class Rule:
 
     @property
     def is_lifted(self) -> bool:
-        """Whether what it has struck may go on."""
+        """Whether the operations that it holds may continue."""
         return self.over is not None and self.over != SPENT
 
     @property
     def is_spent(self) -> bool:
-        """Whether it cannot strike any more, and holds nothing until it is lifted."""
+        """Whether it can strike nothing more, and holds no operation."""
         return self.trigger.is_spent and self.kind != DISK_STUCK
 
     def selects_file(self, partition: TopicPartition | None, direction: str) -> bool:
-        """Return whether a disk operation on a partition's file, or on another one (None), is selected."""
+        """Return whether a disk operation on a partition's file, or on another file (None), is selected."""
         if direction not in self.directions:
             return False
         if self.topic is None:
@@ -146,15 +146,15 @@ class Rule:
     ) -> bool:
         """Return whether a request is selected; `partitions` is called only when the answer depends on it.
 
-        Requests that only brokers send are selected by name; requests that both send count as brokers' on the internal
-        listener.
+        Requests that only brokers send are selected by name; requests that clients send, too, count as brokers' on the
+        internal listener.
         """
         if key in SPARED or (self.apis and key not in self.apis):
             return False
         if listener != self.listener and key in CLIENT_VERSIONS:
             return False
         if not self.apis and key not in CLIENT_VERSIONS:
-            # "Any" request is any of a client's: without the others a broker cannot take part in the cluster.
+            # "Any" request means any that clients send: without the others a broker could not take part in the cluster.
             return False
         if self.client_id is not None and not fnmatchcase(client_id or "", self.client_id):
             return False
@@ -190,7 +190,7 @@ class Rule:
         return {name: value for name, value in row.items() if value is not None}
 
     def target(self, broker_id: int) -> str:
-        """Return what is struck, as the journal names it."""
+        """Return the target, as the journal names it."""
         if self.links:
             return ",".join(f"broker-{source}>broker-{target}" for source, target in self.links)
         if self.place is Place.DISK and self.topic is not None and self.partition is not None:
@@ -198,7 +198,7 @@ class Rule:
         return f"broker-{broker_id}"
 
     def note(self) -> str:
-        """Return in words what happens."""
+        """Return a description of the effect."""
         words = [f"fault {self.id}"]
         if self.place is Place.DISK:
             words.append("/".join(self.directions) + (f" fail with {self.errno}" if self.errno else ""))
@@ -220,7 +220,7 @@ class Rule:
 
 
 def _parse_trigger(text: str) -> tuple[str, float, Callable[[], float] | None]:
-    """Return (mode, its number, dice); `once` is the first of one."""
+    """Return (mode, its number, random source if it needs one); `once` means `times=1`."""
     mode, _, rest = text.partition("=")
     if text == "always":
         return "always", 0, None
@@ -237,13 +237,13 @@ def _parse_trigger(text: str) -> tuple[str, float, Callable[[], float] | None]:
         except ValueError:
             chance = -1.0
         if 0 <= chance <= 1 and seed.isdecimal():
-            # Seeded, so that the same requests are struck again in the next run.
+            # Seeded, so that every run strikes the same requests.
             return mode, chance, random.Random(int(seed)).random  # noqa: S311 - dice, no secret
     raise ControlRefused(f"a trigger is {TRIGGERS}, not {text!r}.")
 
 
 class _Reader:
-    """Reads the fields that a kind of fault has; others are None or empty, and refused when given."""
+    """Reads the fields that a kind of fault has; refuses others, whose values are None or empty."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields

@@ -1,4 +1,4 @@
-"""Faults by name and their options: checks, help texts and docs/faults.md all go by this table.
+"""Faults by name and their options: checks, help texts and docs/faults.md all use this table.
 
 A new fault is one entry of `KINDS`, and its effect in `disk`, `links` or `requests` (of a process: `syncline.local`).
 A new option is one field of `FaultOptions`; where a broker acts on it, `Rule` reads the field that the option names.
@@ -26,17 +26,17 @@ Texts = str | Sequence[str] | None
 
 
 class Form(Enum):
-    """How people write an option, and what brokers receive."""
+    """How users write an option, and what brokers receive."""
 
     TEXT = "a text"
     TEXTS = "a text, repeatable; a list for brokers"
     TIME = "a time such as 200ms; seconds in Python, milliseconds for brokers"
-    # The number is the option's value, TOPIC goes to the option of that name.
+    # The number is this option's value; TOPIC becomes the value of `--topic`.
     PLACE = "TOPIC:NUMBER"
 
 
 class Option(NamedTuple):
-    """One option of faults: its name on the command line, what help says of it, and its field in a rule."""
+    """One option of faults: its name on the command line, its help text, and its field in a rule."""
 
     flag: str
     metavar: str
@@ -48,7 +48,7 @@ class Option(NamedTuple):
 
 
 class FaultOptions(TypedDict, total=False):
-    """The options of `syncline fault add` and of `Faults.add`, by the names of the latter."""
+    """The options of `syncline fault add` and `Faults.add`, by their names in Python."""
 
     broker: Annotated[
         Nodes,
@@ -116,7 +116,7 @@ class FaultKind(NamedTuple):
     place: Place
     effect: str
     options: tuple[str, ...]
-    # Options without which it makes no sense; of several with blanks between them, one.
+    # Options that it needs; of names separated by blanks, one.
     needs: tuple[str, ...] = ()
 
     @property
@@ -205,5 +205,5 @@ KINDS: Final[dict[str, FaultKind]] = {
     )
 }
 
-# What a broker does to itself; the others are done to its process.
+# Kinds that a broker applies to itself; the others apply to its process from outside.
 BROKER_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.place is not Place.PROCESS)

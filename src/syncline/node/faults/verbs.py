@@ -1,7 +1,7 @@
 """The control API's verbs about faults (`node.control`).
 
 - `faults.add` begins one: {"id", "kind", ...}, see `rules`; it answers {"fault": {...}} once the fault takes effect.
-- `faults.list` answers {"faults": [...]}, those that are over, too.
+- `faults.list` answers {"faults": [...]}, including ended ones.
 - `faults.clear` ends the one with {"id"}, or all; it answers {"cleared": [...]} with their last counters.
 - `faults.record` journals what a tool does to the cluster (a paused or killed process): {"kind", "target", "phase",
   "note"}, at once if the journal can be reached.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
         @property
         def journal(self) -> Journal:
-            """Return where faults are reported."""
+            """Return the journal, which records faults."""
 
 
 # The year 10000, which Python's calendar cannot represent.

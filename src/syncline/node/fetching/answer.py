@@ -1,4 +1,4 @@
-"""The answer of a fetch: rows become the message, and the session learns what its reader has been sent.
+"""The answer of a fetch: rows become the message, and the session records what its reader was sent.
 
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
@@ -85,14 +85,14 @@ def _count_out(serving: FetchServing, row: Row) -> None:
 
 
 def _leader_hint(serving: FetchServing, row: Row, endpoints: dict[int, NodeEndpoint]) -> tuple[int, int] | None:
-    """Return whom the reader should ask, and add its address to `endpoints`."""
+    """Return the leader that the reader should ask, and add its address to `endpoints`."""
     if row.error not in _HINTED:
         return None
     topic, index = key_of(row.entry)
     if isinstance(topic, bytes):
         topic = serving.cluster.image.topic_names.get(UUID(bytes=topic), "")
     leader, endpoint = serving.cluster.leader_hint(topic, index, row.error)
-    # Followers know where brokers are.
+    # Followers know the brokers' addresses.
     if endpoint is not None and not row.entry.is_follower:
         endpoints[endpoint.node_id] = endpoint
     return leader

@@ -1,8 +1,8 @@
 """One fetch request, from its first look at the partitions to its answer.
 
-A fetch with too little to answer parks; whatever may make it answerable wakes it, and it looks anew. When some bytes
-have to come from the disk, the decision is made when the last read has ended. The follower's progress counts once per
-request, at its first look, with the log end captured before the read.
+A fetch with too little data parks; any change that may make it answerable wakes it, and it looks again. If some bytes
+have to be read from the disk, it decides when the last read has ended. A follower's progress counts once per request,
+at its first look, with the log end captured before the read.
 
 Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
 several partitions costs one answer.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FetchOperation:
-    """A fetch request on its way to its answer."""
+    """A fetch request without an answer."""
 
     __slots__ = (
         "_bucket",
@@ -67,7 +67,7 @@ class FetchOperation:
 
     @property
     def is_follower(self) -> bool:
-        """Whether another broker asks, which follows the partitions."""
+        """Whether the fetch is a follower's."""
         return self._fetch.replica_id >= 0
 
     @property
@@ -83,16 +83,16 @@ class FetchOperation:
         if self._fetch.replica_id >= 0:
             self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
         elif self._reader.looks_for_near_replicas:
-            # A follower may have become near enough while the partition itself stood still.
+            # A replica near the consumer may have caught up without a change of the partition itself.
             self._context.look_at_all()
         self._look()
 
     def wake(self) -> None:
-        """Look again after something moved; answer if that suffices."""
+        """Look again after a change; answer if there is enough."""
         if self.is_answered or self._reads_left:
             return
         if self._rows:
-            # Its last reads were given up, as their partitions have another leader.
+            # Its remaining reads were abandoned, because their partitions have another leader.
             self._decide()
             return
         if fetch_ready(
@@ -103,7 +103,7 @@ class FetchOperation:
             self._look()
 
     def expired(self, now_ms: int) -> None:
-        """Answer with whatever there is: the wait is over."""
+        """Answer with what there is: the maximum wait has passed."""
         if self.is_answered or self._reads_left:
             return
         if self._fetch.replica_id >= 0:
@@ -130,7 +130,7 @@ class FetchOperation:
         session = self._context.session
         if self._pending is not None:
             self._serving.slow_reads.lost(self, self._pending, session)
-        # A session goes on over another connection, where its next fetch may be parked already.
+        # The session may continue over another connection, where its next fetch may be parked already.
         if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
             self._context.finish()
 
@@ -152,7 +152,7 @@ class FetchOperation:
         self._reads_left += 1
 
     def read_ended(self, row: Row) -> None:
-        """Decide, if no other read is waited for."""
+        """Decide, if this was the last read."""
         assert self._reads_left > 0, f"{row} was not waited for"
         if row.pending is not None:
             self._slow_read_ended(row, row.pending)
@@ -161,15 +161,15 @@ class FetchOperation:
             self._decide()
             self._serving.woken.settle()
 
-    # Slow reads (KIP-501): only where a read has to wait, and the feature is on.
+    # Slow reads (KIP-501): only if a read has to wait and the feature is on.
 
     def _pend(self) -> None:
-        """Register this request, and count at once what was read at once."""
+        """Register this request, and count the partitions that were read at once."""
         slow_reads = self._serving.slow_reads
         request = self._pending
         if request is None:
             now_ms = self._serving.clock.mono_ms()
-            # All looks before this one found everything in memory: the rest of the time it waited for data.
+            # All earlier looks found everything in memory, so until now the request waited for data, not for the disk.
             parked_ms = 0 if self._is_first_look else now_ms - self._taken_up_ms
             request = self._pending = slow_reads.opened(
                 self, self._context.session, self._fetch.replica_epoch, self._taken_up_ms, parked_ms
@@ -206,7 +206,7 @@ class FetchOperation:
         slow_reads.read_ended(pending)
 
     def leadership_ended(self, partition: Partition, error: ErrorCode) -> None:
-        """Wait no longer for the reads of a partition that this broker has ceased to lead."""
+        """Stop waiting for the reads of a partition that this broker no longer leads."""
         for row in self._rows:
             if row.partition is not partition:
                 continue
@@ -240,7 +240,7 @@ class FetchOperation:
         self._bucket = self._serving.deadlines.park(self, deadline_ms)
         self._context.session.on_change = self._changed
         if any(row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end for row in rows):
-            # Something may have moved while this request's own progress was counted, before it listened.
+            # Counting this request's own progress may have changed something before the request began to watch.
             self._serving.woken.wake(self)
 
     def _must_answer(self) -> bool:

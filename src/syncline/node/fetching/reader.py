@@ -1,8 +1,8 @@
-"""Reading partitions for a fetch: finding each, checking that it may be read, and reading what is granted.
+"""Reading partitions for a fetch: finding each, checking that it may be read, and reading the granted bytes.
 
-A look never blocks. Bytes in memory are read at once. The disk's workers read others, and report to the
+A look never blocks. It reads bytes in memory at once; worker threads read others from the disk and report to the
 fetch. Log end, log start and high watermark are captured before the read: neither the answer nor the follower's
-progress must see what comes after.
+progress may include later records.
 Source: KIP-74 (limits), KIP-392 (follower reads), KIP-595 (diverging epochs).
 """
 
@@ -25,7 +25,7 @@ from syncline.storage.errors import StorageError
 from syncline.storage.reading import Slice
 from syncline.wire.fetch import FetchRequest
 
-# Unknown topics are reported, but beside good partitions they do not end the wait.
+# Errors that do not end the wait if other partitions of the request are readable.
 PATIENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 # The first fetch version whose consumers may read from followers.
 _FOLLOWER_READ_VERSION: Final = 11
@@ -40,7 +40,7 @@ class WaitsForReads(Protocol):
         """Wait for one more read."""
 
     def read_ended(self, row: Row) -> None:
-        """Go on: the read of a row that was waited for has ended, well or badly."""
+        """Continue: the read of this row has succeeded or failed."""
 
 
 class PartitionReader:
@@ -52,10 +52,10 @@ class PartitionReader:
         self._serving = serving
         self._fetch = fetch
         self._version = version
-        # Where the consumer stands, if this broker is to look for a replica near it.
+        # The consumer's rack, if this broker should look for a replica in it.
         is_sent_on = fetch.rack_id and fetch.replica_id < 0 and serving.configs.selects_near_replicas
         self._rack = fetch.rack_id if is_sent_on else ""
-        # What did not exist when the request came; that is its answer, whatever happens while it waits.
+        # Partitions that did not exist when the request came; the answer says so, even if they are created meanwhile.
         self.unknown: dict[SessionPartition, ErrorCode] = {}
 
     @property
@@ -78,7 +78,7 @@ class PartitionReader:
         return partition
 
     def read(self, entry: SessionPartition, budget: FetchBudget, waiting: WaitsForReads, *, is_first_look: bool) -> Row:
-        """Return what there is of one partition; a read that takes longer reports to `waiting`."""
+        """Return the row of one partition; a read that has to wait reports to `waiting`."""
         row = Row(entry)
         if entry in self.unknown:
             row.fail(self.unknown[entry])
@@ -94,7 +94,7 @@ class PartitionReader:
             row.fail(error)
             return row
         log = partition.log
-        # Captured before the read: the answer and the follower's progress must not see what comes after.
+        # Captured before the read: the answer and the follower's progress may not include later records.
         row.log_end = log.log_end
         row.log_start = log.log_start
         row.high_watermark = partition.high_watermark
@@ -123,7 +123,7 @@ class PartitionReader:
         return row
 
     def _find(self, row: Row, entry: SessionPartition) -> Partition | None:
-        """Return the partition to read, or put the reason why there is none into `row`."""
+        """Return the partition to read, or set the error in `row`."""
         partition = entry.target
         serving = self._serving
         assert partition is None or isinstance(partition, Partition)
@@ -173,7 +173,7 @@ class PartitionReader:
 
     @property
     def _storage_error(self) -> ErrorCode:
-        """Return the error for a failed disk: old clients get one that makes them look for another leader."""
+        """Return the error for a failed disk: old clients get one that makes them refresh their metadata."""
         is_known = self._version >= _STORAGE_ERROR_VERSION
         return ErrorCode.KAFKA_STORAGE_ERROR if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -189,7 +189,7 @@ class PartitionReader:
             plan = partition.log.read_plan(
                 row.entry.fetch_offset, grant.max_bytes, row.bound, at_least_one=grant.whole_first_batch
             )
-            # The size of what has yet to be found is not known; it is at most what was granted.
+            # The size is unknown until the bytes are found; it is at most what was granted.
             size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
             if isinstance(plan, Slice) and not size_bytes:
                 return
@@ -198,7 +198,7 @@ class PartitionReader:
             row.fail(error.code)
             return
         except (StorageError, OSError):
-            # A segment that was closed meanwhile may not even be opened again.
+            # The file of a closed segment could not be opened again.
             row.fail(self._storage_error)
             return
         budget.spend(size_bytes)
@@ -217,7 +217,7 @@ class PartitionReader:
         def done(result: Buffer | Exception) -> None:
             disk.read_ended(number)
             if not row.is_reading:
-                # It was answered without waiting for this.
+                # The fetch was answered without waiting for this read.
                 return
             row.is_reading = False
             assert not row.records, f"{row} was read twice"
@@ -225,7 +225,7 @@ class PartitionReader:
                 self._serving.partitions.get(partition.key) is not partition
                 or partition.leader_epoch != row.leader_epoch
             ):
-                # The log may have been cut and written anew while it was read, or its files be gone.
+                # The log may have been cut and rewritten during the read, or its files deleted.
                 row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif isinstance(result, Exception):
                 row.fail(self._storage_error)
@@ -240,7 +240,7 @@ class PartitionReader:
         plan.read_later(done)
 
     def glances(self, entries: Iterable[SessionPartition]) -> list[FetchLook]:
-        """Return the cheap view of what a look would find."""
+        """Return, without reading, what a look would find."""
         looks = []
         for entry in entries:
             if entry in self.unknown:

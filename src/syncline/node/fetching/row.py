@@ -1,4 +1,4 @@
-"""What one look of a fetch found of one partition."""
+"""What one look of a fetch found in one partition."""
 
 from typing import cast
 
@@ -11,12 +11,12 @@ from syncline.node.request import Buffer
 
 
 def key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
-    """Return (topic name or id, partition): how this room names the partitions of a session."""
+    """Return (topic name or id, partition): how this package identifies the partitions of a session."""
     return cast("tuple[str | bytes, int]", entry.key)
 
 
 class Row:
-    """What one look found of one partition."""
+    """What one look found in one partition."""
 
     __slots__ = (
         "bound",
@@ -42,19 +42,19 @@ class Row:
         self.error = ErrorCode.NONE
         self.records: Buffer = b""
         self.diverging: tuple[int, int] | None = None
-        # The replica that the reader is sent to instead of being served.
+        # The replica to which the reader is redirected.
         self.preferred = -1
         self.high_watermark = Offset(-1)
         self.log_start = Offset(-1)
         self.log_end = Offset(-1)
-        # The reader may have what lies below: the log end as a follower, the high watermark as a consumer.
+        # The reader may have records below this offset: the log end for a follower, the high watermark for a consumer.
         self.bound = Offset(-1)
         self.leader_epoch = LeaderEpoch(-1)
-        # Whether the request proves something about a follower; and whether its leader has counted that.
+        # Whether the request proves a follower's progress, and whether the leader has counted it.
         self.is_progress = False
         self.is_counted = False
         self.is_reading = False
-        # What was registered for a follower that has to wait for the disk.
+        # The registration of a follower that waits for the disk.
         self.pending: PendingEntry | None = None
 
     def __repr__(self) -> str:

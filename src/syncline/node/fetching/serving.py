@@ -1,4 +1,4 @@
-"""What serving a fetch takes of a broker; all fetches share one."""
+"""What fetches use of a broker; all fetches share one."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from syncline.node.slow_reads import SlowReads
 
 
 class FetchServing(NamedTuple):
-    """The parts of one broker that answer fetches."""
+    """The parts of one broker that fetches use."""
 
     clock: Clock
     cluster: ClusterView

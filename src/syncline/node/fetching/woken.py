@@ -1,7 +1,7 @@
-"""Woken fetches: parked ones that look again when the present callback ends.
+"""Woken fetches: parked ones that look again when the current callback ends.
 
-What moves a partition wakes the fetches that wait for it; each looks once, however many of its partitions moved. A
-callback that may have moved one ends with `settle`; for all others the next turn of the loop does it.
+A change of a partition wakes the fetches that wait for it; each looks once, however many of its partitions changed. A
+callback that may have changed one ends with `settle`; otherwise the next turn of the loop calls it.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ class Sleeper(Protocol):
     """A parked fetch."""
 
     def wake(self) -> None:
-        """Look again; answer if that suffices."""
+        """Look again; answer if there is enough."""
 
 
 class WokenFetches:
-    """The fetches of one broker that are to look again."""
+    """The fetches of one broker that will look again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -32,7 +32,7 @@ class WokenFetches:
         return len(self._woken)
 
     def wake(self, fetch: Sleeper) -> None:
-        """Have a parked fetch look again when the present callback ends."""
+        """Let a parked fetch look again when the current callback ends."""
         self._woken[fetch] = None
         if not self._will_settle:
             self._will_settle = True
@@ -54,7 +54,7 @@ class WokenFetches:
                     try:
                         fetch.wake()
                     except Exception:
-                        # The others were woken for the same reason and must not sleep on.
+                        # A failure must not keep the other woken fetches parked.
                         log.exception("a parked fetch failed")
         finally:
             self._is_settling = False

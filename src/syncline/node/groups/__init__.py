@@ -1,1 +1,1 @@
-"""The group coordinator of one broker: core's rules over the offsets topic's partitions and the event loop."""
+"""The group coordinator of one broker: applies core's rules to the partitions of the offsets topic."""

@@ -1,9 +1,9 @@
 """The group coordinator of one broker: one `Term` per led partition of the offsets topic.
 
-`core/groups` has the rules; here they get their log, their clock and their callers.
+`core/groups` has the rules; this module connects them to log, clock and callers.
 
     request -> term.shard -> effects -> Reply:   the caller's callback
-                                     -> Persist: one batch appended to the partition; its fate goes back to the shard
+                                     -> Persist: one batch appended to the partition; the shard gets the result
 
 Timers: one timer of the loop for all terms, at the earliest deadline.
 
@@ -51,7 +51,7 @@ class GroupCoordinator:
 
     def __init__(self, host: GroupsHost) -> None:
         self._host = host
-        # Dice of its own: how often members join must not change what others throw.
+        # A random generator of its own: the number of joins must not change the random numbers of other parts.
         self._dice = random.Random(host.rng.getrandbits(64))  # noqa: S311 - ids need no secrecy
         self._topic = OffsetsTopic(host)
         self._terms: dict[int, Term] = {}
@@ -61,10 +61,10 @@ class GroupCoordinator:
     # Leadership
 
     def became_leader(self, partition_index: int, leader_epoch: int) -> None:
-        """Take over the groups of a partition, or learn that the term over it has a new number."""
+        """Take over the groups of a partition, or continue their term under a new leader epoch."""
         term = self._terms.get(partition_index)
         if term is not None and term.phase is Phase.ACTIVE:
-            # No write was lost between the terms, or the term would be over: the shard still equals the log.
+            # A lost write would have ended the term, so the shard still equals the log.
             term.leader_epoch = max(term.leader_epoch, leader_epoch)
             return
         if term is not None and term.leader_epoch >= leader_epoch:
@@ -78,13 +78,13 @@ class GroupCoordinator:
         self._host.spawn(self._load(term))
 
     def resigned(self, partition_index: int) -> None:
-        """Give up the groups of a partition that this broker does not lead any more."""
+        """Give up the groups of a partition that this broker no longer leads."""
         term = self._terms.pop(partition_index, None)
         if term is not None:
             term.end()
 
     def close(self) -> None:
-        """Answer all that waits, and stop."""
+        """Answer all waiting requests, and stop."""
         for partition_index in sorted(self._terms):
             self.resigned(partition_index)
         if self._timer is not None:
@@ -156,7 +156,7 @@ class GroupCoordinator:
                 at=at,
             ),
             answer,
-            # As Kafka does: a member must not give up its heartbeats because its coordinator is still loading.
+            # As in Kafka: a member must not stop its heartbeats because its coordinator is still loading.
             lambda error: HeartbeatReply(
                 error=ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
             ),
@@ -172,7 +172,7 @@ class GroupCoordinator:
         )
 
     def commit(self, group_id: str, request: CommitRequest, answer: Answer[CommitReply]) -> None:
-        """OffsetCommit; the group "" is a group like any other here."""
+        """OffsetCommit; the group "" is a group like any other."""
         self._submit(
             group_id,
             lambda shard, ticket, at: shard.commit(ticket, group_id, request, at),
@@ -203,7 +203,7 @@ class GroupCoordinator:
         )
 
     def topics_deleted(self, names: Sequence[str]) -> None:
-        """Delete the offsets of topics that are gone."""
+        """Delete the offsets of deleted topics."""
         for index in sorted(self._terms):
             term = self._terms[index]
             if term.phase is Phase.LOADING:
@@ -230,7 +230,7 @@ class GroupCoordinator:
             return
         term.submit(act, answer)
 
-    # Answers from what is committed. They raise `RequestError` when this broker cannot give them.
+    # Answers from committed state. They raise `RequestError` if this broker cannot answer.
 
     def offsets_of(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """Return the committed offsets of a group by topic and partition."""
@@ -238,23 +238,23 @@ class GroupCoordinator:
         return {topic: dict(partitions) for topic, partitions in stored.items()}
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what is shown of a group, None if it does not exist."""
+        """Return the description of a group; None if it does not exist."""
         return self._term(group_id).shard.describe(group_id)
 
     def list_groups(self) -> tuple[GroupDescription, ...]:
-        """Return the groups coordinated here, without their members."""
+        """Return the groups that this broker coordinates, without their members."""
         if any(term.phase is Phase.LOADING for term in self._terms.values()):
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return tuple(group for term in self._active_terms() for group in term.shard.list_groups())
 
-    # Where a group lives
+    # The offsets topic
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of the offsets topic that holds a group."""
         return self._topic.partition_of(group_id)
 
     def create_topic(self) -> None:
-        """Have the controller create the offsets topic; the metadata shows it a moment later."""
+        """Ask the controller to create the offsets topic; the metadata shows it a moment later."""
         self._topic.create()
 
     def _term(self, group_id: str) -> Term:
@@ -286,13 +286,13 @@ class GroupCoordinator:
     # Time
 
     def _watch(self, deadline_ms: int) -> None:
-        """Look at the terms at this time, or earlier."""
+        """Check the terms at this time, or earlier."""
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        # A delay of nothing could leave the clock where it is, and the timer would fire for ever.
+        # With a delay of 0 the clock might not advance, and the timer would fire for ever.
         delay_ms = max(deadline_ms - self._host.clock.mono_ms(), 1)
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_over)
 

@@ -11,7 +11,7 @@ log = logging.getLogger("syncline.groups")
 
 
 class OffsetsTopic:
-    """The topic as one broker's coordinator uses it."""
+    """The offsets topic, as one broker's coordinator uses it."""
 
     def __init__(self, host: GroupsHost) -> None:
         self._host = host
@@ -24,7 +24,7 @@ class OffsetsTopic:
         return partition_of(group_id, count)
 
     def create(self) -> None:
-        """Have the controller create the topic; the metadata shows it a moment later."""
+        """Ask the controller to create the topic; the metadata shows it a moment later."""
         if not self._is_being_created:
             self._is_being_created = True
             self._host.spawn(self._create())
@@ -33,7 +33,7 @@ class OffsetsTopic:
         try:
             await self._host.create_internal_topic(OFFSETS_TOPIC)
         except RequestError as error:
-            # The client asks again, and the coordinator then asks the controller again.
+            # The client retries, and the coordinator then asks the controller again.
             log.warning("cannot create %s: %s", OFFSETS_TOPIC, error)
         finally:
             self._is_being_created = False

@@ -1,7 +1,7 @@
-"""The group coordinator, made when the first group or replica of the offsets topic needs it.
+"""The group coordinator, created when the first group or replica of the offsets topic needs it.
 
-Its code is imported then, too: a broker without groups starts sooner. What it uses of the broker is here
-(`groups/port.py` says what that is).
+Its code is imported then, too, so that a broker without groups starts sooner. This module also implements what the
+coordinator uses of its broker (`groups/port.py`).
 """
 
 import random
@@ -47,21 +47,21 @@ class GroupsOnDemand:
 
     @property
     def coordinator(self) -> "GroupCoordinator":
-        """Return the coordinator, making it if need be."""
+        """Return the coordinator, created on first use."""
         if self._coordinator is None:
             from syncline.node.groups.coordinator import GroupCoordinator
 
             self._coordinator = GroupCoordinator(self)
         return self._coordinator
 
-    # What happens to the offsets topic.
+    # Changes of the offsets topic.
 
     def became_leader(self, partition: int, leader_epoch: int) -> None:
         """Coordinate the groups of a partition."""
         self.coordinator.became_leader(partition, leader_epoch)
 
     def resigned(self, partition: int) -> None:
-        """Coordinate the groups of a partition no more."""
+        """Stop coordinating the groups of a partition."""
         self.coordinator.resigned(partition)
 
     def topics_deleted(self, names: tuple[str, ...]) -> None:
@@ -70,7 +70,7 @@ class GroupsOnDemand:
             self._coordinator.topics_deleted(names)
 
     def close(self) -> None:
-        """Coordinate nothing more."""
+        """Close the coordinator, if there is one."""
         if self._coordinator is not None:
             self._coordinator.close()
 
@@ -92,13 +92,13 @@ class GroupsOnDemand:
         return self._cluster.image
 
     def partition(self, topic: str, partition: int, /) -> Partition | None:
-        """Return the replica that is hosted here, None if there is none."""
+        """Return this broker's replica; None if it hosts none."""
         return self._partitions.get(TopicPartition(topic, partition))
 
     def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
-        """Run `work` as a task that the broker owns and ends."""
+        """Run `work` as a task that the broker owns and cancels."""
         return self._tasks.spawn(work)
 
     async def create_internal_topic(self, name: str, /) -> None:
-        """Ask the controller for a topic of the brokers' own; raises `RequestError`."""
+        """Ask the controller to create an internal topic; raises `RequestError`."""
         await self._topics.create_internal(name)

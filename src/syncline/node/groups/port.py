@@ -1,6 +1,6 @@
-"""What the group coordinator needs of its broker, and no more.
+"""What the group coordinator uses of its broker.
 
-A `Broker` fits `GroupsHost` as it is; a stand-in with a log in memory does, too.
+`GroupsOnDemand` implements `GroupsHost` on a broker, and tests implement it on a log in memory.
 """
 
 import random
@@ -23,7 +23,7 @@ class OffsetsPartition(Protocol):
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append as leader; `done(code, base offset)` once, in log order, when the high watermark has passed it.
 
-        With an error, a base offset of -1 says that nothing was appended; any other, that the log may keep it.
+        With an error, a base offset of -1 means that nothing was appended; any other, that the log may keep it.
         """
 
     def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
@@ -47,13 +47,13 @@ class GroupsHost(Protocol):
 
     @property
     def rng(self) -> random.Random:
-        """Return the broker's seeded dice."""
+        """Return the broker's seeded random generator."""
 
     def partition(self, topic: str, partition: int, /) -> OffsetsPartition | None:
-        """Return the replica that is hosted here, None if there is none."""
+        """Return this broker's replica; None if it hosts none."""
 
     def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
-        """Run `work` as a task that the broker owns and ends."""
+        """Run `work` as a task that the broker owns and cancels."""
 
     async def create_internal_topic(self, name: str, /) -> object:
-        """Ask the controller for a topic of the brokers' own; raises `RequestError`."""
+        """Ask the controller to create an internal topic; raises `RequestError`."""

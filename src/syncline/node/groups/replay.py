@@ -1,4 +1,4 @@
-"""Reading the offsets topic's log into a shard, in slices that leave the loop free for others."""
+"""Reading the offsets topic's log into a shard, in slices that free the loop between them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -11,12 +11,12 @@ from syncline.node.groups.term import Phase, Term, instant_now
 from syncline.records.batch import BatchHeader, iterate
 from syncline.records.record import read_records
 
-# Between two looks at the loop while a log is read: some 10 ms of work.
+# Records replayed before the loop is freed: some 10 ms of work.
 REPLAYED_RECORDS_PER_TURN: Final = 500
 
 
 async def replay(host: GroupsHost, term: Term, chunks: AsyncIterator[bytes]) -> int:
-    """Return how many records the term's shard has taken over; ends early if the term is over."""
+    """Return how many records the term's shard has replayed; stop early if the term ends."""
     record_count = 0
     turn_count = 0
     try:
@@ -30,7 +30,7 @@ async def replay(host: GroupsHost, term: Term, chunks: AsyncIterator[bytes]) -> 
                     turn_count = 0
                     await asyncio.sleep(0)
     finally:
-        # The garbage collector would close a generator at a time of its own.
+        # The garbage collector would close the generator at an unpredictable time.
         if isinstance(chunks, AsyncGenerator):
             await chunks.aclose()
     return record_count + turn_count

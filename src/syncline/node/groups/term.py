@@ -2,12 +2,11 @@
 
 A term begins LOADING, and is ACTIVE once the shard has read the log. What is easy to break:
 
-- When the term ends, everything that waits is answered NOT_COORDINATOR, and the fates of its writes that the log
-  reports later are ignored: the next leader's log decides them, and an acknowledgement could be a lie.
-- A write that failed after it was appended may still be committed: the shard does not know what its log holds any more,
+- When the term ends, all waiting requests are answered NOT_COORDINATOR, and later results of its writes are ignored:
+  the next leader's log decides them, and an acknowledgement could be wrong.
+- A write that failed after it was appended may still be committed: the shard no longer knows what its log holds,
   so the term ends.
-- Effects are performed in their order, also when the log answers at once: one loop works off a shard's queue, never a
-  nested one.
+- Effects are performed in order, even if the log answers at once: one loop empties a shard's queue, never a nested one.
 """
 
 import logging
@@ -32,7 +31,7 @@ Act: TypeAlias = Callable[[GroupShard, Ticket, Instant], tuple[Effect, ...]]
 
 
 class Phase(Enum):
-    """Where a term is in its life."""
+    """The phase of a term."""
 
     LOADING = 0
     ACTIVE = 1
@@ -73,7 +72,7 @@ class Term:
         # Topics that were deleted while the log was being read.
         self.deleted_topics: dict[str, None] = {}
         self._host = host
-        # Called with the partition when a write may be in the log or not.
+        # Called with the partition when it is unknown whether the log keeps a write.
         self._on_doubt = on_doubt
         # Called with the time at which the shard has something to do next.
         self._on_deadline = on_deadline
@@ -86,7 +85,7 @@ class Term:
         return f"<groups of {OFFSETS_TOPIC}-{self.index}, epoch {self.leader_epoch}: {self.phase.name}>"
 
     def move_to(self, phase: Phase) -> None:
-        """Go on to another phase."""
+        """Enter another phase."""
         assert phase in _MOVES[self.phase], f"a term goes from {self.phase.name} to {phase.name}"
         self.phase = phase
 
@@ -97,7 +96,7 @@ class Term:
         self.perform(act(self.shard, self._last_ticket, instant_now(self._host)))
 
     def end(self) -> None:
-        """Answer everything that waits, for this broker does not lead the partition any more."""
+        """Answer all waiting requests: this broker no longer leads the partition."""
         self.move_to(Phase.OVER)
         self.perform(self.shard.resigned())
 
@@ -129,7 +128,7 @@ class Term:
         try:
             answer(effect.reply)
         except Exception:
-            # An answer that cannot be given is its requester's loss; the group goes on.
+            # A failure to answer concerns one requester; the group continues.
             log.exception("a reply of groups of %s-%s failed", OFFSETS_TOPIC, self.index)
 
     def _append(self, effect: Persist) -> None:
@@ -148,7 +147,7 @@ class Term:
         if self.phase is not Phase.ACTIVE:
             return
         if error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            # The high watermark has passed it: that it did so with few replicas is no reason to forget it.
+            # The high watermark has passed the write, so it is committed, though on few replicas.
             error = ErrorCode.NONE
         if error and base_offset >= 0:
             log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, self.index, error.name)

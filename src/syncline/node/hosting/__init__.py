@@ -1,1 +1,1 @@
-"""Hosting: which partitions this broker has, in which role, and what becomes of their logs."""
+"""Hosting: which partitions this broker has, in which role, and with which logs."""

@@ -1,8 +1,8 @@
-"""Applying an image: bringing what this broker hosts in step with the metadata.
+"""Applying an image: making the hosted partitions match the metadata.
 
-The order matters. Brokers come first (who is alive decides who counts), then configurations, then deletions, and at
-last roles. A partition that one disk error keeps from its role does not keep others from theirs. Nothing acts on a
-newer image before `apply` has returned.
+The order matters. Brokers come first (only live ones count), then configurations, then deletions, and finally roles.
+A disk error of one partition does not keep others from getting their roles. No code acts on a newer image before
+`apply` has returned.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from syncline.storage.errors import StorageError
 log = logging.getLogger("syncline.node")
 
 
-class HearsOfDeletions(Protocol):
-    """The group coordinator, as deleted topics concern it."""
+class DeletesOffsets(Protocol):
+    """The group coordinator, which deletes the offsets of deleted topics."""
 
     def topics_deleted(self, names: tuple[str, ...], /) -> None:
         """Forget offsets committed for these topics."""
 
 
 class ImageApplication:
-    """Applies images to what one broker hosts."""
+    """Applies images to the partitions of one broker."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ImageApplication:
         departures: Departures,
         slow_reads: SlowReads,
         low_watermarks: LowWatermarks,
-        groups: HearsOfDeletions,
+        groups: DeletesOffsets,
         metadata_rows: MetadataRows,
         on_config: Callable[[BrokerConfig], None],
         on_unfit: Callable[[str], object],
@@ -85,11 +85,11 @@ class ImageApplication:
         self._postponed = PostponedPartitions(loop, self._retry)
 
     def apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
-        """Bring everything hosted here in step with a new image."""
+        """Make all hosted partitions match a new image."""
         try:
             self._apply(new, delta)
         except Exception as error:
-            # Our bug. A broker whose roles are not those of the metadata must not go on as if they were.
+            # Our bug. A broker whose roles differ from the metadata must not continue.
             log.exception("metadata version %s could not be applied", new.version)
             self._on_unfit(f"metadata version {new.version} could not be applied: {error!r}")
             raise
@@ -121,7 +121,7 @@ class ImageApplication:
     # Brokers.
 
     def _apply_brokers(self, delta: MetadataDelta) -> tuple[int, ...]:
-        """Take over who is alive; return the brokers whose process is another one now."""
+        """Apply changes of brokers; return the brokers that have a new process."""
         brokers = self._cluster.image.brokers
         moved = tuple(
             broker_id
@@ -179,7 +179,7 @@ class ImageApplication:
         self._metadata_rows.drop(topic.name)
 
     def _assign(self, key: TopicPartition, now_ms: int) -> None:
-        """Give one partition its role; all others are to have theirs even if this one's disk fails."""
+        """Give one partition its role; a disk error must not affect the others."""
         try:
             self._replicas.assign(key, now_ms)
         except (StorageError, OSError) as error:
@@ -189,7 +189,7 @@ class ImageApplication:
                 self._offline.fail(key, error)
 
     def _retry(self, keys: Iterable[TopicPartition]) -> None:
-        """Try again what the disk had no room for."""
+        """Try again the partitions for which the disk had no room."""
         now_ms = self._clock.mono_ms()
         for key in keys:
             if self._cluster.image.partition(*key) is not None:

@@ -1,6 +1,6 @@
 """Proposed ISRs: from a leader's decision to the controller's answer, which goes back to the leader.
 
-The leader counts a proposal as both outcomes until the answer is there (`core/replication/isr.py`).
+Until the answer arrives, the leader reckons with both outcomes of a proposal (`core/replication/isr.py`).
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from syncline.node.partition import Partition
 
 
 class TakesProposals(Protocol):
-    """The way to the controller."""
+    """The channel to the controller."""
 
     def propose_isr(
         self, topic_id: UUID, partition: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None], /
     ) -> None:
-        """Ask for an ISR; `answered` is called once, unless this broker stops before."""
+        """Propose an ISR; `answered` is called once, unless this broker stops before."""
 
 
 class IsrProposals:

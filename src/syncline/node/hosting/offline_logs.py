@@ -1,10 +1,10 @@
 """Logs that this broker cannot serve: the disk failed them, or they were damaged when the broker started.
 
-A failed log stays offline until the broker restarts: what a failed sync lost cannot be known. A damaged log is kept as
-it is as long as it may hold the only copy of a record. It is replaced by an empty one when a leader elsewhere has the
-records, and deleted when its topic is gone.
+A failed log stays offline until the broker restarts, because it is unknown what a failed sync has lost. A damaged log
+is kept unchanged as long as it may hold the only copy of a record. It is replaced by an empty one when another broker
+leads and has the records, and deleted when its topic is gone.
 
-The controller learns of these replicas with each heartbeat, by directory id, and elects other leaders.
+Each heartbeat reports these replicas to the controller, by directory id, and the controller elects other leaders.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger("syncline.node")
 
 
 def wants_room(error: BaseException) -> bool:
-    """Return whether an operation failed for want of room or descriptors: nothing is broken, it can be tried again."""
+    """Return whether an operation failed for lack of space or descriptors: nothing is broken, so it can be retried."""
     if isinstance(error, DiskFullError):
         return True
     return isinstance(error, OSError) and (is_full(error) or is_out_of_descriptors(error))
@@ -44,11 +44,11 @@ class OfflineLogs:
         self._logs = logs
         self._heartbeat_now = heartbeat_now
         self._on_unfit = on_unfit
-        # Partitions whose log the disk failed since the start; beside those that were damaged already.
+        # Partitions whose logs failed since the start. Logs damaged before are not among them.
         self._failed: dict[TopicPartition, None] = {}
 
     def assigned(self) -> list[TopicPartition]:
-        """Return the partitions that are assigned to this broker and whose log it cannot serve."""
+        """Return the partitions assigned to this broker whose logs it cannot serve."""
         return [key for key in (*self._logs.damaged, *self._failed) if self._is_assigned(key)]
 
     def directory_ids(self) -> list[UUID]:
@@ -63,7 +63,7 @@ class OfflineLogs:
     # Failed.
 
     def fail(self, key: TopicPartition, error: BaseException) -> None:
-        """Record that the disk failed a log, and have the controller elect another leader."""
+        """Record that a log failed, and report it so that the controller elects another leader."""
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
         self._logs.forget_registration()
         self._failed[key] = None
@@ -71,7 +71,7 @@ class OfflineLogs:
         self._on_unfit(f"the disk failed {key}: {error}")
 
     def forget(self, key: TopicPartition) -> None:
-        """Forget a failed log: its partition is hosted no more."""
+        """Forget a failed log: this broker no longer hosts its partition."""
         self._failed.pop(key, None)
 
     # Damaged.
@@ -81,9 +81,9 @@ class OfflineLogs:
         return key in self._logs.damaged
 
     def replace_damaged(self, key: TopicPartition, record: PartitionRecord, now_ms: int) -> bool:
-        """Discard a damaged log if a leader elsewhere has the records; return whether that was done.
+        """Discard a damaged log if another broker leads and has the records; return whether it was discarded.
 
-        A log whose topic was deleted while this broker was away, and created again, is discarded, too.
+        A log whose topic was deleted and created again while this broker was down is discarded, too.
         """
         reason = self._logs.damaged[key]
         if self._logs.topic_of_damaged(key) not in (None, self._cluster.image.topics[key.topic].topic_id):
@@ -102,7 +102,7 @@ class OfflineLogs:
         self._discard_all([key for key in self._logs.damaged if key.topic == topic], now_ms)
 
     def discard_strays(self, now_ms: int) -> None:
-        """Delete the damaged logs that are not assigned to this broker any more."""
+        """Delete the damaged logs that are no longer assigned to this broker."""
         self._discard_all([key for key in self._logs.damaged if not self._is_assigned(key)], now_ms)
 
     def _discard_all(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
@@ -110,7 +110,7 @@ class OfflineLogs:
             self.discard(key, now_ms)
 
     def discard(self, key: TopicPartition, now_ms: int) -> None:
-        """Delete a damaged log that no broker will ask for again."""
+        """Delete a damaged log that no broker needs any more."""
         log.warning("%s is not assigned to this broker any more; its damaged log is deleted", key)
         try:
             self._logs.discard_damaged(key, now_ms)

@@ -1,7 +1,7 @@
-"""What happened to partitions, as events of the journal: changes of the ISR, stalled watermarks, truncations.
+"""Journal events about partitions: changes of the ISR, stalled watermarks, truncations.
 
-An event carries the numbers that the rule compared. Times in them are of this broker's monotonic clock; `noted_ms` is
-its reading when the event was made, which ties them to the event's Unix time.
+An event carries the numbers that the rule compared. Their times are of this broker's monotonic clock; `noted_ms` is
+that clock's time of the event, which relates them to the event's Unix time.
 """
 
 import logging
@@ -55,15 +55,15 @@ class PartitionJournal:
     # The ISR.
 
     def isr_committed(self, partition: Partition, effect: IsrCommitted) -> None:
-        """Report a change of the ISR that this leader asked for."""
+        """Report a change of the ISR that this leader proposed."""
         kind = effect.kind
         if kind is IsrChange.METADATA:
             if effect.evidence.rule == "metadata":
-                # The controller's own decision, which it journals itself.
+                # The controller decided this and journals it.
                 return
             kind = IsrChange.SHRINK if len(effect.after) < len(effect.before) else IsrChange.EXPAND
         if kind is IsrChange.RELINQUISH:
-            # A controller that does not know the wish: nothing has changed.
+            # An older controller ignored the request to relinquish: nothing has changed.
             return
         if kind is IsrChange.SHRINK:
             self._counters.isr_shrinks += 1
@@ -81,7 +81,7 @@ class PartitionJournal:
         self._note_isr(partition, effect.proposal.kind, "refused", before, effect.proposal.broker_ids, effect.evidence)
 
     def relinquished(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Count and report that another broker leads now because this one was too slow (KIP-501)."""
+        """Count and report that this leader relinquished the partition because it was too slow (KIP-501)."""
         self._counters.relinquished += 1
         members = proposal.broker_ids
         self._note_isr(partition, IsrChange.RELINQUISH, "committed", members, members, proposal.evidence)
@@ -119,7 +119,7 @@ class PartitionJournal:
         )
 
     def _last_fetch(self, key: TopicPartition, replica: BrokerId) -> dict[str, events.Json]:
-        """Return when a follower that leaves the ISR fetched last, and what its answer waits for."""
+        """Return when a follower that leaves the ISR last fetched, and what its answer waits for."""
         asked_ms, is_answer_pending = self._followers.last_fetch(replica)
         return {
             "broker_id": replica,
@@ -132,7 +132,7 @@ class PartitionJournal:
     # The log.
 
     def watermark_stalled(self, partition: Partition, effect: WatermarkHeld | WatermarkResumed) -> None:
-        """Report that a high watermark is held, or moves again."""
+        """Report that a high watermark is stalled, or advances again."""
         log.info("%s: %s", partition.key, effect)
         now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
         held: dict[str, Any]
@@ -158,7 +158,7 @@ class PartitionJournal:
         )
 
     def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence) -> None:
-        """Report a truncation that a leader's history asked for."""
+        """Report a truncation that a leader's history required."""
         log_end = partition.log.log_end
         mark = dict(evidence.numbers).get("high_watermark")
         if isinstance(mark, int) and log_end < mark:
@@ -186,6 +186,6 @@ class PartitionJournal:
 
 
 def _numbers(evidence: Evidence, now_ms: int) -> dict[str, events.Json]:
-    """Return the numbers that a rule compared, and the followers it looked at."""
+    """Return the numbers that a rule compared, and the followers that it considered."""
     followers: list[events.Json] = [follower.as_json() for follower in evidence.followers]
     return {**dict(evidence.numbers), "noted_ms": now_ms, "followers": followers}

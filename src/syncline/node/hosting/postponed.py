@@ -1,6 +1,6 @@
-"""Partitions that cannot be hosted yet: the disk had no room, or the process no descriptors, for their logs.
+"""Partitions that cannot be hosted yet: the disk had no space, or the process no descriptors, for their logs.
 
-Nothing is broken then, so they are tried again, all together, a second later.
+Nothing is broken, so all of them are tried again a second later.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ RETRY_S: Final = 1.0
 
 
 class PostponedPartitions:
-    """The partitions of one broker that wait for room."""
+    """The partitions of one broker that wait for space or descriptors."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, retry: Callable[[Iterable[TopicPartition]], None]) -> None:
         self._loop = loop
@@ -41,6 +41,6 @@ class PostponedPartitions:
         self._retry(keys)
 
     def close(self) -> None:
-        """Try no more."""
+        """Stop retrying."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""The replicas that this broker hosts: opening their logs, giving them their roles, and letting go of them.
+"""The replicas that this broker hosts: opening their logs, giving them their roles, and dropping them.
 
-A replica is a `Partition`. Those that are followed belong to the fetcher of their leader; those that are led share a
-budget of page cache. Replicas of the offsets topic have the group coordinator follow their role.
+A replica is a `Partition`. Each follower belongs to the fetcher of its leader; all leaders share a budget of page
+cache. A replica of the offsets topic also reports its role to the group coordinator.
 """
 
 import logging
@@ -27,13 +27,13 @@ log = logging.getLogger("syncline.node")
 
 
 class FollowsOffsetsTopic(Protocol):
-    """The group coordinator, as the roles of the offsets topic's replicas concern it."""
+    """The group coordinator, which depends on the roles of the offsets topic's replicas."""
 
     def became_leader(self, partition: int, leader_epoch: int, /) -> None:
         """Coordinate the groups of a partition."""
 
     def resigned(self, partition: int, /) -> None:
-        """Coordinate them no more."""
+        """Stop coordinating them."""
 
 
 class HostedReplicas:
@@ -61,7 +61,7 @@ class HostedReplicas:
         self._configs = configs
         self._logs = logs
         self.offline = offline
-        # The one table of what is hosted: all others read it.
+        # The table of hosted partitions, which other parts only read.
         self._partitions = partitions
         self._surroundings = surroundings
         self.fetchers = fetchers
@@ -72,7 +72,7 @@ class HostedReplicas:
         self._slow_reads = slow_reads
 
     def assign(self, key: TopicPartition, now_ms: int) -> None:
-        """Bring one partition in step with the image; raises `StorageError` or `OSError`."""
+        """Make one partition match the image; raises `StorageError` or `OSError`."""
         record = self._cluster.image.partition(key.topic, key.partition)
         assert record is not None, f"a delta names {key}, which its image does not have"
         partition = self._partitions.get(key)
@@ -84,7 +84,7 @@ class HostedReplicas:
             return
         if partition is None:
             partition = self.host(key, now_ms)
-            # A partition that has a history, and an empty log: it was lost, or this replica is new.
+            # The partition has a history but the log is empty: it was lost, or this replica is new.
             has_history = record.partition_epoch > 0 or record.leader_epoch > 0
             partition.is_fresh = has_history and partition.log.log_end == partition.log.log_start
         if record.leader == self._broker_id:
@@ -98,7 +98,7 @@ class HostedReplicas:
         config = self._configs.topic_of(topic)
         existing = self._logs.logs.get(key)
         if existing is not None and existing.topic_id not in (None, topic.topic_id):
-            # The topic was deleted and created again while this broker was away.
+            # The topic was deleted and created again while this broker was down.
             self._logs.delete(key, now_ms)
             existing = None
         if existing is None:
@@ -148,13 +148,13 @@ class HostedReplicas:
         try:
             self._logs.delete(partition.key, now_ms)
         except (StorageError, OSError) as error:
-            # The rest of the image is to be applied nevertheless. What could not be deleted for want of room is
-            # deleted when the name is used again, or at the next start.
+            # The rest of the image must still be applied. What could not be deleted for lack of space is deleted when
+            # the name is used again, or at the next start.
             if not wants_room(error):
                 self.offline.fail(partition.key, error)
 
     def _log_failed(self, partition: Partition, error: BaseException) -> None:
-        """Take a log offline whose disk failed, and refuse what waits for it."""
+        """Take a failed log offline, and refuse the requests that wait for it."""
         self.fetchers.remove(partition)
         partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
         self._slow_reads.leadership_ended(partition, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -162,7 +162,7 @@ class HostedReplicas:
         self.offline.fail(partition.key, error)
 
     def share_page_cache(self) -> None:
-        """Give each partition that is led here an equal share of the budget."""
+        """Give each partition that this broker leads an equal share of the budget."""
         budget_bytes = self._configs.broker.page_cache_leader_budget_bytes
         if budget_bytes < 0:
             return
@@ -171,7 +171,7 @@ class HostedReplicas:
             partition.log.keep_cached_bytes = budget_bytes // len(led)
 
     def followers_have_everything(self) -> bool:
-        """Return whether all in-sync followers of what is led here have fetched up to the end."""
+        """Return whether all in-sync followers of this broker's partitions have fetched up to the end."""
         return all(
             follower.log_end == partition.leader.log_end
             for partition in self._partitions.values()

@@ -1,4 +1,4 @@
-"""Strays: logs on this broker's disk that no topic of the cluster accounts for.
+"""Strays: logs on this broker's disk that belong to no replica of this broker.
 
 Their topic was deleted, or their replica moved away, while this broker was down.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger("syncline.node")
 
 
 def delete_strays(logs: LogDirectory, hosted: Container[TopicPartition], offline: OfflineLogs, now_ms: int) -> None:
-    """Delete what is not hosted after the first image was applied."""
+    """Delete the logs that are not hosted after the first image was applied."""
     for key in list(logs.logs):
         if key not in hosted:
             log.warning("%s is not assigned to this broker any more; its log is deleted", key)

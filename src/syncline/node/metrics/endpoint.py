@@ -1,17 +1,17 @@
 """The endpoint: GET /metrics over HTTP/1.1, and a sentence in answer to any other request.
 
-The endpoint makes a page at most once per second and gives it to all clients that
-asked meanwhile. It keeps and times nothing while no client is connected.
+The endpoint makes a page at most once per second and sends it to all clients that
+asked meanwhile. It keeps no page and no timer while no client is connected.
 
-Clients have to be quick: a request is small and must be complete within seconds;
-a client must read its answer within half a minute; there is room for a few
-connections, and the next one is refused. After an error the connection ends, but
-the endpoint first reads what the client still sends: closing with bytes unread
-would make the operating system discard the answer.
+Clients have limits: a request is small and must be complete within seconds; a
+client must read its answer within half a minute; only a few connections may be
+open, and further ones are refused. After an error the connection ends, but the
+endpoint first reads what the client still sends: closing with bytes unread would
+make the operating system discard the answer.
 
-h11 reads requests and writes the heads of answers; patience, limits and the page
-are decided here. This module is imported with the first connection, as h11 takes
-some fifteen milliseconds to import.
+h11 parses requests and writes the heads of answers; this module adds time-outs,
+limits and the page. It is imported with the first connection, because importing
+h11 takes some 15 ms.
 
 Source: RFC 9110, RFC 9112; docs/adr/0010.
 """
@@ -53,7 +53,7 @@ Answered = Callable[[Sequence[bytes] | None], None]
 
 
 class RefusedRequest(Exception):
-    """What is wrong with a request, and the status that says so."""
+    """What is wrong with a request, and its HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -62,7 +62,7 @@ class RefusedRequest(Exception):
 
 
 def check_request(request: h11.Request) -> None:
-    """Raise `RefusedRequest` unless a sound request asks for the metrics."""
+    """Raise `RefusedRequest` unless the request is a valid one for the metrics."""
     headers = list(request.headers)
     size_bytes = len(request.target) + sum(len(name) + len(value) for name, value in headers)
     if size_bytes > REQUEST_BYTES_MAX:
@@ -85,7 +85,7 @@ def check_request(request: h11.Request) -> None:
 
 
 def _path(target: bytes) -> bytes:
-    """Return the path of a target, without its query; a proxy sends the whole address."""
+    """Return the path of a target, without its query; a proxy sends the whole URL."""
     if target[:7].lower() == b"http://":
         target = b"/" + target[7:].partition(b"/")[2]
     return target.partition(b"?")[0]
@@ -104,7 +104,7 @@ class MetricsEndpoint:
         self._forget_timer: asyncio.TimerHandle | None = None
 
     def page(self, answered: Answered) -> None:
-        """Give the page to `answered`, at once if it is fresh; None if it could not be made."""
+        """Call `answered` with the page, at once if it is fresh, or with None if it could not be made."""
         if self._page is not None:
             answered(self._page)
             return
@@ -116,7 +116,7 @@ class MetricsEndpoint:
         page: Sequence[bytes] | None = None
         try:
             if self._scraper is None:
-                # Imported in a turn of its own: together with this module it would hold the loop for ten milliseconds.
+                # Imported in a turn of its own: together with this module it would block the loop for 10 ms.
                 from syncline.node.metrics.scrape import Scraper
 
                 self._scraper = Scraper(self.broker, self._process)
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # Whether the answer to the present request has no body.
+        # Whether the answer to the current request has no body.
         self._is_head = False
         self._is_answering = False
         self._is_ending = False
@@ -184,7 +184,7 @@ class HttpConnection(asyncio.Protocol):
                 self.abort()
             return
         if not self._received_bytes():
-            # Some clients send an empty line after a request. It is no request, and extends no deadline.
+            # Some clients send an empty line after a request. It is not a request and does not extend the deadline.
             data = data.lstrip(b"\r\n")
             if not data:
                 return
@@ -193,7 +193,7 @@ class HttpConnection(asyncio.Protocol):
         self._http.receive_data(data)
         if self._is_answering or not self._is_writable:
             if self._received_bytes() > REQUEST_BYTES_MAX and self._transport is not None:
-                # A client that asks ahead waits for its answers.
+                # A client that pipelines too much has to wait for its answers.
                 self._transport.pause_reading()
             return
         self._next_request()
@@ -210,12 +210,12 @@ class HttpConnection(asyncio.Protocol):
         self._stop_waiting()
 
     def pause_writing(self) -> None:
-        """Give a peer that does not read half a minute."""
+        """Give a peer that does not read its answer half a minute."""
         self._is_writable = False
         self._wait(TAKEN_S, self.abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read most of the answer."""
+        """Continue: the client has read most of the answer."""
         self._is_writable = True
         if self._is_ending:
             self._wait(LINGER_S, self.abort)
@@ -230,7 +230,7 @@ class HttpConnection(asyncio.Protocol):
     # Requests.
 
     def _received_bytes(self) -> int:
-        """Return how many bytes of requests that are not answered yet are here."""
+        """Return how many bytes of unanswered requests are buffered."""
         return len(self._http.trailing_data[0])
 
     def _next_request(self) -> None:
@@ -238,13 +238,13 @@ class HttpConnection(asyncio.Protocol):
         try:
             event = self._http.next_event()
             if not isinstance(event, h11.Request):
-                # It is incomplete, or the client has closed its side.
+                # The request is incomplete, or the client has closed its side.
                 if self._has_all:
                     self.abort()
                 return
             self._is_head = event.method == b"HEAD"
             check_request(event)
-            # It has no body, so that its end is here, too.
+            # The request has no body, so its end has arrived, too.
             self._http.next_event()
         except h11.RemoteProtocolError as error:
             sentence = TOO_LONG if error.error_status_hint == 431 else f"This is no request: {error}."
@@ -273,12 +273,12 @@ class HttpConnection(asyncio.Protocol):
             self._await_request(self._transport)
 
     def _await_request(self, transport: asyncio.Transport) -> None:
-        """Take the next request, which may be here already."""
+        """Wait for the next request, which may have arrived already."""
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         transport.resume_reading()
         if self._received_bytes():
-            # In a turn of its own: hundreds of them may have come at once.
+            # In a turn of its own: hundreds of requests may have arrived at once.
             self._wait(REQUEST_S, self._too_slow)
             self._loop.call_soon(self._go_on)
         else:
@@ -321,7 +321,7 @@ class HttpConnection(asyncio.Protocol):
             ("Content-Type", content_type),
             ("Content-Length", str(sum(map(len, body)))),
             *more,
-            # h11 puts "close" here where the client wants it, or cannot do otherwise.
+            # h11 adds "Connection: close" if the client requested it or does not support anything else.
             ("Connection", "close" if is_last else "keep-alive"),
         ]
         response = h11.Response(status_code=status, reason=HTTPStatus(status).phrase, headers=headers)
@@ -332,7 +332,7 @@ class HttpConnection(asyncio.Protocol):
         self._http.send(h11.EndOfMessage())
         transport.writelines(parts)
 
-    # Patience.
+    # Time-outs.
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop_waiting()

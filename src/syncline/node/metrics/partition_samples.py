@@ -1,7 +1,7 @@
-"""The samples of one partition, and what they add up to.
+"""The samples of one partition, and the totals over partitions.
 
-This runs for each of thousands of partitions: labels are joined once for all
-lines of a partition, and nothing is looked up by name.
+This code runs for each of thousands of partitions: it joins the labels once for
+all lines of a partition, and looks up nothing by name.
 """
 
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ class Totals:
     protected: int = 0
 
     def check_invariants(self) -> None:
-        """Assert which partitions are among which."""
+        """Assert which counts include which others."""
         assert self.under_replicated <= self.leaders <= self.partitions, f"a partition is counted twice: {self}"
         assert self.under_min_isr + self.at_min_isr <= self.leaders, f"both below and at the minimum: {self}"
 
 
 class _Lines:
-    """Where the lines of each partition gather, by metric."""
+    """The lists of lines, by metric."""
 
     __slots__ = (
         "at_min_isr",
@@ -74,7 +74,7 @@ class _Lines:
 
 
 class PartitionSamples:
-    """Writes partitions onto a page, and adds up."""
+    """Writes partitions onto a page, and adds them to the totals."""
 
     def __init__(self, page: Page, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -98,7 +98,7 @@ class PartitionSamples:
         if leader is not None:
             record, minimum = partition.record, leader.effective_min_isr
             assert record is not None, "a leader has the record that made it one"
-            # Replicas that a reassignment is adding do not count as missing (F21).
+            # Replicas that a reassignment is adding do not count as missing.
             isr, replicas = len(leader.isr), len(leader.in_sync.replicas) - len(record.adding)
             totals.reassigning += bool(record.adding or record.removing)
             is_under, is_under_min, is_at_min = int(isr < replicas), int(isr < minimum), int(isr == minimum)

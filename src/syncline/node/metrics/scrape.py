@@ -1,9 +1,9 @@
 """One scrape: read the state of a broker and write it as samples.
 
-A scrape measures nothing: it reads gauges from the state that decides, and
-counters that were incremented where things happened. It works in slices and frees
-the loop between them, so that thousands of partitions delay no request; so it sees
-partitions at slightly different moments, each of them consistent.
+A scrape measures nothing: it reads gauges from the brokers' own state, and counters
+that were incremented where things happened. It works in slices and frees the loop
+between them, so that thousands of partitions delay no request. So it reads
+partitions at slightly different moments, but each one consistently.
 
 Times in ms of the node's clock, seconds only where a metric's name says so.
 """
@@ -32,7 +32,7 @@ from syncline.records.validate import Fault
 from syncline.storage.log_directory import LogDirectory
 from syncline.wire.api import ApiKey
 
-# How many of each are read in one turn of the loop: a millisecond or less.
+# How many are read in one turn of the loop, which takes 1 ms or less.
 PARTITIONS_PER_SLICE: Final = 50
 RECORDS_PER_SLICE: Final = 4_000
 BYTES_PER_SLICE: Final = 200_000
@@ -56,7 +56,7 @@ class HasServer(Protocol):
 
 
 class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, MayBeController, RunsTasks, Protocol):
-    """What the metrics look at in a broker."""
+    """What the metrics use of a broker."""
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -76,11 +76,11 @@ class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, M
 
     @property
     def replicas(self) -> HostedReplicas:
-        """Return what this broker hosts, and fetches from others."""
+        """Return the hosted replicas and their fetchers."""
 
     @property
     def fetching(self) -> FetchServing:
-        """Return what answers fetches."""
+        """Return what fetches use."""
 
     @property
     def logs(self) -> LogDirectory:
@@ -88,7 +88,7 @@ class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, M
 
 
 class ProcessFigures(NamedTuple):
-    """What the operating system knows of this process."""
+    """The operating system's figures about this process."""
 
     cpu_s: float
     resident_bytes: int
@@ -115,7 +115,7 @@ class Scraper:
     def __init__(self, broker: ScrapedBroker, process: Callable[[], ProcessFigures] | None = None) -> None:
         self._broker = broker
         self._process = process
-        # By leader: when the scrape before was, and how many fetches there had been.
+        # By leader: the time of the last scrape, and the number of fetches until then.
         self._fetches: dict[int, tuple[int, int]] = {}
         self._counted: tuple[MetadataImage, ControllerFigures] | None = None
 
@@ -238,7 +238,7 @@ class Scraper:
                 produces += 1
                 produce_entries += operation.undecided_count
         deletes = len(broker.fetching.low_watermarks)
-        # ElectLeaders is answered when the election is committed; it watches nothing.
+        # ElectLeaders is answered when the election is committed; it watches no partition.
         waiting = (
             ("Produce", produce_entries, produces),
             ("Fetch", fetch_entries, fetches),

@@ -1,15 +1,15 @@
 """Every metric: its name, its kind, what it means.
 
-One hard idea: the names are not ours. Dashboards for Kafka know what the JMX
-exporter makes of Kafka's MBeans with the rules that most people run
-(`kafka-2_0_0.yml`): domain, type and name joined by "_" in lower case; a meter
-gives its count only, as `..._total` without its `PerSec`; MBean tags become
-labels. A row here names the MBean, and the name follows.
+One hard idea: the names are Kafka's. Dashboards for Kafka use the names that the
+JMX exporter derives from Kafka's MBeans with its usual rules (`kafka-2_0_0.yml`):
+domain, type and name joined by "_" in lower case; a meter exports only its count,
+as `..._total` without its `PerSec`; MBean tags become labels. A row names the
+MBean, and `exported_name` derives the metric's name.
 
-Where those rules would spoil something, the rows say so: histograms are true
-ones here (the exporter makes quantiles), and `FetcherStats` has three clean
-labels (the exporter's rule knows two, and glues the first together).
-What Kafka does not have is named `syncline_...`, with base units.
+Two metrics differ: histograms are real ones (the exporter makes quantiles), and
+`FetcherStats` has three separate labels (the exporter's rule knows two, and joins
+the first with its value). Metrics that Kafka does not have are named
+`syncline_...`, with base units.
 
 Source: KIP-96, KIP-227, KIP-352, KIP-489, KIP-501; the exporter's example rules.
 """
@@ -43,7 +43,7 @@ FAMILIES: Final[list[Family]] = []
 
 
 def exported_name(domain: str, bean_type: str, name: str, kind: str) -> str:
-    """Return what the exporter calls an attribute of the MBean `kafka.DOMAIN:type=TYPE,name=NAME`."""
+    """Return the exporter's name for an attribute of the MBean `kafka.DOMAIN:type=TYPE,name=NAME`."""
     joined = f"kafka_{domain}_{bean_type}_{name.removesuffix('PerSec')}".lower()
     return f"{joined}_total" if kind == COUNTER else joined
 
@@ -73,7 +73,7 @@ def _own(name: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = 
     return family
 
 
-# A row is a line or two; the formatter would make it eight.
+# A row takes one or two lines; the formatter would make eight of it.
 # fmt: off
 
 # ReplicaManager

@@ -1,9 +1,8 @@
 """The page that Prometheus reads, in its text format 0.0.4.
 
-The samples of one name follow a line for its meaning and one for its type; so they
-are collected by name, and written at the end. Making one
-sample costs a fraction of a microsecond, which is why no library does it: there
-are ten for each partition.
+The samples of a metric follow a line with its meaning and one with its type, so they
+are collected by name and written at the end. No library is used, because a sample
+must cost only a fraction of a microsecond: there are ten for each partition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ _MEANING_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 
 
 def header(family: Family) -> str:
-    """Return what stands before the samples."""
+    """Return the lines before the samples."""
     meaning = family.meaning.translate(_MEANING_ESCAPES)
     if family.unit not in ("1", "0 or 1"):
         meaning = f"{meaning} Unit: {family.unit}."
@@ -25,7 +24,7 @@ def header(family: Family) -> str:
 
 
 def labels_text(names: Sequence[str], values: Sequence[object]) -> str:
-    """Return labels as they stand behind a name."""
+    """Return the labels as written after a metric's name."""
     assert len(names) == len(values), f"{len(values)} values for the labels {names}"
     pairs = (f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
     return "{" + ",".join(pairs) + "}" if names else ""
@@ -43,7 +42,7 @@ class Page:
         return self._lines[family.name]
 
     def label_names(self, family: Family) -> tuple[str, ...]:
-        """Return the labels of a metric as they are spelled here."""
+        """Return the names of a metric's labels, as this page spells them."""
         return tuple(label.lower() for label in family.labels) if self._lowercase else family.labels
 
     def add(self, family: Family, value: float, *labels: object) -> None:
@@ -52,7 +51,7 @@ class Page:
         self._lines[family.name].append(f"{family.name}{labels_text(names, labels)} {value}\n")
 
     def add_histogram(self, family: Family, histogram: Histogram) -> None:
-        """Add a histogram: how many values were at most each bound, their sum and their number."""
+        """Add a histogram: the number of values up to each bound, their sum and their count."""
         lines = self._lines[family.name]
         count = 0
         for bound, in_bucket in zip((*histogram.bounds, "+Inf"), histogram.buckets, strict=True):
@@ -61,7 +60,7 @@ class Page:
         lines.append(f"{family.name}_sum {histogram.total}\n{family.name}_count {count}\n")
 
     def sections(self) -> Iterator[bytes]:
-        """Yield the page, a metric at a time; a metric without samples is left out."""
+        """Yield the page one metric at a time, without metrics that have no samples."""
         for family in FAMILIES:
             lines = self._lines[family.name]
             if lines:

@@ -1,1 +1,1 @@
-"""Following other brokers: fetches what they lead, into the logs of this one."""
+"""Following other brokers: fetching the partitions that they lead into this broker's logs."""

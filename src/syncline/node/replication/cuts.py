@@ -1,13 +1,13 @@
 """Cutting logs without blocking the loop.
 
-One hard idea: what a cut must know may be on the disk only, and the disk may be
-the reason for the cut: a leader whose disk is slow has given up, and holds
-records that its successor lacks. So a cut that cannot be planned from memory is
-planned by a worker, and performed when the plan is there. Until then the log is
-whole, and the caller may cancel the cut, for instance because the broker leads
+One hard idea: planning a cut may need a read from the disk, and a slow disk may be
+the reason for the cut: a slow leader has relinquished, and its log holds records
+that its successor lacks. So a worker thread plans a cut that cannot be planned from
+memory, and the loop performs it when the plan is ready. Until then the log is
+unchanged, and the caller may cancel the cut, for instance because the broker leads
 now.
 
-Few are planned at once: reads need workers, too.
+Few cuts are planned at once: reads need worker threads, too.
 
 Times in ms of the node's clock.
 """
@@ -26,14 +26,14 @@ from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 
-# Half of what a broker has for everything that waits for the disk.
+# Half of a broker's worker threads.
 SEARCHES_MAX: Final = 2
-# After a search that failed for a reason that passes.
+# The pause after a search failed for a temporary reason.
 RETRY_S: Final = 1.0
 
 
 class Cut:
-    """One cut that was ordered."""
+    """One requested cut."""
 
     __slots__ = ("done", "is_cancelled", "offset", "partition")
 
@@ -49,7 +49,7 @@ class Cut:
 
 
 class Cuts:
-    """All cuts of one broker that are not done yet."""
+    """All pending cuts of one broker."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, disk: Disk, watch: DiskWatch) -> None:
         self._clock = clock
@@ -60,9 +60,9 @@ class Cuts:
         self._waiting: deque[Cut] = deque()
 
     def order(self, partition: Partition, offset: Offset, done: Callable[[StorageError | None], None]) -> Cut:
-        """Have a log cut at `offset`: before this returns, if nothing has to be read for it.
+        """Cut a log at `offset`: before this returns, if nothing has to be read.
 
-        `done` is called once, with what made the log unusable if something did, unless the cut is cancelled.
+        `done` is called once, with the error if one made the log unusable, unless the cut is cancelled.
         """
         cut = Cut(partition, offset, done)
         self._go_on(cut)
@@ -96,7 +96,7 @@ class Cuts:
         elif self._search_count < SEARCHES_MAX:
             self._search(cut, plan)
         else:
-            # It is planned anew when its turn comes.
+            # The cut is planned again when its turn comes.
             self._waiting.append(cut)
 
     def _search(self, cut: Cut, search: CutSearch) -> None:
@@ -115,7 +115,7 @@ class Cuts:
         self._disk.run_later(search.run, found)
 
     def _take(self, cut: Cut, search: CutSearch, result: CutPlan | Exception) -> None:
-        """Cut as a worker found out, if that is still wanted and the log still as it was."""
+        """Perform a worker's plan, if the cut was not cancelled and the log has not changed."""
         if cut.is_cancelled:
             return
         log = cut.partition.log

@@ -1,6 +1,6 @@
 """The fetchers of one broker: one per leader from which it follows partitions.
 
-A fetcher stays when it has nothing to do any more: the next partition from that leader finds it connected.
+A fetcher without partitions stays, so that the next partition from that leader finds a connection.
 """
 
 from syncline.node.partition import Partition
@@ -9,16 +9,16 @@ from syncline.node.replication.surroundings import FetcherSurroundings
 
 
 class Fetchers:
-    """What one broker fetches from others with."""
+    """The fetchers of one broker."""
 
     def __init__(self, surroundings: FetcherSurroundings, by_leader: dict[int, LeaderFetcher]) -> None:
         self._surroundings = surroundings
         self.by_leader = by_leader
-        # Fetchers that were given partitions since the last `go`.
+        # Fetchers that got partitions since the last `go`.
         self._touched: dict[int, LeaderFetcher] = {}
 
     def add(self, partition: Partition, leader_id: int) -> None:
-        """Follow a partition from this leader; `go` afterwards."""
+        """Follow a partition from this leader; the caller then calls `go`."""
         fetcher = self.by_leader.get(leader_id)
         if fetcher is None:
             fetcher = self.by_leader[leader_id] = LeaderFetcher(self._surroundings, leader_id)
@@ -26,18 +26,18 @@ class Fetchers:
         self._touched[leader_id] = fetcher
 
     def remove(self, partition: Partition) -> None:
-        """Follow a partition no more, from any leader."""
+        """Stop following a partition, from any leader."""
         for fetcher in self.by_leader.values():
             fetcher.remove(partition)
 
     def leader_moved(self, leader_id: int) -> None:
-        """Connect anew to a leader whose process is another one now."""
+        """Connect again to a leader that has a new process."""
         fetcher = self.by_leader.get(leader_id)
         if fetcher is not None:
             fetcher.connection.drop()
 
     def go(self) -> None:
-        """Start fetching what was added."""
+        """Start fetching the added partitions."""
         touched, self._touched = self._touched, {}
         for fetcher in touched.values():
             fetcher.go()

@@ -1,4 +1,4 @@
-"""The logs of partitions that are followed from one leader: records come in, and diverged ends are cut off.
+"""The logs of the partitions followed from one leader: appending records, and cutting off diverged ends.
 
 A cut may have to wait for the disk (`cuts.py`); the follower is TRUNCATING meanwhile, and a new role cancels the cut.
 A log that began empty although its partition has a history is reported while it catches up.
@@ -29,43 +29,43 @@ log = logging.getLogger("syncline.node")
 
 
 class FollowedLogs:
-    """What one leader's answers do to logs."""
+    """Applies one leader's answers to logs."""
 
     def __init__(
         self, leader_id: int, surroundings: FetcherSurroundings, *, on_late_cut: Callable[[Key], None]
     ) -> None:
         self._leader_id = leader_id
         self._surroundings = surroundings
-        # Called when a cut that had to wait for the disk is done.
+        # Called after a cut that had to wait for the disk.
         self._on_late_cut = on_late_cut
-        # Partitions whose empty log is being filled, and since when.
+        # Partitions whose log began empty and is being filled, and since when.
         self._catching_up_since_ms: dict[Key, int] = {}
-        # Logs to cut as soon as a worker has found out where.
+        # Logs to cut as soon as a worker has planned the cut.
         self._cuts: dict[Key, Cut] = {}
         # For the metrics.
         self.fetched_bytes = 0
 
     def begin(self, key: Key, partition: Partition) -> None:
-        """Begin with a partition that is followed from now on."""
+        """Start following a partition."""
         if partition.is_fresh:
             partition.is_fresh = False
             self._catching_up_since_ms[key] = self._surroundings.clock.mono_ms()
 
     def end(self, key: Key, partition: Partition) -> None:
-        """Be done with a partition. A cut that is not done yet never will be: the next role decides afresh."""
+        """Stop following a partition. A pending cut is cancelled: the next role decides again."""
         self.cancel_cut(key)
         if self._catching_up_since_ms.pop(key, None) is not None:
-            # The next leader's fetcher finds it where this one left it.
+            # The next leader's fetcher continues the report.
             partition.is_fresh = True
             self._surroundings.observer.catching_up_ended(partition.key)
 
     def close(self) -> None:
-        """Cut nothing more: the broker is stopping."""
+        """Cancel all cuts: the broker is stopping."""
         for key in list(self._cuts):
             self.cancel_cut(key)
 
     def check_invariants(self, partitions: Mapping[Key, Partition]) -> None:
-        """Assert that cuts are under way, and logs catch up, only for followers of this leader."""
+        """Assert that cuts are pending, and logs catch up, only for followers of this leader."""
         assert self._catching_up_since_ms.keys() <= partitions.keys(), "a log catches up that is not followed"
         for key in self._cuts:
             partition = partitions.get(key)
@@ -76,7 +76,7 @@ class FollowedLogs:
     # Records.
 
     def append(self, key: Key, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
-        """Append what the leader sent, and take over its high watermark and log start."""
+        """Append the leader's records, and adopt its high watermark and log start."""
         follower, partition_log = partition.follower, partition.log
         assert follower is not None, f"{partition} does not follow"
         try:
@@ -96,7 +96,7 @@ class FollowedLogs:
         except (LogOfflineError, UnexpectedOffsetError) as error:
             return follower.fail(str(error))
         except StorageError as error:
-            # No room, no descriptors: that passes. An answer may take several writes, and the first ones are done.
+            # Lack of space or descriptors is temporary. An answer may take several writes, of which some may be done.
             log.warning("%s: %s", partition.key, error)
             resume_at_log_end(follower, partition_log)
             follower.back_off(now_ms)
@@ -131,7 +131,7 @@ class FollowedLogs:
     # Cuts.
 
     def truncate(self, key: Key, partition: Partition, effect: TruncateLog) -> None:
-        """Have the log cut, at once or when a worker has found out where; the follower is TRUNCATING meanwhile."""
+        """Cut the log, at once or when a worker has planned the cut; the follower is TRUNCATING meanwhile."""
         self.cancel_cut(key)
         before = partition.log.log_end
         is_late = False
@@ -149,13 +149,13 @@ class FollowedLogs:
             is_late = True
 
     def cancel_cut(self, key: Key) -> None:
-        """Leave a log as it is."""
+        """Cancel the pending cut of a log, if there is one."""
         cut = self._cuts.pop(key, None)
         if cut is not None:
             cut.cancel()
 
     def restart(self, partition: Partition, effect: RestartLog) -> None:
-        """Begin an empty log where the leader's log starts."""
+        """Replace the log by an empty one that starts where the leader's log does."""
         before, error = partition.log.log_end, None
         try:
             with self._surroundings.cuts.holding_loop(partition.key):
@@ -165,7 +165,7 @@ class FollowedLogs:
         self._truncated(partition, before, effect.evidence, error)
 
     def _truncated(self, partition: Partition, before: Offset, evidence: Evidence, error: StorageError | None) -> None:
-        """Go on at the end of a log that was cut, or could not be."""
+        """Continue at the log end after a cut, or after one that failed."""
         follower = partition.follower
         assert follower is not None, f"the cut of {partition} was not cancelled"
         if error is not None:
@@ -177,5 +177,5 @@ class FollowedLogs:
 
 
 def resume_at_log_end(follower: FollowerPartition, partition_log: PartitionLog) -> None:
-    """Let a follower fetch on from where its log ends now."""
+    """Let a follower fetch from its current log end."""
     follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)

@@ -1,8 +1,8 @@
-"""The connection to one leader: made, watched, and made anew when it breaks.
+"""The connection to one leader: made, watched, and made again when it breaks.
 
-One request is in flight at a time, and `send` hands its answer over inside the callback that received it. An answer of
-a connection that was dropped meanwhile is not handed over. A leader that does not answer in time
-(`replica.socket.timeout.ms`) is connected to anew.
+One request is in flight at a time, and its answer is delivered inside the callback that received it, unless the
+connection was dropped meanwhile. If the leader does not answer in time (`replica.socket.timeout.ms`), the follower
+connects again.
 
 Times in ms of the node's clock.
 """
@@ -53,10 +53,10 @@ class LeaderConnection:
         self._sent_at_ms = 0
         self._watchdog: asyncio.TimerHandle | None = None
         self._is_closed = False
-        # Since when the leader has not answered, or cannot be reached; None: it is fine.
+        # Since when the leader has not answered, or cannot be reached; None while it answers.
         self._unanswered_since_ms: int | None = surroundings.clock.mono_ms()
         self._beats_sent = 0
-        # Beats of the leader over connections that are no more.
+        # Beats of the leader over earlier connections.
         self._beats_heard = 0
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class LeaderConnection:
 
     @property
     def state(self) -> str:
-        """Return "open"; or "lost", which has not been noticed yet; or "none"."""
+        """Return "open", "lost" (not yet noticed) or "none"."""
         return "none" if self._peer is None else "open" if self._peer.is_open else "lost"
 
     @property
@@ -75,24 +75,24 @@ class LeaderConnection:
 
     @property
     def is_free(self) -> bool:
-        """Return whether no answer is waited for."""
+        """Return whether no request is in flight."""
         return not self._is_in_flight and not self._is_closed
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the leader has not answered, or could not be reached; None: it is fine."""
+        """Return since when the leader has not answered, or could not be reached; None while it answers."""
         return None if self._is_closed else self._unanswered_since_ms
 
     # Requests.
 
     def open_or_connect(self) -> bool:
-        """Return whether a request can be sent now; if not, the connection is being made, if it is wanted."""
+        """Return whether a request can be sent now; if not, connect, if a connection is wanted."""
         if self._peer is None:
             if self._connecting is None and self._is_wanted():
                 self._connecting = self._surroundings.tasks.spawn(self._connect())
             return False
         if not self._peer.is_open:
-            # It broke while no request was in flight, so no answer reported it.
+            # The connection broke while no request was in flight, so no answer reported it.
             self._broke()
             return False
         return True
@@ -139,7 +139,7 @@ class LeaderConnection:
         answered(frame, position)
 
     def _watch(self) -> None:
-        """Have one lazy timer see that answers come: it is re-armed when it fires, never cancelled per request."""
+        """Watch for late answers with one timer, which is re-armed when it fires, not cancelled for each request."""
         if self._watchdog is None:
             timeout_ms = self._surroundings.configs.broker.replica_socket_timeout_ms
             self._watchdog = self._surroundings.loop.call_later(timeout_ms / 1000, self._check_answer)
@@ -155,7 +155,7 @@ class LeaderConnection:
         else:
             self._watch()
 
-    # Making and losing it.
+    # Connecting and disconnecting.
 
     async def _connect(self) -> None:
         surroundings = self._surroundings
@@ -173,7 +173,7 @@ class LeaderConnection:
                     except PeerLost:
                         pass
                     else:
-                        # It answers; what it will be asked now, it has not been asked yet.
+                        # The leader can be reached, and has no request to answer yet.
                         self._unanswered_since_ms = None
                         break
                 await asyncio.sleep(self.reconnect_ms / 1000)
@@ -195,7 +195,7 @@ class LeaderConnection:
         self._on_lost()
 
     def drop(self) -> None:
-        """Close the connection and have it made anew: the leader's process is another one, or makes no sense."""
+        """Close the connection, to be made again: the leader has a new process, or its answers make no sense."""
         peer, self._peer = self._peer, None
         if peer is not None:
             self._request_number += 1
@@ -205,7 +205,7 @@ class LeaderConnection:
             self._lost()
 
     def close(self) -> None:
-        """Be done with this leader: the broker is stopping."""
+        """Close the connection for good: the broker is stopping."""
         self._is_closed = True
         if self._watchdog is not None:
             self._watchdog.cancel()
@@ -218,13 +218,13 @@ class LeaderConnection:
     # Beats.
 
     def beat(self) -> None:
-        """Let the leader know that this follower is there, and misses it."""
+        """Send the leader a beat: this follower is alive and misses it."""
         if self._peer is not None and self._peer.is_open:
             self._beats_sent += 1
             self._peer.send_without_answer(ApiKey.PEER_BEAT, 0, (INT32.pack(self._surroundings.broker_id),))
 
     def forget_beats(self) -> None:
-        """Count beats from here on."""
+        """Restart the counts of beats at 0."""
         self._beats_sent = self._beats_heard = 0
         if self._peer is not None:
             self._peer.beats_heard = 0

@@ -1,11 +1,11 @@
-"""Fetches from one leader all partitions that this broker follows there.
+"""Fetches from one leader all partitions that this broker follows from it.
 
-The next fetch leaves inside the callback that has processed the answer, right after the records were written: there is
-no task between two fetches, and nothing is copied between socket and disk. What to ask, and what to make of an answer,
-`core/fetching/fetcher.py` and `core/replication/follower.py` decide.
+The next fetch is sent inside the callback that has processed the answer, right after the records were written: there is
+no task between two fetches, and nothing is copied between socket and disk. `core/fetching/fetcher.py` and
+`core/replication/follower.py` decide what to ask and what an answer means.
 
-In `epoch-request` mode partitions that have a new leader are compared before they are fetched: one request asks for all
-of them where their last epochs end in the leader's log, and takes the turn of a fetch.
+In `epoch-request` mode the fetcher compares partitions that have a new leader before it fetches them: one request, in
+place of a fetch, asks for all of them where their last epochs end in the leader's log.
 
 Times in ms of the node's clock. Source: KIP-227, KIP-279, KIP-595.
 """
@@ -73,7 +73,7 @@ class LeaderFetcher:
         )
         self._logs = FollowedLogs(leader_id, surroundings, on_late_cut=self._cut_late)
         self._wake_timer: asyncio.TimerHandle | None = None
-        # For the metrics: since when, and how many fetches.
+        # For the metrics: the time of creation, and the number of fetches.
         self.created_ms = surroundings.clock.mono_ms()
         self.fetch_count = 0
 
@@ -83,7 +83,7 @@ class LeaderFetcher:
     def __repr__(self) -> str:
         return f"<fetcher of {len(self._partitions)} partitions over {self.connection}>"
 
-    # As the observer and the metrics see it.
+    # State for the observer and the metrics.
 
     @property
     def fetched_bytes(self) -> int:
@@ -92,7 +92,7 @@ class LeaderFetcher:
 
     @property
     def unanswered_since_ms(self) -> int | None:
-        """Return since when the leader has not answered, or could not be reached; None: it is fine, or not needed."""
+        """Return since when the leader has not answered, or is unreachable; None if it answers or is not needed."""
         return self.connection.unanswered_since_ms if self._partitions else None
 
     def describe(self) -> dict[str, Json]:
@@ -100,13 +100,13 @@ class LeaderFetcher:
         return {**self.connection.describe(), "partitions": len(self._partitions)}
 
     def follows(self, partition: Partition) -> bool:
-        """Return whether it fetches this partition."""
+        """Return whether this fetcher fetches a partition."""
         return self._partitions.get(_key(partition)) is partition
 
-    # Which partitions.
+    # Partitions.
 
     def add(self, partition: Partition) -> None:
-        """Follow a partition from this leader; `go` afterwards."""
+        """Follow a partition from this leader; the caller then calls `go`."""
         key = _key(partition)
         follower = partition.follower
         assert follower is not None, f"{partition} does not follow"
@@ -123,7 +123,7 @@ class LeaderFetcher:
         self._perform(key, partition, effects)
 
     def remove(self, partition: Partition) -> None:
-        """Follow a partition no more."""
+        """Stop following a partition."""
         key = _key(partition)
         self._logs.end(key, partition)
         if self._partitions.pop(key, None) is not None:
@@ -137,7 +137,7 @@ class LeaderFetcher:
         self.connection.close()
 
     def check_invariants(self) -> None:
-        """Assert that what is fetched is what is followed, each from this leader."""
+        """Assert that this fetcher fetches exactly the partitions that follow this leader."""
         assert len(self._fetcher) == len(self._partitions), f"{self} has {len(self._fetcher)} followers"
         for key, partition in self._partitions.items():
             assert key in self._fetcher, f"{partition} is followed, and not fetched"
@@ -212,7 +212,7 @@ class LeaderFetcher:
                     for row in rows:
                         self._process((topic_id, row.partition), row)
             except Exception:
-                # Our bug. Without the next fetch all partitions of this leader would stop in silence: begin anew.
+                # Our bug. Without a next fetch, all partitions of this leader would stop silently: connect again.
                 log.exception("an answer of broker %s could not be processed", self.leader_id)
                 self._resume_at_log_ends()
                 self.connection.drop()
@@ -246,7 +246,7 @@ class LeaderFetcher:
             self._perform(key, partition, effects)
 
     def _resume_at_log_ends(self) -> None:
-        """Go on from the log ends: records may have been written before the failure."""
+        """Continue from the log ends: records may have been written before the failure."""
         for key, partition in self._partitions.items():
             follower = partition.follower
             if follower is not None and follower.phase is FollowerPhase.FETCHING:
@@ -292,7 +292,7 @@ class LeaderFetcher:
         self.go()
         self._surroundings.settle()
 
-    # What core decided.
+    # Decisions of core.
 
     def _perform(self, key: Key, partition: Partition, effects: FollowerEffects) -> None:
         for effect in effects:
@@ -312,7 +312,7 @@ class LeaderFetcher:
         self._fetcher.restated(key)
 
     async def _ask_offset(self, key: Key, partition: Partition, timestamp: int) -> None:
-        """Ask the leader where its log ends or starts, after it refused our offset."""
+        """Ask the leader where its log ends or starts, after it refused the fetch offset."""
         follower = partition.follower
         if follower is None:
             return

@@ -1,4 +1,4 @@
-"""What a follower asks its leader, as messages: records, ends of epochs, and ends of logs.
+"""The requests of a follower to its leader, as messages: for records, ends of epochs, and ends of logs.
 
 The rules that decide what to ask are `core/fetching/fetcher.py` and `core/replication/follower.py`.
 """
@@ -22,7 +22,7 @@ LIST_OFFSETS_VERSION: Final = 9
 EPOCH_END_VERSION: Final = 4
 LATEST: Final = -1
 EARLIEST: Final = -2
-# Larger answers do not replicate faster, they only leave the processor's cache (data path measurements).
+# Larger answers do not replicate faster; they only exceed the processor's cache (data path measurements).
 RESPONSE_BYTES_MAX: Final = 2 << 20
 
 # (topic id, partition): how fetches name partitions.
@@ -32,7 +32,7 @@ Key = tuple[bytes, int]
 def fetch_request(
     plan: FetchRequestPlan[Key], config: BrokerConfig, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> FetchRequest:
-    """Return the fetch that a plan describes."""
+    """Return the Fetch request that a plan describes."""
     topics: dict[bytes, list[FetchPartition]] = {}
     for (topic_id, index), ask in plan.listed:
         topics.setdefault(topic_id, []).append(
@@ -66,7 +66,7 @@ def fetch_request(
 def epochs_request(
     questions: Iterable[tuple[Key, EpochQuestion]], partitions: Mapping[Key, Partition], broker_id: BrokerId
 ) -> Any:
-    """Return the question where the last epochs of these logs end in the leader's."""
+    """Return the request that asks where the last epochs of these logs end in the leader's logs."""
     topics: dict[str, list[dict[str, int]]] = {}
     for key, asked in questions:
         partition = partitions[key]
@@ -96,7 +96,7 @@ def epochs_answer(body: bytes) -> dict[TopicPartition, Any]:
 
 
 def offset_request(key: TopicPartition, ask: FetchAsk, timestamp: int, broker_id: BrokerId) -> Any:
-    """Return the question where the leader's log ends (LATEST) or starts (EARLIEST)."""
+    """Return the request that asks where the leader's log ends (LATEST) or starts (EARLIEST)."""
     return build(
         request_type(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION),
         {

@@ -19,7 +19,7 @@ from syncline.node.tasks import Tasks
 
 
 class KnowsRegistration(Protocol):
-    """The way to the controller, as far as fetches show it."""
+    """What fetches use of the channel to the controller."""
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -27,10 +27,10 @@ class KnowsRegistration(Protocol):
 
 
 class JournalsTruncations(Protocol):
-    """What reports truncations."""
+    """What journals truncations."""
 
     def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence, /) -> None:
-        """Report a truncation that a leader's history asked for."""
+        """Report a truncation that a leader's history required."""
 
 
 class FetcherSurroundings(NamedTuple):
