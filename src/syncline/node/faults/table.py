@@ -52,16 +52,23 @@ class FaultOptions(TypedDict, total=False):
 
     broker: Annotated[
         Nodes,
-        Option("--broker", "NODE", f"Who is struck: {NODES}; repeatable (default: all).", "", Form.TEXTS, "-n"),
+        Option("--broker", "NODE", f"Which brokers: {NODES}; repeatable (default: all).", "", Form.TEXTS, "-n"),
     ]
     source: Annotated[
         Nodes, Option("--from", "NODE", "One end of a link; of a one-way cut, the broker that sends.", "links")
     ]
     target: Annotated[Nodes, Option("--to", "NODE", "The other end; repeatable.", "links", Form.TEXTS)]
-    topic: Annotated[str | None, Option("--topic", "TOPIC", "Only what is about this topic.", "topic")]
+    topic: Annotated[str | None, Option("--topic", "TOPIC", "Only operations and requests for this topic.", "topic")]
     partition: Annotated[
         int | None,
-        Option("--partition", "TOPIC:NUMBER", "Only what is about this partition.", "partition", Form.PLACE, "-p"),
+        Option(
+            "--partition",
+            "TOPIC:NUMBER",
+            "Only operations and requests for this partition.",
+            "partition",
+            Form.PLACE,
+            "-p",
+        ),
     ]
     direction: Annotated[
         Texts,
@@ -73,8 +80,8 @@ class FaultOptions(TypedDict, total=False):
             Form.TEXTS,
         ),
     ]
-    delay_s: Annotated[float | None, Option("--delay", "TIME", "How late: 200ms, 1.5s.", "delay_ms", Form.TIME)]
-    errno: Annotated[str | None, Option("--errno", "NAME", f"How a disk fails: {', '.join(ERRNOS)}.", "errno")]
+    delay_s: Annotated[float | None, Option("--delay", "TIME", "The delay: 200ms, 1.5s.", "delay_ms", Form.TIME)]
+    errno: Annotated[str | None, Option("--errno", "NAME", f"The error of the disk: {', '.join(ERRNOS)}.", "errno")]
     api: Annotated[
         Texts,
         Option(
