@@ -1,12 +1,12 @@
 """Whether one log may still be used, and what its callers get when it may not.
 
 One hard idea: an I/O error either leaves the log as it was (no room, no
-descriptor: refused, to be tried again) or makes it final, since after a failed
-write or sync the file may hold anything. A final log stays so until the broker
-starts anew and reads what is there.
+descriptor: the call is refused and may be retried) or takes it offline, since
+after a failed write or sync the file may hold anything. An offline log stays
+offline until the broker restarts and recovers it.
 
-Invariants: the first error that made a log final stays its reason, and
-`on_offline` gets that one only. Source: KAFKA-10778.
+Invariants: the first error that took a log offline stays its reason, and
+`on_offline` gets only that one. Source: KAFKA-10778.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Availability:
             raise StorageError(f"{self._topic_partition} was closed")
 
     def refuse(self, error: OSError, verb: str) -> NoReturn:
-        """Raise DiskFullError or StorageError if the log is as it was; else take it offline, LogOfflineError."""
+        """Raise DiskFullError or StorageError if the log is intact; else take it offline and raise LogOfflineError."""
         if is_full(error) and not isinstance(error, BrokenFileError):
             raise DiskFullError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
         if is_out_of_descriptors(error):
@@ -49,11 +49,11 @@ class Availability:
         raise LogOfflineError(f"Cannot {verb} {self._topic_partition}: {error}") from error
 
     def fail_later(self, error: Exception, verb: str) -> None:
-        """Take the log offline for an error that no caller waits for."""
+        """Take the log offline for an error in background work."""
         self.take_offline(error if isinstance(error, OSError) else OSError(f"cannot {verb}: {error!r}"))
 
     def take_offline(self, error: OSError) -> None:
-        """Make the log final, unless an earlier error has done so."""
+        """Take the log offline, unless an earlier error has done so."""
         if self.failure is None:
             self.failure = error
             self._on_offline(error)

@@ -1,11 +1,11 @@
 """Walking over the batch headers of a segment file.
 
-One hard idea: the size in a header leads to the next header, so places in a
-file are found without looking at any record. Two walkers do it: one reads only
-what is in memory and gives up otherwise (`NotResident`), so that it may run on
-the event loop; the other may wait for the disk and belongs to start-up and to
-workers. What they share is a small window over the file, so that batches of a
-hundred bytes cost one read per window and batches of a megabyte one per header.
+One hard idea: the size in a header leads to the next header, so positions in a
+file are found without reading any record. There are two ways to walk: one reads
+only what is in memory and otherwise gives up (`NotResident`), so that it may run
+on the event loop; the other may wait for the disk and runs at start-up and in
+workers. Both read through a small window over the file: batches of a hundred
+bytes cost one read per window, batches of a megabyte one per header.
 
 Units: positions are bytes in the file, `end` is exclusive.
 """
@@ -17,7 +17,7 @@ from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import File
 
-# A little more than `index.interval.bytes`, so that a walk from an index entry mostly needs one read.
+# A little more than `index.interval.bytes`, so that a walk from an index entry usually needs one read.
 RESIDENT_WINDOW_BYTES: Final = 4096 + 512
 BLOCKING_WINDOW_BYTES: Final = 65_536
 
@@ -36,7 +36,7 @@ class NotABatch(Exception):
 
 
 class HeaderReader:
-    """Reads headers of `file` below `end`, through a window that follows the walk."""
+    """Reads headers of `file` below `end`, through a window that moves with the walk."""
 
     __slots__ = ("_data", "_file", "_is_resident_only", "_start", "end")
 
@@ -53,20 +53,20 @@ class HeaderReader:
         Raises NotABatch if none can be there, NotResident if the disk would have to be read.
         """
         if self.end - position < HEADER_BYTES:
-            raise NotABatch(position, f"{self.end - position} bytes are left, a header has {HEADER_BYTES}")
+            raise NotABatch(position, f"{self.end - position} bytes are left, a header needs {HEADER_BYTES}")
         at = position - self._start
         if at < 0 or at + HEADER_BYTES > len(self._data):
             self._move(position)
             at = 0
         header = BatchHeader.parse(self._data, at)
         if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
-            raise NotABatch(position, "what is there is no header of a batch")
+            raise NotABatch(position, "these bytes are no batch header")
         if position + header.size_bytes > self.end:
             raise NotABatch(position, f"the batch has {header.size_bytes} bytes, {self.end - position} are left")
         return header
 
     def _move(self, position: int) -> None:
-        """Put the window at `position`."""
+        """Move the window to `position`."""
         window_bytes = RESIDENT_WINDOW_BYTES if self._is_resident_only else BLOCKING_WINDOW_BYTES
         size = min(window_bytes, self.end - position)
         data = self._file.read_resident(position, size) if self._is_resident_only else self._file.read(position, size)

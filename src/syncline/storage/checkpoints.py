@@ -1,9 +1,9 @@
-"""Small text files beside the logs: what they hold and how they are read.
+"""Small text files beside the logs: their formats, and how they are read and written.
 
-One hard idea: a checkpoint is either whole or refused. A file that ends early
-must not pass for a short one, so each says how many lines follow. One that
-cannot be read is an error where nothing else holds the same facts, and counts as
-absent where the log itself does.
+One hard idea: a checkpoint is either whole or refused. A truncated file must not
+pass for a short one, so each states how many lines follow. An unreadable
+checkpoint is an error if nothing else holds its facts, and counts as absent if
+the log itself does.
 
 Formats are Kafka's. Offset checkpoints (`replication-`, `recovery-point-` and
 `log-start-offset-checkpoint`): "0", the number of entries, then
@@ -26,7 +26,7 @@ VERSION: Final = "0"
 
 
 class CheckpointError(StorageError):
-    """A checkpoint file is damaged; the message names it and the line."""
+    """A checkpoint file is damaged; the message names the file and the problem."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
@@ -70,7 +70,7 @@ def decode_epochs(path: str, data: bytes) -> list[tuple[LeaderEpoch, Offset]]:
 
 
 def _entries(path: str, data: bytes) -> list[str]:
-    """Return the lines behind the two that say version and count."""
+    """Return the lines after the version and the count."""
     if not data:
         return []
     try:
@@ -110,12 +110,12 @@ def topic_id_text(topic_id: UUID) -> str:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Return the contents of a `.properties` file, in the given order."""
+    """Return the contents of a `.properties` file; entries keep their order."""
     return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Return the entries of a `.properties` file; comments and what is no entry are left out."""
+    """Return the entries of a `.properties` file; skip comments and lines that are no entry."""
     lines = (line.strip() for line in data.decode(errors="replace").splitlines())
     entries = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, value in entries}
@@ -127,7 +127,7 @@ def encode_clean_mark(broker_epoch: int) -> bytes:
 
 
 def decode_clean_mark(data: bytes) -> int:
-    """Return the broker epoch of a clean stop, -1 if the mark does not say."""
+    """Return the broker epoch of a clean stop, -1 if the mark does not contain one."""
     try:
         return int(json.loads(data)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
@@ -135,11 +135,11 @@ def decode_clean_mark(data: bytes) -> int:
 
 
 class CheckpointFile:
-    """One checkpoint on a disk, written from the loop or behind it, never older over newer.
+    """One checkpoint on a disk, written from the loop or by a worker; old contents never replace newer ones.
 
-    Three steps that must not happen: the loop collects offsets and hands them to
-    a worker; the loop must lower one of them at once and writes; the worker's
-    older contents come last. So each writing has a number, and a late one stays unwritten.
+    This order of steps must do no harm: the loop collects offsets and hands them to a
+    worker; the loop has to lower one of them and writes the file itself; the worker
+    starts to write. So writes are numbered, and a write with an outdated number is skipped.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -150,7 +150,7 @@ class CheckpointFile:
         self._written = 0
 
     def read(self) -> bytes:
-        """Return the contents, nothing if there is no file."""
+        """Return the contents, empty if there is no file."""
         try:
             return self._disk.read_file(self.path)
         except FileNotFoundError:

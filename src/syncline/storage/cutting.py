@@ -1,15 +1,15 @@
-"""Finding out how to cut the end off a log, apart from cutting it.
+"""Planning how to cut the end off a log, separately from cutting it.
 
-One hard idea: a cut needs facts that may be on the disk only: where the batch
-begins at which it cuts, and what the producers had sent by then. A disk may take
-half a minute for that, or never answer, and the event loop must not wait. So the
-search comes first, in a worker if memory does not do, on plain values, a copy of
-the segment and files of its own; the log stays usable and may even grow. It
-results in a plan, which the loop performs without reading anything, provided
-that the log still has the same shape.
+One hard idea: a cut needs facts that may be only on the disk: where the batch
+at the cut begins, and what producers had sent up to there. A disk may take half
+a minute to answer, or never answer, and the event loop must not wait. So the
+search comes first. It runs in a worker unless memory has everything, and uses
+plain values, a copy of the segment and files that it opens itself; meanwhile the
+log stays usable and may even grow. The result is a plan, which the loop performs
+without reading anything, provided that the log still has the same shape.
 
 Units: positions are bytes; `end_offset` is exclusive.
-Source: KIP-101; scenario S16 (producers are taken back, too).
+Source: KIP-101; scenario S16 (a cut also rolls back producer state).
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from syncline.storage.disk import Disk
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 
-# More than this is read by a worker even if it is in memory: the loop has other things to do.
+# A worker reads more than this even if it is in memory: the loop has other work to do.
 AT_ONCE_BYTES: Final = 256 << 10
 
 
@@ -44,12 +44,12 @@ class Shape(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A segment below the one that is cut, in which producers may have to be looked up."""
+    """A segment below the one that is cut; producer state may have to be replayed from it."""
 
     path: str
     end_offset: Offset
     size_bytes: int
-    # Snapshots of states in the middle of it, and positions at or before the batches that follow them.
+    # Offsets of producer snapshots inside it, each with a position at or before the batch that follows it.
     starts: tuple[tuple[Offset, int], ...]
 
 
@@ -59,22 +59,22 @@ class CutPlan:
 
     offset: Offset
     shape: Shape
-    # The segment in which the log will end, as it will be; None when the cut needs nothing of it.
+    # The segment in which the log will end, as it will be after the cut; None if the cut does not need it.
     rest: Segment | None = None
-    # None: the cut undoes nothing of what producers did.
+    # None: the cut does not change producer state.
     producers: ProducerTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CutSearch:
-    """What a worker needs to make a plan. It serves once: its copy of the segment becomes the plan's."""
+    """What a worker needs to make a plan. Use it once: its copy of the segment becomes part of the plan."""
 
     disk: Disk
     directory: str
     offset: Offset
     shape: Shape
     segment: Segment
-    # The newest offset that the producers' state rests on.
+    # The newest offset that producer state depends on.
     producers_rest_on: int
     snapshots: tuple[Offset, ...]
     older: tuple[Stretch, ...]
@@ -89,7 +89,7 @@ class CutSearch:
             self.segment.release()
 
     def run_resident(self) -> CutPlan:
-        """Make the plan from what is in memory, without delay. Raises NotResident if that does not do."""
+        """Make the plan from what is in memory, at once. Raises NotResident if that is not enough."""
         if self.segment.index is None:
             raise NotResident
         return self._plan(resident_only=True)
@@ -104,7 +104,7 @@ class CutSearch:
         return CutPlan(self.offset, self.shape, segment, producers)
 
     def _producers(self, log_end: Offset, *, resident_only: bool) -> ProducerTable:
-        """Return producer state as the log says that ends at `log_end`."""
+        """Return the producer state of a log that ends at `log_end`."""
         newest = max((offset for offset in self.snapshots if offset <= log_end), default=None)
         table = None
         if newest is not None:
@@ -159,7 +159,7 @@ def _check_size(size_bytes: int, *, resident_only: bool) -> None:
 def plan(
     disk: Disk, directory: str, segments: SegmentList, producers: ProducerTable, offset: Offset, shape: Shape
 ) -> CutPlan | CutSearch:
-    """Return how to cut at `offset`, which lies inside the log; what a worker needs if that is not in memory.
+    """Return how to cut at `offset`, which lies inside the log, or what a worker needs to find that out.
 
     Raises OSError.
     """
@@ -169,7 +169,7 @@ def plan(
         try:
             return replace(search, segment=segment.copy(segment.file)).run_resident()
         except (NotResident, NotABatch, OSError):
-            # The worker will meet a broken log or disk again, and report it.
+            # The worker will run into the same broken log or disk, and report it.
             pass
     return search
 

@@ -1,16 +1,16 @@
-"""The first bad place of a log: a write that never finished, or damage.
+"""The first bad place in a log: an unfinished write, or damage.
 
 One hard idea: the two look alike and demand the opposite. At the end of what a
-power cut left, a bad batch was never acknowledged, and everything from it on is
-cut off. In the middle of what was flushed, or of what a mere process crash
-left, good records that were acknowledged lie behind it, so cutting there would
-destroy them, and as leader this replica would spread the loss.
+power cut left, a bad batch was never acknowledged, and recovery cuts the log
+there. In the middle of what was flushed, or of what a process crash left,
+acknowledged records lie behind the bad batch. Cutting there would destroy them,
+and as leader this replica would spread the loss.
 
-Two facts separate them: the recovery point (everything below it was flushed), and
-whether the machine was started anew in between. Without a power cut no write is
-lost, so nothing whole can lie behind something torn. After one, unflushed
-writes may be there in any subset, so above the recovery point a hole followed by
-good batches is an honest picture of a crash.
+Two facts tell them apart: the recovery point (everything below it was flushed),
+and whether the machine has rebooted since. Without a power cut no write is
+lost, so no whole batch can lie behind a torn one. After a power cut, any subset
+of the unflushed writes may have survived, so above the recovery point a hole
+followed by good batches is what a crash may leave.
 
 Source: studies of storage faults in replicated stores (damage taken for a torn tail).
 """
@@ -23,17 +23,17 @@ from syncline.storage.errors import DamagedLogError
 
 # What to do about a log that was refused.
 ADVICE: Final = (
-    "It is fetched anew by itself as soon as another replica leads the partition. If none can, stop the broker and put "
-    "a good copy of the directory back, or delete the topic."
+    "The broker fetches it again as soon as another replica leads the partition. If none can, stop the broker and "
+    "restore a good copy of the directory, or delete the topic."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """How the log was left, as far as its directory's checkpoints know."""
+    """How the last process left the log, according to the checkpoints of its directory."""
 
     is_clean: bool
-    # False: the process died but the machine ran on, so every write is there.
+    # False: the process died but the machine did not, so every write is there.
     may_lack_writes: bool
     recovery_point: Offset
     log_start: Offset
@@ -41,18 +41,18 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Damage:
-    """The first place of a log that cannot be what was written."""
+    """The first place in a log that cannot be what was written."""
 
     offset: Offset
-    # In the file of its segment; None: everything in that file is fine, but the next segment does not follow.
+    # In the segment's file; None: the file is fine, but the next segment does not begin at its end.
     position: int | None
     reason: str
-    # Whether the batch there is sound in itself: no write that never finished looks so.
+    # Whether the batch there is sound in itself; an unfinished write never leaves a sound batch.
     is_sound: bool = False
 
 
 def judge(damage: Damage, circumstances: Circumstances, *, has_good_behind: bool) -> None:
-    """Raise DamagedLogError if cutting the log at `damage` could destroy records that were promised."""
+    """Raise DamagedLogError if cutting the log at `damage` could destroy acknowledged records."""
     if damage.offset < circumstances.recovery_point:
         raise DamagedLogError(
             f"Offset {damage.offset} was flushed (recovery point {circumstances.recovery_point}) but is damaged: "
@@ -66,7 +66,7 @@ def judge(damage: Damage, circumstances: Circumstances, *, has_good_behind: bool
 
 
 def check_flushed(directory: str, log_end: Offset, recovery_point: Offset) -> None:
-    """Raise DamagedLogError if the log ends before what a flush has promised."""
+    """Raise DamagedLogError if the log ends below its recovery point."""
     if log_end < recovery_point:
         raise DamagedLogError(
             f"{directory}: the log was flushed up to offset {recovery_point} but ends at {log_end}. {ADVICE}"

@@ -1,7 +1,7 @@
-"""Whose data directory this is: a node's, and the cluster's whose records it holds.
+"""Which node and which cluster a data directory belongs to.
 
 One hard idea: records under the wrong name are worse than no records. A
-directory that belongs to another node or cluster, or does not say to whom, is
+directory that belongs to another node or cluster, or does not name its owner, is
 refused before anything in it is touched.
 
 Format: Kafka's `meta.properties`.
@@ -20,9 +20,9 @@ PROPERTIES_FILE: Final = "meta.properties"
 def claim(
     disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: str, *, holds_logs: Callable[[], bool]
 ) -> str:
-    """Return the directory's id, after making sure that it belongs to this node (or to none yet).
+    """Return the directory's id, after checking that it belongs to this node (or to none yet).
 
-    `holds_logs` looks whether anything in it is a partition's. Raises StorageError.
+    `holds_logs` returns whether the directory contains logs. Raises StorageError.
     """
     properties_path = f"{path}/{PROPERTIES_FILE}"
     mine = {"version": "1", "node.id": str(node_id), "directory.id": directory_id, "cluster.id": cluster_id}
@@ -31,14 +31,14 @@ def claim(
     except FileNotFoundError:
         if holds_logs():
             raise StorageError(
-                f"The data directory {path} holds logs, but {PROPERTIES_FILE} is missing, which says whose they are. "
+                f"The data directory {path} holds logs, but {PROPERTIES_FILE} is missing, which names their owner. "
                 "Put it back, or use another directory."
             ) from None
         disk.replace_file(properties_path, encode_properties(mine))
         return directory_id
     if not found.get("node.id") or "cluster.id" not in found:
         raise StorageError(
-            f"{properties_path} is damaged: it does not say whose data is here. Put a good copy of it there, "
+            f"{properties_path} is damaged: it does not say whose data this is. Put a good copy of it there, "
             "or use another directory."
         )
     for name in ("cluster.id", "node.id"):
@@ -46,18 +46,18 @@ def claim(
         if mine[name] and found.get(name) and found[name] != mine[name]:
             raise StorageError(
                 f"The data directory {path} belongs to {name} {found.get(name)}, this is {mine[name]}. "
-                "Use another directory, or remove this one if its data may go."
+                "Use another directory, or remove this one if you do not need its data."
             )
     return found.get("directory.id", directory_id)
 
 
 def cluster_of(disk: Disk, path: str) -> str:
-    """Return the cluster whose records are here, "" before a broker has joined one with this directory."""
+    """Return the id of the cluster whose records are here, "" if no broker has joined a cluster with them yet."""
     return decode_properties(disk.read_file(f"{path}/{PROPERTIES_FILE}")).get("cluster.id", "")
 
 
 def belong_to(disk: Disk, path: str, cluster_id: str) -> None:
-    """Write down which cluster the records are of: under another one they would be taken for strays, and deleted."""
+    """Record which cluster the records belong to: another cluster would take them for strays and delete them."""
     properties_path = f"{path}/{PROPERTIES_FILE}"
     properties = decode_properties(disk.read_file(properties_path))
     if properties.get("cluster.id") != cluster_id:

@@ -1,14 +1,15 @@
-"""The Disk port: everything that storage needs of the outside world.
+"""The Disk port: everything that storage needs from the outside world.
 
-One hard idea: a write is not a promise. What `append`, `rename`, `remove` and
-`open(create=True)` did may be undone by a power cut, in any order, until `sync`
+One hard idea: a write is not a promise. A power cut may undo what `append`,
+`rename`, `remove` and `open(create=True)` did, in any order, until `sync`
 (contents of a file) and `sync_directory` (names in a directory) have returned.
 A process that dies loses nothing.
 
 All calls come from one thread (the loop's), except that `work` given to
 `run_later` runs beside it and may use `File.read`, `File.sync`, `open`,
-`read_file`, `replace_file` and `remove_tree`. `done` is always called on the loop. A file may be closed while
-such work uses it; the work then ends with an OSError or its result.
+`read_file`, `replace_file` and `remove_tree`. `done` is always called on the
+loop. A file may be closed while such work uses it; the work then ends with an
+OSError or its result.
 
 Units: positions and sizes are bytes. Paths are text with "/" between names.
 Errors are OSError with an errno; a failed `sync` is final, since a second one
@@ -24,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class BrokenFileError(OSError):
-    """An append failed and what it left behind could not be cut off: the file's contents are unknown."""
+    """An append failed and the bytes it left could not be cut off: the file's contents are unknown."""
 
 
 class File(Protocol):
@@ -32,25 +33,25 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the file is, or was when it was opened."""
+        """The file's path when it was opened."""
 
     @property
     def size_bytes(self) -> int:
-        """How long the file is."""
+        """The size of the file."""
 
     @property
     def hit_bytes(self) -> int:
-        """How much `read_resident` has returned."""
+        """How many bytes `read_resident` has returned."""
 
     @property
     def miss_bytes(self) -> int:
-        """How much callers have wanted of `read_later`."""
+        """How many bytes callers have asked `read_later` for."""
 
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write `parts` at the end, as one write.
 
         If that fails, the file has its former size again and the OSError says
-        why; BrokenFileError when not even that could be had.
+        why; BrokenFileError if the former size could not be restored.
         """
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
@@ -72,20 +73,20 @@ class File(Protocol):
         """Sync without waiting; `done` gets None or the error."""
 
     def recycle(self, keep_bytes: int) -> None:
-        """Hint: start to write out what is new, and give back memory of all but the last `keep_bytes`."""
+        """Hint: start to write out new data, and free the page cache of all but the last `keep_bytes`."""
 
     def close(self) -> None:
-        """Give the descriptor back; closing twice is fine."""
+        """Close the descriptor; closing twice is fine."""
 
 
 class Lock(Protocol):
     """A lock file that dies with its process."""
 
     def identity(self) -> str:
-        """Return, in one word, which file this is: it stays the same while the file does, and no copy of it has it."""
+        """Return one word that identifies this file: it is stable while the file exists, and a copy has another."""
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
 
 
 class Disk(Protocol):
@@ -100,7 +101,7 @@ class Disk(Protocol):
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         """Make `path` hold `data`: any reader sees the old contents or the new ones.
 
-        With `sync` that is also true after a power cut, and the new ones are safe on return.
+        With `sync` that also holds after a power cut, and the new contents are safe on return.
         """
 
     def rename(self, source: str, target: str) -> None:
@@ -113,7 +114,7 @@ class Disk(Protocol):
         """Remove a directory and all below it."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents; an existing one is fine."""
+        """Create a directory and its parents; an existing one is fine."""
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -125,7 +126,7 @@ class Disk(Protocol):
         """Return when the names in a directory are safe from a power cut."""
 
     def free_bytes(self, path: str) -> int:
-        """Return how much room is left where `path` lies."""
+        """Return how much room is left on the file system of `path`."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file `path`; BlockingIOError if another process has it."""
@@ -134,8 +135,8 @@ class Disk(Protocol):
         """Run `work` off the loop; `done` gets its result or what it raised."""
 
     def boot_id(self) -> str:
-        """Return what changes when the machine starts anew, "" if that cannot be known.
+        """Return an id that changes when the machine reboots, "" if there is none.
 
-        The same id as before means that no power cut lies between: whatever a
-        dead process had written is still there.
+        The same id as before means that there was no power cut in between:
+        everything that a dead process had written is still there.
         """

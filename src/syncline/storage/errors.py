@@ -1,9 +1,9 @@
 """How storage refuses, and how it fails.
 
 One hard idea: after a write error the file may hold anything, so the log is
-final until the broker starts anew and reads what is there
-(`LogOfflineError`). Only a full disk is spared: the bytes that did get in can be
-cut off again, so the log is as it was, and the producer gets the reason.
+offline until the broker restarts and recovers it (`LogOfflineError`). A full
+disk is the exception: the bytes that were written can be cut off again, so the
+log is as it was, and the producer gets the reason.
 
 Source: KAFKA-10778 (log fenced after a write error), the "fsyncgate" reports
 (a second fsync succeeds although the first one lost the pages).
@@ -26,15 +26,15 @@ class StorageError(Exception):
 
 
 class DiskFullError(StorageError):
-    """There is no room. Nothing was stored, and the log works again when there is."""
+    """There is no room. Nothing was stored; the log works again as soon as there is room."""
 
 
 class LogOfflineError(StorageError):
-    """An I/O error made this log final; only a restart, which recovers it, brings it back."""
+    """An I/O error took this log offline; only a restart, which recovers the log, brings it back."""
 
 
 class DamagedLogError(StorageError):
-    """What is on the disk contradicts what was promised to be there: cutting it off would lose good records."""
+    """The disk lacks what was promised to be there; cutting the log would lose good records."""
 
 
 class CorruptRecordsError(StorageError):
@@ -44,7 +44,7 @@ class CorruptRecordsError(StorageError):
 
 
 class UnexpectedOffsetError(StorageError):
-    """A leader's answer begins below the log end: the two logs do not fit, and guessing would fork them."""
+    """A leader's answer begins below the log end: the two logs do not match, and guessing would fork them."""
 
 
 def is_full(error: OSError) -> bool:

@@ -1,17 +1,17 @@
-"""Which part of a log is safe from a power cut, and how it becomes so.
+"""Which part of a log is safe from a power cut, and how more of it becomes safe.
 
 One hard idea: the recovery point is a promise about everything below it: the
 bytes of all segments, the names of their files, and the epoch history. It moves
 only when all of that has been synced, in order, so a flush of the newest
 segment never vouches for an older one that is still in the cache (M51).
 
-So the epoch checkpoint need not be written when an epoch begins: as long as the
-batches that show the epoch lie above the recovery point they are scanned after
-a crash, and the file is made durable before the recovery point passes them. An
-epoch without a batch is dropped when a log is loaded anyway.
+So the epoch checkpoint need not be written when an epoch begins: while the
+batches of the epoch lie above the recovery point, a crash makes recovery scan
+them, and the file is synced before the recovery point passes them. Loading a
+log drops epochs without a batch anyway.
 
-Background work syncs files only. What it reports counts if nothing was cut off
-meanwhile (`forget_pending`): the bytes it synced may not be those there now.
+Background work only syncs files. Its result counts only if the log was not cut
+meanwhile (`forget_pending`): otherwise it may have synced other bytes.
 A failed sync is final, since a second one may succeed without the pages (M48).
 
 Units: offsets, exclusive. Invariants: `recovery_point` lies in the log; every segment
@@ -32,7 +32,7 @@ from syncline.storage.segment_list import SegmentList
 
 
 class Flusher:
-    """The durable side of one log."""
+    """Makes one log durable, and tracks its recovery point."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Flusher:
         self._on_failure = on_failure
         self.on_lowered = on_lowered
         self._generation = 0
-        # The partition directory's own name, and names in it, that a power cut could still take.
+        # Whether a power cut could still remove the partition directory's own name, and names in it.
         self._is_directory_new = is_new
         self._has_new_names = is_new
         self._are_epochs_unsaved = bool(len(epochs))
@@ -71,7 +71,7 @@ class Flusher:
         return self._recovery_point
 
     def name_created(self) -> None:
-        """Record that a segment file was made: its name is not safe yet."""
+        """Record that a segment file was created: its name is not safe yet."""
         self._has_new_names = True
 
     def epochs_changed(self, is_changed: bool = True) -> None:
@@ -79,7 +79,7 @@ class Flusher:
         self._are_epochs_unsaved = self._are_epochs_unsaved or is_changed
 
     def needs_flush(self, log_end: Offset) -> bool:
-        """Return whether anything below `log_end` could still be lost."""
+        """Return whether a power cut could still lose anything below `log_end`."""
         return self.recovery_point < log_end or self._are_epochs_unsaved
 
     def flush(self, log_end: Offset) -> None:
@@ -121,7 +121,7 @@ class Flusher:
         self._disk.run_later(work, finished)
 
     def _reach(self, offset: Offset, generation: int) -> OSError | None:
-        """Move the recovery point to `offset`, below which all bytes are synced; return what prevented it."""
+        """Move the recovery point to `offset`, below which all bytes are synced; return the error that prevented it."""
         if generation != self._generation or offset <= self.recovery_point:
             return None
         try:
@@ -150,13 +150,13 @@ class Flusher:
                 break
 
     def lower(self, offset: Offset) -> None:
-        """Promise no more than `offset`, in the checkpoint too, before anything is cut. Raises OSError."""
+        """Lower the recovery point to `offset`, also in the checkpoint, before the log is cut. Raises OSError."""
         if offset < self._recovery_point:
             self._recovery_point = offset
             self.on_lowered()
 
     def restart_at(self, offset: Offset) -> None:
-        """Follow a log that was emptied: nothing lies below `offset` that could be lost."""
+        """Follow a log that was emptied: there is nothing below `offset` that could be lost."""
         active = self._segments.active
         assert active.base_offset == active.end_offset == offset, f"{active!r} is not empty at {offset}"
         self._recovery_point = offset
@@ -198,7 +198,7 @@ class Flusher:
             self._are_epochs_unsaved = False
 
     def finish_later(self, segment: Segment, snapshot_path: str) -> None:
-        """Make a finished segment, its indexes and the producer snapshot at its end safe in a worker."""
+        """Sync a finished segment, its indexes and the producer snapshot at its end, in a worker."""
         file, disk, generation = segment.file, self._disk, segment.generation
         assert segment.index is not None, "a segment that was just finished has its index in memory"
         assert segment.times is not None, "a segment that was just finished has its index in memory"
@@ -227,8 +227,8 @@ class Flusher:
                     with contextlib.suppress(FileNotFoundError):
                         disk.remove(path)
             elif segment.generation != generation:
-                # It was cut meanwhile: these indexes describe too much. A crash before
-                # this line is harmless, as a cut segment is scanned.
+                # The segment was cut meanwhile, so these indexes describe too much. A crash
+                # before this line is harmless, since recovery scans a cut segment.
                 segment.forget_saved_indexes()
             elif error is not None:
                 self._on_failure(error, "sync")
@@ -240,7 +240,7 @@ class Flusher:
         disk.run_later(work, done)
 
     def _advance(self) -> None:
-        """Move the recovery point to the first segment that is not safe yet."""
+        """Move the recovery point to the start of the first segment that is not safe yet."""
         reached = self._segments.active.base_offset
         for segment in self._segments.finished:
             if not segment.is_synced:
@@ -250,7 +250,7 @@ class Flusher:
             self._on_failure(error, "checkpoint")
 
     def forget_pending(self) -> None:
-        """Ignore what background work will report of the log as it is now."""
+        """Ignore the results of background work that has begun."""
         self._generation += 1
 
 
@@ -264,7 +264,7 @@ def _ignore_end() -> None:
 
 
 def _sync_if_open(file: File) -> None:
-    """Sync a file unless it was closed meanwhile: that happens to what was cut off, deleted, or is safe already."""
+    """Sync a file unless it was closed meanwhile: then it was cut off, deleted, or is already safe."""
     try:
         file.sync()
     except OSError as error:

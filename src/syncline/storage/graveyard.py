@@ -1,8 +1,8 @@
-"""Files and directories that were renamed to go, and when they may be removed.
+"""Files and directories that were renamed for deletion, and when they may be removed.
 
-One hard idea: what is deleted loses its name at once and its bytes later, so
-that a reader that has a file open can finish. After a crash the names alone say
-what to remove, so nothing here needs to be written down.
+One hard idea: a deleted file loses its name at once and its bytes later, so
+that a reader that has it open can finish. After a crash the names alone show
+what to remove, so nothing here is stored.
 """
 
 
@@ -18,11 +18,11 @@ class Graveyard:
         return len(self._due_ms)
 
     def add(self, path: str, due_ms: int) -> None:
-        """Let `path` be removed from `due_ms` on."""
+        """Schedule `path` for removal at `due_ms`."""
         self._due_ms[path] = due_ms
 
     def take_due(self, now_ms: int) -> list[str]:
-        """Return the paths whose time has come, in the order of their adding, and forget them."""
+        """Return the paths that are due, in the order in which they were added, and forget them."""
         due = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]
         for path in due:
             del self._due_ms[path]

@@ -1,8 +1,8 @@
-"""Batches from a leader: checked as a whole before the first byte is written.
+"""Batches from a leader: all of them are checked before the first byte is written.
 
-One hard idea: a follower stores bytes as they come, so what it must refuse is
-refused here: a batch that was damaged on its way would be spread by this
-replica when it leads, and one that does not continue the log would fork it.
+One hard idea: a follower stores bytes as they come, so this is the place to
+refuse them. This replica would spread a batch that was damaged in transit once
+it leads, and a batch that does not continue the log would fork it.
 
 Units: `start` is a position in the answer.
 """
@@ -42,7 +42,7 @@ class FollowerAppend(NamedTuple):
 def checked(
     view: memoryview, log_end: Offset, latest_epoch: LeaderEpoch, topic_partition: TopicPartition
 ) -> list[Incoming]:
-    """Return the whole batches of a leader's answer; a partial one at the end is left out.
+    """Return the whole batches of a leader's answer, without a partial one at the end.
 
     Raises CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
     """
@@ -69,7 +69,7 @@ def checked(
 
 
 def count_fitting(segment: Segment, segment_bytes: int, batches: Sequence[Incoming], first: int) -> int:
-    """Return the index behind the last batch that may share one write with `batches[first]`, usually all."""
+    """Return the index after the last batch that may share one write with `batches[first]`, usually all."""
     room = segment_bytes - segment.size_bytes
     start = batches[first].start
     if batches[-1].end - start <= room and not _is_far(segment, batches[-1]):

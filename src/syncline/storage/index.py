@@ -1,10 +1,10 @@
-"""Sparse indexes of a segment: from an offset, or a time, to a place in its file.
+"""Sparse indexes of a segment: from an offset, or a time, to a position in its file.
 
-One hard idea: an index is a hint that can always be made anew from the batches,
-so it lives in memory while its segment grows, is written when the segment is
-finished, and is never worth an fsync of its own on the way of an append. Only
-every so many bytes (`index.interval.bytes`) a batch gets an entry; what lies
-between is found by walking over batch headers.
+One hard idea: an index is a hint that can always be rebuilt from the batches.
+So it lives in memory while its segment grows, is written when the segment is
+finished, and never costs an append an fsync. One batch per
+`index.interval.bytes` gets an entry; a walk over batch headers finds the
+batches between entries.
 
 Formats (big endian), relative to the segment's base offset:
     .index      int32 offset of the LAST record of a batch, int32 position of that batch
@@ -42,7 +42,7 @@ class OffsetIndex:
 
     @property
     def file_bytes(self) -> int:
-        """How large the index is as a file."""
+        """The size of the index as a file."""
         return len(self._offsets) * OFFSET_ENTRY_BYTES
 
     @property
@@ -68,7 +68,7 @@ class OffsetIndex:
         return self._positions[at] if at >= 0 else 0
 
     def check_invariants(self, end_offset: int, size_bytes: int) -> None:
-        """Assert that the entries rise and name batches of a segment that ends there."""
+        """Assert that the entries rise and lie within a segment of this end and size."""
         assert len(self._offsets) == len(self._positions), (
             f"{len(self._offsets)} offsets, {len(self._positions)} positions"
         )
@@ -80,7 +80,7 @@ class OffsetIndex:
             assert position < size_bytes, f"the index points to position {position} of {size_bytes}"
 
     def cut(self, position: int) -> None:
-        """Forget batches at or behind `position`."""
+        """Forget batches at or above `position`."""
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
         del self._offsets[keep:], self._positions[keep:]
 
@@ -128,7 +128,7 @@ class TimeIndex:
 
     @property
     def file_bytes(self) -> int:
-        """How large the index is as a file."""
+        """The size of the index as a file."""
         return len(self._timestamps) * TIME_ENTRY_BYTES
 
     @property
@@ -139,7 +139,7 @@ class TimeIndex:
         return self._timestamps[-1], self._base_offset + self._offsets[-1]
 
     def append(self, timestamp_ms: int, last_offset: int) -> None:
-        """Add a new largest timestamp; anything older is left out."""
+        """Add a new largest timestamp; ignore anything older."""
         if timestamp_ms >= 0 and (not self._timestamps or timestamp_ms > self._timestamps[-1]):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(last_offset - self._base_offset)
@@ -150,7 +150,7 @@ class TimeIndex:
         return self._base_offset + (self._offsets[at] if at >= 0 else 0)
 
     def check_invariants(self, end_offset: int, max_timestamp_ms: int) -> None:
-        """Assert that the entries rise and name records of a segment that ends there and has no newer record."""
+        """Assert that the entries rise and lie within a segment with this end and this newest timestamp."""
         assert len(self._timestamps) == len(self._offsets), (
             f"{len(self._timestamps)} times, {len(self._offsets)} offsets"
         )

@@ -1,14 +1,15 @@
-"""How the broker that used a data directory last has ended, and what that says of its logs.
+"""How the last broker of a data directory ended, and what follows for its logs.
 
     .kafka_cleanshutdown   written last by a clean stop, removed first by a start (M53)
     boot                   the machine's boot in which the logs were last known good
     registered             the boot and the broker epoch of the last registration
 
-One hard idea: three ends, three truths. After a clean stop every log is whole.
-After a kill every write is there, as long as the machine runs on. After a power
-cut, or when nothing proves that there was none, any unflushed write may lack.
+One hard idea: a broker ends in one of three ways. After a clean stop every log
+is whole. After a kill every write is there, as long as the machine keeps
+running. After a power cut, or if nothing proves that there was none, any
+unflushed write may be missing.
 
-Invariant: only a life that surely lost no write names its broker epoch.
+Invariant: the broker epoch of a life that may have lost a write is not claimed.
 """
 
 import contextlib
@@ -24,13 +25,13 @@ EPOCH_FILE: Final = "registered"
 
 
 class LastLife:
-    """What the files of one data directory say of its last broker, and what this one writes for its successor."""
+    """What the files of one data directory record about its last broker, and what this one records for the next."""
 
     def __init__(self, disk: Disk, path: str, lock: Lock) -> None:
         self.was_clean = False
-        # The last registration of which everything that was written is here, -1 if that is of none.
+        # Epoch of the last registration whose writes are all here, -1 if there is none.
         self.previous_broker_epoch = NONE
-        # Until `compare_boots` has shown that no power cut lies between.
+        # True until `compare_boots` has shown that there was no power cut.
         self.may_lack_writes = True
         self._disk = disk
         self._path = path
@@ -38,7 +39,7 @@ class LastLife:
         self._boot_id = ""
 
     def take_clean_mark(self) -> None:
-        """Read and remove the mark, before anything that a crash could interrupt (M53)."""
+        """Read and remove the mark, before anything else, so that no crash leaves it behind (M53)."""
         mark = f"{self._path}/{CLEAN_MARK_FILE}"
         if self._disk.exists(mark):
             self.was_clean = True
@@ -47,43 +48,43 @@ class LastLife:
             self._disk.sync_directory(self._path)
 
     def compare_boots(self) -> None:
-        """Find out whether the machine was started anew since the logs were last known good."""
+        """Find out whether the machine has rebooted since the logs were last known good."""
         boot_id = self._boot_id = self._disk.boot_id()
         self.may_lack_writes = not boot_id or boot_id != self._read_text(BOOT_FILE)
         if self.previous_broker_epoch == NONE and not self.may_lack_writes:
-            # Killed, but the machine went on: whatever the dead process had written is here, as after a clean stop.
+            # Killed, but the machine kept running: everything that the dead process had written is here.
             self.previous_broker_epoch = self._registered_on(boot_id)
         assert self.previous_broker_epoch == NONE or self.was_clean or not self.may_lack_writes, (
             f"{self._path}: epoch {self.previous_broker_epoch} is claimed, though its writes may be lost"
         )
 
     def logs_are_loaded(self) -> None:
-        """Write down that the logs are good on this boot; any earlier, a crash would pass torn logs for whole ones."""
+        """Record that the logs are good on this boot; any earlier, a crash would pass torn logs for whole ones."""
         if self._boot_id and self.may_lack_writes:
             self._disk.replace_file(f"{self._path}/{BOOT_FILE}", self._boot_id.encode())
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Write the mark of a clean stop, as the last thing that this broker does. Raises OSError."""
+        """Write the mark of a clean stop, as the broker's last action. Raises OSError."""
         self._disk.replace_file(f"{self._path}/{CLEAN_MARK_FILE}", encode_clean_mark(broker_epoch))
 
-    def note_registration(self, broker_epoch: int) -> None:
-        """Remember this process's registration, for a successor on the same boot; a power cut makes it worthless.
+    def record_registration(self, broker_epoch: int) -> None:
+        """Record this process's registration, for the next start on the same boot; a power cut invalidates it.
 
-        So does copying it: what was a directory's copy, made while it was in use, lacks what was written since.
+        So does a copy of the directory: one made while it was in use lacks what was written since.
         """
         text = f"{self._disk.boot_id()} {broker_epoch} {self._lock.identity()}"
         self._disk.replace_file(f"{self._path}/{EPOCH_FILE}", text.encode(), sync=False)
 
     def forget_registration(self) -> None:
-        """Let the next start claim nothing."""
+        """Make sure that the next start claims no broker epoch."""
         with contextlib.suppress(OSError):
             self._disk.remove(f"{self._path}/{EPOCH_FILE}")
 
     def _registered_on(self, boot_id: str) -> int:
-        """Return the last registration of this boot, -1 if there was none.
+        """Return the epoch of the last registration on this boot, -1 if there was none.
 
-        One of a former boot says nothing: what was written after it may be lost, even if this broker never
-        registered again. The file is not synced, so after a power cut it may hold anything.
+        A registration on an earlier boot does not count: what was written after it may be lost, even if this
+        broker never registered again. The file is not synced, so after a power cut it may hold anything.
         """
         boot, _, rest = self._read_text(EPOCH_FILE).partition(" ")
         epoch, _, identity = rest.partition(" ")

@@ -2,12 +2,13 @@
 
 One hard idea: an append is one write and a few stores in memory, never an
 fsync. Replication makes records durable. What the disk itself promises is the
-recovery point; it moves only when everything below it has been synced, all
-older segments, their names and the epoch history included. Recovery
-(`recovery.py`) rests on exactly that promise.
+recovery point; it moves only when everything below it has been synced,
+including older segments, their names and the epoch history. Recovery
+(`recovery.py`) relies on exactly that promise.
 
-Failure: a full disk refuses and leaves the log as it was; any other error of a
-write or a sync makes the log final (`LogOfflineError`): the file may hold anything.
+Failure: a full disk refuses the append and leaves the log as it was; any other
+error of a write or a sync takes the log offline (`LogOfflineError`), because the
+file may hold anything.
 
 Units: offsets count records; `log_end`, `high_watermark` and `recovery_point`
 are exclusive; positions are bytes; times are milliseconds.
@@ -44,7 +45,7 @@ from syncline.storage.segment_writer import SegmentWriter
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
 
-# Written this much, the page cache gets a hint.
+# After this many written bytes, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
 
 
@@ -72,7 +73,7 @@ class PartitionLog:
         self.log_end = recovered.log_end
         self.epochs = recovered.epochs
         self.producers = recovered.producers
-        # Set by the node whenever it moves; retention stops here.
+        # The node sets it whenever it moves; retention stops here.
         self.high_watermark = Offset(min(max(high_watermark, self.log_start), self.log_end))
         self.keep_cached_bytes: int | None = None
         self.on_offline: Callable[[PartitionLog, OSError], None] | None = None
@@ -103,7 +104,7 @@ class PartitionLog:
             self._availability,
             make_directory=make_directory,
         )
-        # A plan of a cut is out of date when this has changed.
+        # A change of this makes every earlier plan of a cut outdated.
         self._cut_count = 0
         self._written_since_recycle = 0
         # Files that retention has renamed.
@@ -114,7 +115,7 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        """Whether an I/O error has made this log final."""
+        """Whether an I/O error has taken this log offline."""
         return self._availability.failure is not None
 
     @property
@@ -124,28 +125,28 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """All batches that are still there, also those below the log start in a kept segment."""
+        """The size of all batches that are still there, including those below the log start in a kept segment."""
         return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are, the active one included."""
+        """The number of segments, including the active one."""
         return len(self._segments)
 
     @property
     def first_base_offset(self) -> Offset:
-        """Where the oldest segment begins, at or below the log start."""
+        """The base offset of the oldest segment, at or below the log start."""
         return self._segments.first.base_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments, oldest first; for tools and tests, which must not change them."""
+        """The segments, oldest first, for tools and tests; callers must not change them."""
         return tuple(self._segments)
 
     def append_as_leader(self, batch: Buffer, header: BatchHeader) -> None:
         """Store one validated batch that was stamped with the log end and this leader's epoch.
 
-        Raises DiskFullError when there is no room, LogOfflineError when this log is final.
+        Raises DiskFullError if there is no room, LogOfflineError if this log is offline.
         """
         self._availability.check()
         base_offset, _, leader_epoch = STAMP.unpack_from(batch)
@@ -159,10 +160,10 @@ class PartitionLog:
         self._after_write(len(batch))
 
     def append_as_follower(self, buffer: Buffer) -> FollowerAppend:
-        """Store the whole batches of a leader's answer as they are; a partial batch at the end is left out.
+        """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
 
-        Raises CorruptRecordsError if any of them is damaged and
-        UnexpectedOffsetError if they do not continue this log; nothing is stored then.
+        Raises CorruptRecordsError if any of them is damaged and UnexpectedOffsetError if they do not
+        continue this log; in both cases it stores nothing.
         """
         self._availability.check()
         view = memoryview(buffer)
@@ -176,7 +177,7 @@ class PartitionLog:
         try:
             self._writer.append_all(view, batches, self.settings)
         finally:
-            # Of batches for two segments, the first ones may have been stored.
+            # If the batches belong to two segments, those for the first one may have been stored.
             self.log_end = self._segments.active.end_offset
         size_bytes = batches[-1].end
         self._after_write(size_bytes)
@@ -203,10 +204,10 @@ class PartitionLog:
     def read_plan(
         self, offset: Offset, max_bytes: int, upper_bound: Offset, at_least_one: bool = True
     ) -> Slice | Search:
-        """Return where the batches from `offset` to below `upper_bound` lie, at most `max_bytes` of them.
+        """Return where the batches from `offset` up to `upper_bound` (exclusive) lie, at most `max_bytes` of them.
 
-        With `at_least_one` the first batch comes even if it is larger. The answer
-        lies in one segment. Raises RequestError when `offset` is outside the log.
+        With `at_least_one` the first batch is included even if it is larger. The result
+        lies in one segment. Raises RequestError if `offset` is outside the log.
         """
         self._availability.check()
         upper = min(upper_bound, self.log_end)
@@ -220,23 +221,23 @@ class PartitionLog:
         return read_plans.plan(self._segments, Wanted(offset, upper, max_bytes, at_least_one))
 
     def readable(self, offset: Offset, upper_bound: Offset) -> Readable:
-        """Return how much lies between two offsets; exact among the newest batches, elsewhere a little less."""
+        """Return the bytes between two offsets: exact among the newest batches, elsewhere a little too few."""
         upper = min(upper_bound, self.log_end)
         if offset >= upper or offset < self.log_start:
             return Readable(0, is_on_older_segment=False)
         return read_plans.readable(self._segments, Wanted(offset, upper, 2**62, at_least_one=True))
 
     def bytes_behind(self, plan: Slice) -> int:
-        """Return how much of the log lies at and behind what a plan reads; found from the end, where most read."""
+        """Return the bytes of the log from the start of a planned read on; searched from the end, the usual place."""
         return read_plans.bytes_behind(self._segments, plan)
 
     @property
     def newest_timestamp_ms(self) -> int:
-        """The largest record time of the newest segment that has any, -1 when none has."""
+        """The largest timestamp of the newest segment that has one, -1 if none has."""
         return self._segments.newest_timestamp_ms
 
     def bytes_from(self, offset: Offset) -> int:
-        """Return how much lies at and above `offset`; exact among the newest batches, elsewhere a little less."""
+        """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too few."""
         if offset >= self.log_end:
             return 0
         return read_plans.bytes_from(self._segments, max(offset, self.log_start))
@@ -256,7 +257,7 @@ class PartitionLog:
         self._disk.run_later(lambda: times.latest(places), done)
 
     def roll(self, *, is_snapshot_synced: bool = False) -> None:
-        """Begin a new segment; an empty one is not rolled. The old one is synced in the background."""
+        """Begin a new segment unless the active one is empty; sync the old one in the background."""
         self._availability.check()
         self._writer.roll(self.settings, is_snapshot_synced=is_snapshot_synced)
 
@@ -265,7 +266,7 @@ class PartitionLog:
         self._flusher.on_sync = began
 
     def flush(self) -> None:
-        """Return when everything appended so far is safe from a power cut."""
+        """Make everything appended so far safe from a power cut."""
         self._availability.check()
         if self._writer.has_directory and self._flusher.needs_flush(self.log_end):
             try:
@@ -281,7 +282,7 @@ class PartitionLog:
     def plan_cut(self, offset: Offset) -> CutPlan | CutSearch:
         """Return how to cut at `offset`, or what a worker needs to find that out on the disk.
 
-        The log stays as it is, and usable.
+        The log does not change and stays usable.
         """
         self._availability.check()
         if offset >= self.log_end or offset < self._segments.first.base_offset:
@@ -292,9 +293,9 @@ class PartitionLog:
             self._availability.refuse(error, "truncate")
 
     def cut(self, plan: CutPlan) -> bool:
-        """Cut as planned, reading nothing; return False if the log has changed, so that it needs a new plan.
+        """Cut as planned, without reading; return False if the log has changed since and needs a new plan.
 
-        Waits for writes and syncs: nothing may be appended before what was cut off is surely gone.
+        Waits for writes and syncs: no append may come before the cut is safe on the disk.
         """
         self._availability.check()
         if plan.shape != self._shape():
@@ -311,9 +312,9 @@ class PartitionLog:
         return True
 
     def search_failed(self, search: CutSearch, error: Exception) -> None:
-        """Judge why a search for a plan failed; return when the caller may try again.
+        """Decide what follows from a failed search for a plan; return if the caller may try again.
 
-        Raises LogOfflineError when the disk, or what is on it, is to blame.
+        Raises LogOfflineError if the disk, or what is on it, is to blame.
         """
         self._availability.check()
         if search.shape != self._shape() or (isinstance(error, OSError) and is_out_of_descriptors(error)):
@@ -329,7 +330,7 @@ class PartitionLog:
         segment = self._segments.of(rest.base_offset)
         assert segment.base_offset == rest.base_offset, "a plan names a segment of the log"
         end_offset = rest.end_offset
-        # Lowered first: a crash in the middle must not find flushed what is being cut.
+        # Lowered first: after a crash during the cut, no checkpoint may count the records as flushed.
         self._flusher.lower(end_offset)
         self._segments.destroy_behind(segment)
         segment.cut_to(rest)
@@ -343,13 +344,13 @@ class PartitionLog:
             self.producers.entries.update(producers.entries)
 
     def restart_at(self, offset: Offset) -> None:
-        """Drop the whole log; it is empty and goes on at `offset` (truncate fully and start at). Reads nothing."""
+        """Drop all records, without reading; the empty log goes on at `offset` (truncate fully and start at)."""
         self._availability.check()
         self._cut_count += 1
         self._flusher.forget_pending()
         try:
             self._writer.need_directory()
-            # To 0: a crash in the middle of this may leave no segment that says where the log was.
+            # To 0: a crash during this may leave no segment that shows where the log was.
             self._flusher.lower(Offset(0))
             self._segments.destroy_all()
             producer_snapshot.remove_above(self._disk, self.directory, NONE)
@@ -366,9 +367,9 @@ class PartitionLog:
         self.producers.clear()
 
     def raise_log_start(self, offset: Offset) -> bool:
-        """Make `offset` the first that may be read; files go later. Return whether that changed anything.
+        """Make `offset` the first readable one; retention removes files later. Return whether anything changed.
 
-        Raises RequestError when that would drop records that are not committed.
+        Raises RequestError if that would drop records that are not committed.
         """
         self._availability.check()
         if offset > self.high_watermark:
@@ -384,9 +385,9 @@ class PartitionLog:
         return True
 
     def retention(self, now_ms: int) -> tuple[SegmentDeleted, ...]:
-        """Remove segments that are too old, too large together, or below the log start, and sweep what is due.
+        """Remove segments that are too old, beyond the size limit or below the log start; sweep what is due.
 
-        Never at or above the high watermark; stops at the first segment that stays.
+        Removes nothing at or above the high watermark; stops at the first segment that stays.
         """
         self._availability.check()
         deleted: list[SegmentDeleted] = []
@@ -399,7 +400,7 @@ class PartitionLog:
             if reason is None:
                 break
             if is_active:
-                # Once these records are gone, only the snapshot says what producers had sent.
+                # Once these records are gone, only the snapshot shows what producers had sent.
                 self.roll(is_snapshot_synced=True)
                 self._writer.create_active("delete from")
             excess_bytes -= segment.size_bytes
@@ -417,28 +418,28 @@ class PartitionLog:
             due_ms = now_ms + self.settings.file_delete_delay_ms
             for path in self._segments.bury(segment):
                 self._graveyard.add(path, due_ms)
-            # One by one and oldest first: no crash may leave an older segment without the next.
+            # One by one, oldest first: a crash must not leave an older segment without the next one.
             self._disk.sync_directory(self.directory)
         except OSError as error:
             self._availability.fail(error, "delete from")
         self._flusher.drop_below(begins_at)
 
     def sweep(self, now_ms: int) -> None:
-        """Remove the files of deleted segments whose time has come."""
+        """Remove the files of deleted segments that are due."""
         for path in self._graveyard.take_due(now_ms):
             try:
-                # An operator in need of room may have removed it already.
+                # An operator who needs room may have removed it already.
                 with contextlib.suppress(FileNotFoundError):
                     self._disk.remove(path)
             except OSError as error:
                 self._availability.fail(error, "delete from")
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent too long; return how many."""
+        """Forget producers that have been silent for too long; return how many."""
         return self.producers.expire(now_ms, expiration_ms)
 
     def close_cleanly(self) -> None:
-        """Make everything durable, and write the indexes and the snapshot that spare the next start a scan."""
+        """Make everything durable; write the indexes and the snapshot, so that the next start need not scan."""
         if self._availability.is_closed:
             return
         self._availability.check()
@@ -455,12 +456,12 @@ class PartitionLog:
         self.close()
 
     def close(self) -> None:
-        """Close all files, nothing more."""
+        """Close all files without writing anything."""
         self._availability.is_closed = self._flusher.is_closed = True
         self._segments.release()
 
     def check_invariants(self) -> None:
-        """Assert what must hold between any two calls of a log that is not offline; reads no file."""
+        """Assert what must hold between any two calls while the log is not offline; reads no file."""
         if self.is_offline:
             return
         self.check_newest()

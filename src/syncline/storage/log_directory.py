@@ -1,18 +1,17 @@
-"""A broker's data directory: all its logs, and the checkpoints that concern all of them.
+"""A broker's data directory: its logs, and the checkpoints that cover all of them.
 
-    meta.properties                      whose directory this is
+    meta.properties                      which node and cluster it belongs to
     .lock                                held while a broker uses it
     .kafka_cleanshutdown                 written last by a clean stop, removed first by a start (M53)
     boot                                 the machine's boot in which the logs were last known good
     replication-offset-checkpoint        high watermarks
     recovery-point-offset-checkpoint     everything below was flushed
     log-start-offset-checkpoint          log starts that no file name shows
-    <topic>-<partition>/                 a log; with the suffix `-delete` one that is going
+    <topic>-<partition>/                 a log; with the suffix `-delete` a deleted one
 
-One hard idea: a checkpoint must never promise more than is true of the
-directory it names. So a recovery point is lowered on the disk before anything
-is cut, and a new partition under an old name first gets the old one's entries
-out of the files.
+One hard idea: a checkpoint must never promise more than the logs hold. So a
+recovery point is lowered on the disk before the log is cut, and a new partition
+under an old name first removes the old one's entries from the files.
 
 Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471,
 KAFKA-16541.
@@ -45,9 +44,10 @@ LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 METADATA_FILE: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 DIRECTORY_NAME_CHARACTERS_MAX: Final = 255
-# What to do about a checkpoint that cannot be read.
+# What an operator can do about a checkpoint that cannot be read.
 CHECKPOINT_ADVICE: Final = (
-    "Put a good copy of it there; or move the broker's directory away, and what other replicas have is fetched again."
+    "Put a good copy of it there; or move the broker's directory away: the broker then fetches all logs from other "
+    "replicas."
 )
 
 
@@ -58,9 +58,9 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        # Partitions whose log was refused, and why; their directories are left as they are.
+        # Partitions whose log was refused, and why; their directories stay as they are.
         self.damaged: dict[TopicPartition, str] = {}
-        # Those among them that have no directory.
+        # Those of them that have no directory.
         self.missing: dict[TopicPartition, None] = {}
         self._last_life = LastLife(disk, path, lock)
         self._disk = disk
@@ -82,11 +82,11 @@ class LogDirectory:
         directory_id: str,
         settings: Callable[[str], LogSettings],
     ) -> "LogDirectory":
-        """Take the directory, and load or recover every log in it; waits for the disk.
+        """Lock the directory, and load or recover every log in it; waits for the disk.
 
-        `settings` gives a topic's settings by its name. Raises StorageError when
-        the directory is in use, belongs to another node, or has damaged
-        checkpoints. A damaged log is no error of the directory: see `damaged`.
+        `settings` returns a topic's settings by its name. Raises StorageError if the
+        directory is in use, belongs to another node or has damaged checkpoints. A
+        damaged log does not make the directory unusable: see `damaged`.
         """
         if not disk.exists(path):
             disk.make_directory(path)
@@ -118,20 +118,20 @@ class LogDirectory:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The last registration of which everything that was written is here, -1 if that is of none."""
+        """Epoch of the last registration whose writes are all here, -1 if there is none."""
         return self._last_life.previous_broker_epoch
 
     @property
     def cluster_id(self) -> str:
-        """The cluster whose records are here, "" before a broker has joined one with this directory."""
+        """The id of the cluster whose records are here, "" if no broker has joined a cluster with them yet."""
         return directory_owner.cluster_of(self._disk, self.path)
 
     def free_bytes(self) -> int:
-        """Return how much room the disk has for more."""
+        """Return how much room is left on the disk."""
         return self._disk.free_bytes(self.path)
 
     def belong_to(self, cluster_id: str) -> None:
-        """Write down which cluster the records belong to."""
+        """Record which cluster the records belong to."""
         directory_owner.belong_to(self._disk, self.path, cluster_id)
 
     def _load(self, settings: Callable[[str], LogSettings]) -> None:
@@ -156,9 +156,9 @@ class LogDirectory:
         life.logs_are_loaded()
 
     def _find_missing(self, names: Sequence[str]) -> None:
-        """Take a flushed log that is not there for damaged: empty, and leading, it would empty the other replicas.
+        """Count a flushed log without a directory as damaged: as an empty leader it would empty the other replicas.
 
-        A log that was being deleted is not missing.
+        A log whose deletion had begun does not count as missing.
         """
         deleted = {
             name.removesuffix(DELETE_SUFFIX).rpartition(".")[0] for name in names if name.endswith(DELETE_SUFFIX)
@@ -171,11 +171,11 @@ class LogDirectory:
                 self.missing[key] = None
 
     def note_broker_epoch(self, broker_epoch: int) -> None:
-        """Remember this process's registration, for a successor on the same boot."""
-        self._last_life.note_registration(broker_epoch)
+        """Record this process's registration, for the next start on the same boot."""
+        self._last_life.record_registration(broker_epoch)
 
     def forget_registration(self) -> None:
-        """Let the next start claim nothing: after a disk error, the same boot may have lost what was written."""
+        """Make sure that the next start claims no broker epoch: a disk error may have lost writes on this boot."""
         self._last_life.forget_registration()
 
     def _load_log(self, key: TopicPartition, directory: str, settings: LogSettings, *, may_lack_writes: bool) -> None:
@@ -193,7 +193,7 @@ class LogDirectory:
             recovered = recover(self._disk, directory, circumstances, settings.index_interval_bytes)
         except (DamagedLogError, OSError) as error:
             if isinstance(error, OSError) and is_full(error):
-                # Nothing is wrong with the log: it only has to wait for room.
+                # Nothing is wrong with the log; recovery needs room on the disk.
                 raise StorageError(f"Cannot load {key} in {self.path}: {error.strerror}") from error
             self.damaged[key] = str(error)
             return
@@ -223,7 +223,7 @@ class LogDirectory:
         )
 
     def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:
-        """Return an empty log. It is on the disk from its first batch on: before that it has nothing to protect."""
+        """Return an empty log. Its files are created with its first batch: before that it has nothing to protect."""
         if key in self.logs:
             raise AssertionError(f"{key} exists already in {self.path}")
         if key in self.damaged:
@@ -248,28 +248,28 @@ class LogDirectory:
         return log
 
     def _forget_predecessor(self, key: TopicPartition) -> None:
-        """Remove what checkpoints on the disk say of a deleted log of the same name."""
+        """Remove the entries of a deleted log of the same name from the checkpoints on the disk."""
         if self._recovery_points.is_on_disk(key):
             self.checkpoint_recovery_points(later=False)
         if self._log_starts.is_on_disk(key):
             self.checkpoint_log_starts(later=False)
 
     def delete(self, key: TopicPartition, now_ms: int) -> None:
-        """Close a log and rename its directory; the files go when `sweep` finds them due."""
+        """Close a log and rename its directory; `sweep` removes the files when they are due."""
         log = self.logs.pop(key)
         log.close()
         if self._disk.exists(log.directory):
             self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
 
     def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
-        """Return the topic of a damaged log, None if no readable file names it."""
+        """Return the topic id of a damaged log, None if no readable file contains it."""
         try:
             return decode_partition_metadata(self._disk.read_file(f"{self.path}/{key}/{METADATA_FILE}"))
         except OSError:
             return None
 
     def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
-        """Give up a damaged log whose records are elsewhere or whose topic is gone; a new one may take its place."""
+        """Delete a damaged log whose topic is gone or whose records other brokers have; a new log may replace it."""
         if key not in self.missing:
             self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
         self.missing.pop(key, None)
@@ -291,13 +291,13 @@ class LogDirectory:
         self._graveyard.add(target, due_ms)
 
     def sweep(self, now_ms: int) -> None:
-        """Remove the files of deleted partitions whose time has come, off the loop: gigabytes take their time."""
+        """Remove the files of deleted partitions that are due, in a worker: removing gigabytes takes long."""
         for path in self._graveyard.take_due(now_ms):
             self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
 
     def _swept(self, path: str, now_ms: int, outcome: object) -> None:
         if isinstance(outcome, Exception):
-            # The next sweep tries it again, and so does the next start.
+            # The next sweep tries again, and so does the next start.
             self._graveyard.add(path, now_ms)
 
     def checkpoint_high_watermarks(self, *, later: bool = True) -> None:
@@ -314,11 +314,11 @@ class LogDirectory:
         self._log_starts.write(starts, self.damaged, later=later)
 
     def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Return the logs that need entries in checkpoints: an empty new one does not."""
+        """Return the logs that need entries in checkpoints; an empty new log does not."""
         return [(key, log) for key, log in self.logs.items() if log.log_end > 0]
 
     def close(self, broker_epoch: int) -> None:
-        """Stop cleanly: logs, checkpoints, then the mark that says so. A log that fails leaves no mark."""
+        """Stop cleanly: close the logs, write the checkpoints, then the mark; no mark if a log failed."""
         failures: list[StorageError] = []
         for log in self.logs.values():
             try:
@@ -349,19 +349,19 @@ class LogDirectory:
         )
 
     def abandon(self) -> None:
-        """Release everything as a crash would, writing nothing for the next start."""
+        """Release everything as a crash would; write nothing for the next start."""
         for log in self.logs.values():
             log.close()
         self._lock.release()
 
 
 def parent_of(path: str) -> str:
-    """Return the directory in which `path` has its name."""
+    """Return the directory that contains `path`."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def _partition_of(name: str) -> TopicPartition | None:
-    """Return which partition a directory name stands for, None if it is none."""
+    """Return the partition that a directory name stands for, None if it stands for none."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isdecimal() or number != str(int(number)):
         return None

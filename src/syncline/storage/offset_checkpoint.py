@@ -1,8 +1,8 @@
 """One offset per partition: what is in memory, on its way to the file, and in it.
 
-One hard idea: what was handed to a worker may or may not be on the disk. Until
-it has arrived, the file holds the older entries or the newer ones, so questions
-about the disk look at both.
+One hard idea: entries that were handed to a worker may or may not be on the disk.
+Until the worker is done, the file holds either the older entries or the newer
+ones, so questions about the disk look at both.
 
 Units: offsets, as in `log.py`.
 """
@@ -19,7 +19,7 @@ class OffsetCheckpoint:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._file = CheckpointFile(disk, path)
-        # What was last handed over to be written, and what has surely arrived.
+        # The entries last handed over for writing, and those that are surely on the disk.
         self._written: dict[TopicPartition, Offset] = {}
         self._arrived: dict[TopicPartition, Offset] = {}
         self._is_writing = False
@@ -29,19 +29,19 @@ class OffsetCheckpoint:
         self._written = self._arrived = decode_offsets(self._file.path, self._file.read())
 
     def of(self, key: TopicPartition) -> Offset:
-        """Return what was last written of a partition, 0 if nothing."""
+        """Return the offset last written for a partition, 0 if there is none."""
         return self._written.get(key, Offset(0))
 
     def on_disk(self) -> list[tuple[TopicPartition, Offset]]:
-        """Return every entry that has arrived."""
+        """Return every entry that is surely on the disk."""
         return list(self._arrived.items())
 
     def is_on_disk(self, key: TopicPartition) -> bool:
-        """Return whether the file may have an entry for the partition that says anything."""
+        """Return whether the file may have an entry above 0 for the partition."""
         return self._arrived.get(key, 0) > 0 or self._written.get(key, 0) > 0
 
     def write(self, offsets: dict[TopicPartition, Offset], kept: Mapping[TopicPartition, str], *, later: bool) -> None:
-        """Replace the entries; those of `kept` partitions stay what they were."""
+        """Replace the entries; keep those of the `kept` partitions."""
         offsets.update((key, self._written[key]) for key in kept if key in self._written)
         if offsets == self._arrived == self._written or (later and self._is_writing):
             return
@@ -54,13 +54,13 @@ class OffsetCheckpoint:
         self._file.write_later(encode_offsets(offsets), lambda error: self._finished(offsets, error))
 
     def _finished(self, offsets: dict[TopicPartition, Offset], error: Exception | None) -> None:
-        """Note how a background writing went; one that failed is tried again at the next occasion."""
+        """Record the outcome of a background write; the next checkpoint repeats a failed one."""
         self._is_writing = False
         if error is None and offsets is self._written:
             self._arrived = offsets
 
     def check_at_most(self, offsets: Iterable[tuple[TopicPartition, Offset]]) -> None:
-        """Assert that the file promises no more of these partitions than `offsets`, whatever has arrived."""
+        """Assert that the file promises at most `offsets`, whichever entries are on the disk."""
         for key, offset in offsets:
             promised = max(self._written.get(key, 0), self._arrived.get(key, 0))
             assert promised <= offset, f"{self._file.path} promises offset {promised} of {key}, true is {offset}"

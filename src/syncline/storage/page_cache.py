@@ -1,10 +1,10 @@
-"""Giving page cache back behind the writer.
+"""Freeing page cache behind the writer.
 
 One hard idea: a log is written once and, on a follower, hardly ever read; still
 every byte of it takes a fresh page of memory, and on many machines a fresh page
 costs more than writing it out. A helper thread starts write-out early, waits
-for the window behind, and drops it: appends then reuse the same few pages. It
-also spreads write-out evenly, so that no write waits for a burst of it.
+for the previous window to be written, and drops it: appends then reuse the same
+few pages. It also spreads write-out evenly, so that no write waits for a burst.
 
 This is no fsync: neither metadata nor the disk's own cache is flushed.
 Where `sync_file_range` is missing (not Linux), nothing happens.
@@ -33,7 +33,7 @@ class Descriptor(Protocol):
 
 
 class Window(NamedTuple):
-    """What was written since the last hint, and what may go."""
+    """The range written since the last hint, and the range that may be dropped."""
 
     file: Descriptor
     written_from: int
@@ -52,18 +52,18 @@ class PageCacheRecycler:
 
     @property
     def is_available(self) -> bool:
-        """Whether this operating system can do it."""
+        """Whether this operating system has the system call."""
         return self._sync_file_range is not None
 
     def submit(self, window: Window) -> None:
-        """Handle `window` in the helper thread."""
+        """Have the helper thread handle `window`."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="page-cache", daemon=True)
             self._thread.start()
         self._windows.put(window)
 
     def close(self) -> None:
-        """Finish and end the thread."""
+        """Finish the windows submitted so far and end the thread."""
         if self._thread is not None:
             self._windows.put(None)
             self._thread.join()
@@ -74,14 +74,14 @@ class PageCacheRecycler:
             try:
                 descriptor = window.file.hold()
             except OSError:
-                continue  # Closed meanwhile: its pages are the kernel's business now.
+                continue  # Closed meanwhile: the kernel takes care of its pages.
             try:
                 self._recycle(descriptor, window)
             finally:
                 window.file.let_go()
 
     def _recycle(self, descriptor: int, window: Window) -> None:
-        assert self._sync_file_range is not None, "windows come only where the call exists"
+        assert self._sync_file_range is not None, "windows are submitted only where the call exists"
         self._sync_file_range(descriptor, window.written_from, window.written_to - window.written_from, _WRITE)
         drop_bytes = window.drop_to - window.drop_from
         if drop_bytes > 0:

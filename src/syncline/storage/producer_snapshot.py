@@ -1,16 +1,16 @@
-"""Snapshots of producer state, so that a restart replays only what came after.
+"""Snapshots of producer state, so that a restart replays only the batches after them.
 
 Format (big endian), Kafka's: int16 version 1, uint32 CRC-32C of all that
 follows, int32 count, then 46 bytes each: producer id int64, epoch int16, last
 sequence int32, last offset int64, offset delta int32, timestamp int64,
 coordinator epoch int32 (-1), first offset of the open transaction int64 (-1).
 
-One hard idea: Kafka writes one entry per producer, its last batch, and so
-forgets in a restart which retries of the four before it are duplicates. Here
-every kept batch gets an entry, oldest first. Kafka's reader lets the last entry
-of an id win and so reads the same files.
+One hard idea: Kafka writes one entry per producer, its last batch, and so after
+a restart no longer recognises retries of the four batches before it. Here every
+remembered batch gets an entry, oldest first. Kafka reads these files as well,
+since its reader keeps the last entry of each id.
 
-A damaged snapshot is no damage: the log is the truth, and it is replayed.
+A damaged snapshot does no harm: the log is the truth, and is replayed.
 Source: observed Kafka files.
 """
 
@@ -35,7 +35,7 @@ assert _ENTRY.size == 46, "the entry's layout is Kafka's"
 
 
 def path(directory: str, offset: Offset) -> str:
-    """Return where the snapshot of the state at `offset` lies."""
+    """Return the path of the snapshot of the state at `offset`."""
     return f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
 
@@ -47,7 +47,7 @@ def encode(table: ProducerTable) -> bytes:
 
 
 def _entries(producer_id: int, state: ProducerState) -> list[bytes]:
-    """Return the entries of one producer, oldest batch first; one without a batch if there is none."""
+    """Return the entries of one producer, oldest batch first; a single empty entry if it has no batch."""
     batches = state.batches or (ProducedBatch(NONE, NONE, NONE, 0, state.last_timestamp_ms),)
     return [
         _ENTRY.pack(
@@ -113,7 +113,7 @@ def _restore(
 
 
 def replay(segments: Sequence[Segment], table: ProducerTable, offset: int, skipped: AbstractSet[Offset]) -> None:
-    """Record in `table` every batch at or above `offset`, but for the segments `skipped`; may wait for the disk.
+    """Record in `table` every batch at or above `offset`, except in `skipped` segments; may wait for the disk.
 
     Raises NotABatch.
     """
@@ -144,7 +144,7 @@ def replay_file(
 
 
 def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
-    """Remove the snapshots of states above `offset`; return the offset of the newest that is left."""
+    """Remove the snapshots above `offset`; return the offset of the newest that is left."""
     newest: Offset | None = None
     has_removed = False
     for name in disk.list(directory):
@@ -155,7 +155,7 @@ def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
                 disk.remove(f"{directory}/{name}")
                 has_removed = True
     if has_removed:
-        # Before other records get these offsets, no snapshot of the old ones may come back.
+        # Once other records get these offsets, a power cut must not bring back a snapshot of the old ones.
         disk.sync_directory(directory)
     return newest
 

@@ -1,11 +1,11 @@
 """Planning reads over the segments of a log: which segment, from where to where.
 
-One hard idea: a plan is made on the event loop and therefore from memory alone:
-the newest batches' places first, then the index and what the page cache holds
-of the headers between two entries. Whatever needs the disk becomes a `Search`,
-and a worker finishes it.
+One hard idea: the event loop makes the plan, and therefore from memory alone:
+first from the positions of the newest batches, then from the index and the
+headers between two entries that are in the page cache. A plan that needs the
+disk becomes a `Search`, which a worker finishes.
 
-The callers have checked the offset against the bounds of the log; here
+Callers have checked the offset against the bounds of the log; here
 `log_start <= offset < upper <= log_end` holds.
 Units: sizes and positions are bytes; `upper` is exclusive.
 """
@@ -20,7 +20,7 @@ from syncline.storage.segment_list import SegmentList
 
 
 class Readable(NamedTuple):
-    """How much a parked fetch could get, as far as that is known without reading."""
+    """How many bytes a parked fetch could get, as far as memory shows."""
 
     size_bytes: int
     is_on_older_segment: bool
@@ -46,10 +46,10 @@ def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
             reader = HeaderReader(file, segment.size_bytes, resident_only=True)
             position, size = locate(reader, hints, wanted)
         except (NotResident, OSError):
-            # What the disk refuses, a descriptor for instance, the worker will meet again and report.
+            # If the disk refuses, for instance a descriptor, the worker runs into the same error and reports it.
             pass
         except NotABatch:
-            # The index leads nowhere: let the search begin at the first batch.
+            # The index is wrong: search from the first batch on.
             hints = None
         else:
             return Slice(file, position, size) if size else EMPTY
@@ -57,7 +57,7 @@ def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
 
 
 def readable(segments: SegmentList, wanted: Wanted) -> Readable:
-    """Return how much answers `wanted`; exact among the newest batches, elsewhere a little less."""
+    """Return the bytes that answer `wanted`: exact among the newest batches, elsewhere a little too few."""
     segment = segments.of(wanted.offset)
     place = segment.find_in_tail(wanted)
     if place is not None:
@@ -69,7 +69,7 @@ def readable(segments: SegmentList, wanted: Wanted) -> Readable:
 
 
 def bytes_from(segments: SegmentList, offset: Offset) -> int:
-    """Return how much lies at and above `offset`; exact among the newest batches, elsewhere a little less."""
+    """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too few."""
     first = segments.of(offset)
     size_bytes = sum(each.size_bytes for each in segments if each.base_offset > first.base_offset)
     if offset < first.end_offset:
@@ -78,7 +78,7 @@ def bytes_from(segments: SegmentList, offset: Offset) -> int:
 
 
 def bytes_behind(segments: SegmentList, slice_: Slice) -> int:
-    """Return how much of the log lies at and behind a slice; found from the end, where most read."""
+    """Return the bytes of the log from the start of a slice on; searched from the end, the usual place."""
     active = segments.active
     if active.open_file is slice_.file:
         return active.size_bytes - slice_.position_bytes

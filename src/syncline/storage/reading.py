@@ -1,13 +1,13 @@
 """Finding the bytes of a read: from offsets to one stretch of a segment file.
 
-One hard idea: a read is planned on the event loop from what is in memory, the
-index and the newest batches' places, and becomes a `Slice`. If the plan would
-have to wait for the disk, the whole rest of the work, finding included, is
-handed to a worker as a `Search`, which carries plain numbers and touches
+One hard idea: the event loop plans a read from memory, that is, from the index
+and the positions of the newest batches, and gets a `Slice`. If the plan would
+have to wait for the disk, the loop hands the rest of the work, planning
+included, to a worker as a `Search`, which carries plain numbers and touches
 nothing that the loop may change meanwhile.
 
 A slice holds whole batches, starts with the batch that contains the offset,
-ends below the upper bound (a batch that reaches across it stays out), and lies
+ends at or below the upper bound (it omits a batch that reaches across), and lies
 in one segment.
 
 Units: positions and sizes are bytes; `upper` and `max_bytes` are exclusive and
@@ -27,7 +27,7 @@ from syncline.storage.index import OffsetIndex
 
 
 class Slice(NamedTuple):
-    """A stretch of a file that answers a read; empty when nothing may be read or nothing fits."""
+    """A stretch of a file that answers a read; empty if nothing may be read or nothing fits."""
 
     file: File | None
     position_bytes: int
@@ -40,7 +40,7 @@ class Slice(NamedTuple):
         return self.file.read_resident(self.position_bytes, self.size_bytes)
 
     def read_later(self, done: Callable[[Buffer | Exception], None]) -> None:
-        """Read in a worker. An empty slice needs no worker and must not come here."""
+        """Read in a worker. Not for an empty slice, which needs no worker."""
         assert self.file is not None, "an empty slice has nothing to read later"
         self.file.read_later(self.position_bytes, self.size_bytes, done)
 
@@ -49,7 +49,7 @@ EMPTY = Slice(None, 0, 0)
 
 
 class Wanted(NamedTuple):
-    """What a reader wants of one segment."""
+    """What a reader wants from one segment."""
 
     offset: Offset
     upper: Offset
@@ -58,11 +58,11 @@ class Wanted(NamedTuple):
 
 
 class Hints(NamedTuple):
-    """Places known without the disk: each is the beginning of a batch, or the end of the segment.
+    """Positions known without the disk: each is the beginning of a batch, or the end of the segment.
 
     `start` lies at or before the wanted batch; everything before `upper` lies
-    below the upper bound; `boundary` is at most `max_bytes` behind `start`.
-    `is_upper_exact` says that `upper` is the very end of what may be read.
+    below the upper bound; `boundary` is at most `max_bytes` after `start`.
+    `is_upper_exact` says that `upper` is exactly the end of what may be read.
     """
 
     start: int
@@ -87,13 +87,13 @@ def locate(reader: HeaderReader, hints: Hints, wanted: Wanted) -> tuple[int, int
     if hints.upper <= limit:
         end = max(end, hints.upper)
     elif end > start and hints.upper > limit:
-        # Cut by size, not by the bound: a few small batches less do not matter.
+        # The size limit ends the read, not the bound: a few small batches less do not matter.
         return start, end - start
     return start, _extend(reader, start, end, wanted) - start
 
 
 def _extend(reader: HeaderReader, start: int, end: int, wanted: Wanted) -> int:
-    """Return `end` moved on over the batches that still fit."""
+    """Return `end` moved past the batches that still fit."""
     while end < reader.end:
         header = reader.header_at(end)
         if header.next_offset > wanted.upper:
@@ -116,7 +116,7 @@ def hints_from_index(index: OffsetIndex, segment_bytes: int, segment_end: int, w
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A read whose place is not known yet: a worker will find it and read it."""
+    """A read whose position is not known yet: a worker finds it and reads it."""
 
     disk: Disk
     path: str
@@ -129,15 +129,15 @@ class Search:
     index_path: str
 
     def read_resident(self) -> None:
-        """Return None: there is nothing to read before it is found."""
+        """Return None: the position has to be found first."""
         return
 
     def read_later(self, done: Callable[[Buffer | Exception], None]) -> None:
-        """Find and read in a worker; `done` gets the bytes, or what went wrong."""
+        """Find and read in a worker; `done` gets the bytes or the error."""
         self.disk.run_later(self.read, done)
 
     def read(self) -> Buffer:
-        """Return the bytes; may wait for the disk. Opens the file itself: the log may close its own meanwhile."""
+        """Return the bytes; may wait for the disk. Opens the file itself, since the log may close its own."""
         file = self.disk.open(self.path)
         try:
             reader = HeaderReader(file, self.segment_bytes, resident_only=False)
@@ -150,7 +150,7 @@ class Search:
         return data
 
     def _locate_by_file(self, reader: HeaderReader) -> tuple[int, int]:
-        """Find the place with the index as it is on the disk, where it may have been damaged since it was checked."""
+        """Find the position with the index on the disk, which may have been damaged since it was checked."""
         try:
             index = OffsetIndex.decode(self.segment_base, self.disk.read_file(self.index_path))
         except FileNotFoundError:
@@ -166,7 +166,7 @@ class Search:
         return locate(reader, Hints(0, 0, 0, is_upper_exact=False), self.wanted)
 
     def _is_plausible(self, reader: HeaderReader, start: int, end: int) -> bool:
-        """Return whether the places that an index gave are beginnings of batches on the right sides of the offset."""
+        """Return whether the positions from an index are starts of batches on the right sides of the offset."""
         if start and reader.header_at(start).last_offset > self.wanted.offset:
             return False
         return end == self.segment_bytes or reader.header_at(end).base_offset > self.wanted.offset

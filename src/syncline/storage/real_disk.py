@@ -2,14 +2,14 @@
 
 One hard idea: asking the kernel for bytes "only if you have them"
 (`preadv2` with RWF_NOWAIT) keeps disk waits off the event loop and measures the
-page cache at the same time. The flag may say no to bytes that are in memory
-(a page under write-out, a lock held elsewhere), so a no means "leave it to a worker",
-never "not cached" for certain. What this process wrote a moment ago is surely
-cached and read without the flag.
+page cache at the same time. The kernel may refuse bytes that are in memory (a
+page under write-out, a lock held elsewhere), so a refusal means "leave it to a
+worker", not "not cached". What this process wrote a moment ago is surely cached
+and is read without the flag.
 
 Descriptors: one per open file. A worker that uses one holds it (`hold`), and
-`close` leaves the closing to whoever lets go last: a number that was closed and
-opened again as another file would read a stranger's bytes.
+after `close` the last user closes it: if the number were reused for another
+file meanwhile, the worker would read the wrong file.
 """
 
 # Paths are text, as in the port: making Path objects costs more than most of the calls.
@@ -39,7 +39,7 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class RealDisk:
-    """Files of this machine, with worker threads for what may wait."""
+    """Files of this machine, with worker threads for calls that may wait."""
 
     def __init__(self, call_soon_threadsafe: CallSoon, *, workers: int = 4, recycle: bool = True) -> None:
         self._pool = WorkerPool(call_soon_threadsafe, workers)
@@ -48,7 +48,7 @@ class RealDisk:
         self._temporary = itertools.count(1)
 
     def close(self) -> None:
-        """Finish what the threads do and end them."""
+        """Finish the work of the threads and end them."""
         self._pool.close()
         self._recycler.close()
 
@@ -68,7 +68,7 @@ class RealDisk:
             os.close(descriptor)
 
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        """Make `path` hold `data`, by way of a temporary file."""
+        """Make `path` hold `data`, through a temporary file."""
         temporary = f"{path}.{next(self._temporary)}.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -99,7 +99,7 @@ class RealDisk:
         shutil.rmtree(path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory; its parents only when they are missing, which is rare and costs look-ups."""
+        """Create a directory, and its parents only if they are missing, which is rare: looking costs time."""
         try:
             os.mkdir(path)
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class RealDisk:
             os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
-        """Return how much room an ordinary process has left."""
+        """Return how much room is left for a process without privileges."""
         figures = os.statvfs(path)
         return figures.f_bavail * figures.f_frsize
 
@@ -144,13 +144,13 @@ class RealDisk:
         self._pool.submit(work, done)
 
     def boot_id(self) -> str:
-        """Return the kernel's random number of this boot, "" where there is none."""
+        """Return the kernel's random id of this boot, "" where there is none."""
         try:
             descriptor = os.open(_BOOT_ID, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return ""
         try:
-            # Its size is said to be 0, as that of everything under /proc.
+            # Files under /proc report size 0.
             return os.read(descriptor, 64).decode("ascii").strip()
         finally:
             os.close(descriptor)
@@ -163,12 +163,12 @@ class RealLock:
         self._descriptor = descriptor
 
     def identity(self) -> str:
-        """Return where the file is, and when it last changed: no tool can set that time."""
+        """Return the file's device, inode and change time; no tool can set that time."""
         status = os.fstat(self._descriptor)
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}"
 
     def release(self) -> None:
-        """Let others in; releasing twice is fine."""
+        """Release the lock; releasing twice is fine."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -191,13 +191,13 @@ class RealFile:
         self._holders = 0
         self._is_closed = False
         self._is_broken = False
-        # What this process has written is in memory; what was there before may not be.
+        # What this process has written is in memory; older contents may not be.
         self._own_from = 0 if is_new and not self.size_bytes else self.size_bytes
         self._written_out_to = self._own_from
         self._dropped_to = self._own_from
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write `parts` at the end; what a failed write left behind is cut off again."""
+        """Write `parts` at the end; cut off again what a failed write left behind."""
         if self._is_broken:
             raise BrokenFileError(errno.EIO, "an earlier append failed half-way", self.path)
         if self._is_closed:
@@ -212,7 +212,7 @@ class RealFile:
                 wanted = sum(map(len, parts))
                 written = os.pwritev(self._descriptor, parts, size)
             if written != wanted:
-                # A short write is the last word before an error: ask for that error by going on.
+                # A short write comes before an error: write the rest to get that error.
                 written += _write_all(self._descriptor, [b"".join(parts)[written:]], size + written)
         except OSError:
             self._cut_back(size)
@@ -229,7 +229,7 @@ class RealFile:
             ) from error
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
-        """Return bytes that are in memory, else None. What the disk refuses is for `read_later` to report."""
+        """Return bytes that are in memory, else None. `read_later` reports the errors of the disk."""
         if self._is_closed:
             raise _closed(self.path)
         if position + size > self.size_bytes:
@@ -248,9 +248,9 @@ class RealFile:
         return data
 
     def _read_nowait(self, position: int, size: int) -> bytearray | None:
-        """Return `size` bytes or None; a short answer is asked for once more, as it often comes on cached files.
+        """Return `size` bytes or None; retry a short read once, since cached files often give short ones.
 
-        OSError where the bytes are not there, or the file system does not know the flag.
+        Raises OSError if the bytes are not in memory, or if the file system does not support the flag.
         """
         data = bytearray(size)
         filled = 0
@@ -309,7 +309,7 @@ class RealFile:
         self._pool.submit(self.sync, done)
 
     def recycle(self, keep_bytes: int) -> None:
-        """Write out what is new and give back memory of all but the last `keep_bytes`."""
+        """Write out new data and free the page cache of all but the last `keep_bytes`."""
         if self._recycler is None or self._is_closed or self._written_out_to >= self.size_bytes:
             return
         drop_to = max(self._dropped_to, self.size_bytes - keep_bytes)
@@ -319,7 +319,7 @@ class RealFile:
         self._own_from = max(self._own_from, drop_to)
 
     def close(self) -> None:
-        """Give the descriptor back, once the last worker has let go of it."""
+        """Close the descriptor as soon as no worker holds it."""
         with self._lock:
             if self._is_closed:
                 return
@@ -350,7 +350,7 @@ def _closed(path: str) -> OSError:
 
 
 def _read_all(descriptor: int, position: int, size: int) -> bytes:
-    """Return up to `size` bytes; one pread nearly always, more when it comes back short before the end."""
+    """Return up to `size` bytes: nearly always with one pread, with more if it returns less before the end."""
     data = os.pread(descriptor, size, position)
     while len(data) < size:
         more = os.pread(descriptor, size - len(data), position + len(data))
@@ -361,7 +361,7 @@ def _read_all(descriptor: int, position: int, size: int) -> bytes:
 
 
 def _write_all(descriptor: int, parts: Sequence[Buffer], position: int) -> int:
-    """Write all of `parts`; return their size. A write that does nothing at all counts as a full disk."""
+    """Write all of `parts`; return their size. A write of no bytes counts as a full disk."""
     data = memoryview(b"".join(parts)) if len(parts) > 1 else memoryview(parts[0])
     written = 0
     while written < len(data):

@@ -1,12 +1,12 @@
 """From the files of a partition directory to a log that can be trusted.
 
-One hard idea: recovery decides by the first bad place (`damage.py`), and the
-first one stays the first. So everything that it does to the disk may be
-interrupted by the next crash and gives the same result again (R3).
+One hard idea: the first bad place decides (`damage.py`), and nothing that
+recovery does makes another place the first. So a crash may interrupt it
+anywhere: the next recovery has the same result (R3).
 
-Steps: remove leftovers; per segment either check its end (clean stop, or
-wholly below the recovery point) or scan every batch; judge what is found; then
-epochs, producers, log start.
+Steps: remove leftovers; per segment either check its end (after a clean stop, or
+if it is wholly below the recovery point) or scan every batch; decide about a bad
+place; then load epochs, producers and log start.
 
 Source: LogLoader of Kafka; KAFKA-10432, KAFKA-10471, KAFKA-6388.
 """
@@ -42,7 +42,7 @@ _LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
 
 @dataclass(kw_only=True)
 class Recovered:
-    """What a partition directory holds."""
+    """The log that a partition directory holds."""
 
     segments: list[Segment]
     epochs: EpochCache
@@ -69,7 +69,7 @@ class Recovered:
 
 
 def recover(disk: Disk, directory: str, circumstances: Circumstances, index_interval_bytes: int) -> Recovered:
-    """Return the log in `directory`. Raises DamagedLogError when cutting would destroy what was promised."""
+    """Return the log in `directory`. Raises DamagedLogError if cutting it would destroy acknowledged records."""
     names = _remove_leftovers(disk, directory)
     bases = [Offset(int(name[:20])) for name in names if name.endswith(LOG_SUFFIX)]
     segments = [Segment(disk, directory, base, index_interval_bytes) for base in bases]
@@ -87,7 +87,7 @@ def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
         if name.endswith(_LEFTOVERS):
             disk.remove(f"{directory}/{name}")
         elif name[:20].isdecimal():
-            # Other files are not the log's, and stay.
+            # Files that do not belong to the log stay.
             names.append(name)
     return names
 
@@ -112,7 +112,7 @@ class _Loading:
         # Segments in which a scan saw no producer: replaying them would change nothing.
         self.without_producers: set[Offset] = set()
         self.scanned_from: Offset | None = None
-        # The last place in the scanned segment where offsets are missing: compaction leaves such, damage too.
+        # The last place in the scanned segment where offsets are missing: compaction leaves such gaps, damage too.
         self.leap: Damage | None = None
 
     def load_segments(self) -> None:
@@ -138,7 +138,7 @@ class _Loading:
             last = self.segments[-1]
             last.read_first_timestamp()
             if not self.circumstances.is_clean:
-                # They may be older than the file: a crash can shorten it to any batch.
+                # The index files may not match the log file: a crash can cut that at any batch.
                 last.forget_saved_indexes()
 
     def _load(self, number: int, segment: Segment) -> Damage | None:
@@ -166,11 +166,11 @@ class _Loading:
         return is_last or self.segments[number + 1].base_offset > self.circumstances.recovery_point
 
     def _scan(self, segment: Segment) -> Damage | None:
-        """Read every batch of a segment; return where it goes bad.
+        """Read every batch of a segment; return the first bad place.
 
-        The base offset and the leader epoch lie outside the checksum. A wrong
-        offset shows as a leap that the next batch takes back, a wrong epoch as
-        one that falls; neither happens in a sound log.
+        The checksum does not cover the base offset and the leader epoch. A wrong
+        offset shows as a leap that the next batch undoes, a wrong epoch as one
+        that is lower than the epoch before; neither happens in a sound log.
         """
         self.leap = None
         has_producers = False
@@ -227,13 +227,13 @@ class _Loading:
             broken.cut(damage.position, damage.offset)
 
     def finish(self, snapshots: Sequence[str]) -> Recovered:
-        """Return the log once its segments are known: its bounds, epochs and producers."""
+        """Return the log when its segments are loaded: with its bounds, epochs and producers."""
         first = self.segments[0].base_offset if self.segments else self.circumstances.log_start
         log_end = self.segments[-1].end_offset if self.segments else first
         check_flushed(self.directory, log_end, self.circumstances.recovery_point)
         log_start = max(first, self.circumstances.log_start)
         if log_end < log_start:
-            # A log that ends before it may begin holds nothing that may be read.
+            # A log that ends before its start holds nothing readable.
             self._drop_all()
             log_end = log_start
         try:
@@ -263,10 +263,10 @@ class _Loading:
         self.disk.sync_directory(self.directory)
 
     def _epochs(self, log_start: Offset, log_end: Offset) -> EpochCache:
-        """Return the epoch cache: the file for what was flushed, the batches themselves for the rest.
+        """Return the epoch cache: from the file for what was flushed, from the batches for the rest.
 
-        The file may say too much, or be old, above the scanned part's beginning;
-        below it, it was made durable before the recovery point passed.
+        Above the start of the scanned part, the file may list too many epochs or be
+        old; below, it was synced before the recovery point passed.
         """
         cache = EpochCache()
         entries = self._epochs_of_file()
@@ -284,14 +284,14 @@ class _Loading:
                 if self.scanned_from is None or start_offset < self.scanned_from:
                     cache.assign(leader_epoch, start_offset)
         for leader_epoch, start_offset in self.scanned_epochs:
-            if start_offset < log_end:  # Not of a batch behind which the log was cut.
+            if start_offset < log_end:  # The log may have been cut before this batch.
                 cache.assign(leader_epoch, start_offset)
         cache.truncate_from_end(log_end)
         cache.truncate_from_start(log_start)
         return cache
 
     def _epochs_of_file(self) -> list[tuple[LeaderEpoch, Offset]] | None:
-        """Return the checkpoint's entries, None if it cannot be what was written for this log."""
+        """Return the checkpoint's entries, None if the file is damaged or does not fit this log."""
         path = f"{self.directory}/{EPOCHS_FILE}"
         try:
             entries = decode_epochs(path, self.disk.read_file(path))
@@ -300,7 +300,7 @@ class _Loading:
         unscanned = next(self._unscanned(), None)
         if unscanned is None:
             return entries
-        # A log with records has had a leader: a history that is empty, or begins late, was lost.
+        # A log with records has had a leader, so a history that is empty or begins too late was lost.
         is_lost = not entries or entries[0][1] > max(unscanned.base_offset, self.circumstances.log_start)
         return None if is_lost else entries
 
@@ -310,14 +310,14 @@ class _Loading:
                 yield segment
 
     def _producers(self, snapshots: Sequence[str], log_end: Offset) -> ProducerTable:
-        """Return producer state: the newest sound snapshot, and the batches behind it replayed."""
+        """Return producer state: from the newest sound snapshot, and the batches after it."""
         table, replay_from = ProducerTable(), None
         first = self.segments[0].base_offset if self.segments else log_end
         bases = {segment.base_offset for segment in self.segments}
         for name in reversed(snapshots):
             path = f"{self.directory}/{name}"
             offset = Offset(int(name[:20]))
-            # With records missing between a snapshot and the log, it would take a live producer for one that skipped.
+            # If records are missing between snapshot and log, a live producer would seem to have skipped sequences.
             is_useful = first <= offset <= log_end and (replay_from is None or offset in bases)
             loaded = producer_snapshot.decode(self.disk.read_file(path), offset) if is_useful else None
             if loaded is None:

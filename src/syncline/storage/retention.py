@@ -1,11 +1,11 @@
-"""Which segment may go, and why.
+"""Which segment retention may delete, and why.
 
-One hard idea: retention deletes whole segments from the old end and never a
-record that is not committed: it stops at the high watermark (KAFKA-5634), so a
-replica never deletes what its leader has not confirmed.
+One hard idea: retention deletes whole segments from the old end and never an
+uncommitted record: it stops at the high watermark (KAFKA-5634), so a replica
+never deletes what its leader has not confirmed.
 
-A segment without any record time never grows too old; Kafka would judge it by
-its file's time, which no replica shares with another.
+A segment without any timestamp never expires; Kafka would use the time of its
+file, which differs between replicas.
 Units: milliseconds and bytes. Source: KAFKA-5634, KIP-107 (log start).
 """
 
@@ -26,12 +26,12 @@ class SegmentDeleted(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a segment is measured against."""
+    """The state of the log and the time, against which a segment is judged."""
 
     now_ms: int
     high_watermark: Offset
     log_start: Offset
-    # How much the log has beyond `retention.bytes`.
+    # By how much the log exceeds `retention.bytes`.
     excess_bytes: int
 
 

@@ -1,8 +1,9 @@
-"""Reading every batch of a segment file, and trusting none of them.
+"""Reading every batch of a segment file without trusting any of them.
 
-One hard idea: a batch counts only if its checksum does, and a place that holds
-no such batch ends the scan. Whether something sound lies behind that place is a
-question of its own, answered byte by byte, since no size can be believed there.
+One hard idea: a batch counts only if its checksum matches, and the first place
+without such a batch ends the scan. Whether a sound batch lies behind that place
+is a separate question; it takes a search byte by byte, since no size there can
+be trusted.
 
 Units: positions are bytes in the file, `end` is exclusive.
 """
@@ -28,7 +29,7 @@ def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
         if len(data) - at >= needed:
             header = BatchHeader.parse(data, at)
             if header.magic != MAGIC or header.batch_length < LENGTH_MIN or header.last_offset_delta < 0:
-                yield position, "what is there is no header of a batch"
+                yield position, "these bytes are no batch header"
                 return
             needed = header.size_bytes
             if len(data) - at >= needed:
@@ -39,7 +40,7 @@ def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
                 position += needed
                 continue
         if position + needed > end:
-            yield position, f"a batch of {needed} bytes or more, {end - position} are left"
+            yield position, f"a batch of {needed} bytes or more, but {end - position} are left"
             return
         start, data = position, file.read(position, min(max(needed, SCAN_BLOCK_BYTES), end - position))
         if len(data) < needed:
@@ -50,8 +51,8 @@ def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
 def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> bool:
     """Return whether a sound batch with a higher offset begins anywhere in the file behind `position`.
 
-    Every byte that could be a magic number is tried. The checksum makes an
-    accident unlikely; it is only computed where the other fields make sense.
+    Tries every byte that could be a magic number. The checksum makes a false
+    match unlikely; it is computed only where the other fields make sense.
     """
     data = bytes(file.read(position, end - position))
     magic = bytes([MAGIC])

@@ -1,13 +1,13 @@
 """One segment: a file of batches, its two indexes, and what memory holds of both.
 
-One hard idea: the newest batches of a log are read most (by followers that are
-at the end, by consumers at the high watermark), so the active segment
-remembers where each of the last few hundred begins. Reads there are answered by
-bisection and touch the file only for the bytes themselves; older places are
-found from the sparse index by a short walk.
+One hard idea: the newest batches of a log are read most (by followers at the end
+of the log, by consumers at the high watermark), so the active segment remembers
+where each of the last few hundred begins. A read of them finds its position by
+bisection and touches the file only for the bytes themselves; an older position
+takes the sparse index and a short walk.
 
-A segment's file is made with its first batch: a partition without records costs
-no file.
+The first batch creates the segment's file: a partition without records costs no
+file.
 
 Units: offsets count records, `end_offset` is exclusive; positions are bytes.
 Invariants: `base_offset <= end_offset`; the indexes describe only batches below
@@ -33,7 +33,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 
-# Between half of this and all of it are remembered: some 16 KB per partition that is written to.
+# A segment remembers between half of these and all of them: some 16 KB per partition that is written to.
 TAIL_BATCHES_MAX: Final = 1024
 
 
@@ -43,7 +43,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 class Figures(NamedTuple):
-    """Numbers of a segment that an append changes."""
+    """The totals of a segment that an append changes."""
 
     end_offset: Offset
     size_bytes: int
@@ -97,7 +97,7 @@ class Segment:
         # Whether all of a finished segment, indexes included, is safe from a power cut.
         self.is_synced = False
         self.is_index_saved = False
-        # Counts cuts: background work for other contents than the present ones does not count.
+        # Counts cuts: background work that began before the last cut does not count.
         self.generation = 0
         self._max_timestamp_offset: int = base_offset
         self._bytes_since_index = 0
@@ -109,12 +109,12 @@ class Segment:
         return f"Segment({self.base_offset}..{self.end_offset}, {self.size_bytes} bytes)"
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
-        """Return where one of the segment's files lies."""
+        """Return the path of one of the segment's files."""
         return f"{self._directory}/{file_name(self.base_offset, suffix)}"
 
     @property
     def file(self) -> File:
-        """The open log file; first use opens it, and for a new segment makes it."""
+        """The open log file; the first use opens it, or creates it for a new segment."""
         if self._file is None:
             self._file = self._disk.open(self.path(), create=self.size_bytes == 0)
         return self._file
@@ -125,7 +125,7 @@ class Segment:
         return self._file
 
     def is_full_for(self, added_bytes: int, header: BatchHeader, segment_bytes: int, segment_ms: int) -> bool:
-        """Return whether a batch with `header` belongs into the next segment."""
+        """Return whether a batch with `header` belongs in the next segment."""
         if not self.size_bytes:
             return False
         if self.size_bytes > segment_bytes - added_bytes or not self.has_room_for(header):
@@ -138,7 +138,7 @@ class Segment:
         return header.last_offset - self.base_offset < 2**31
 
     def has_full_index(self, segment_index_bytes: int) -> bool:
-        """Return whether the offset index may not grow any more."""
+        """Return whether the offset index has reached its maximum size."""
         assert self.index is not None, "a segment that grows has its index in memory"
         return self.index.file_bytes + OFFSET_ENTRY_BYTES > segment_index_bytes
 
@@ -176,12 +176,12 @@ class Segment:
         del self.tail_ends[:half], self.tail_positions[:half]
 
     def drop_tail(self) -> None:
-        """Forget where the newest batches lie, when the segment is no longer the active one."""
+        """Forget where the newest batches lie, once the segment is no longer the active one."""
         self.tail_floor = self.end_offset
         del self.tail_ends[:], self.tail_positions[:]
 
     def find_in_tail(self, wanted: Wanted) -> tuple[int, int] | None:
-        """Return (position, size) of the answer if the remembered batches give it, else None."""
+        """Return (position, size) of the answer if it lies within the remembered batches, else None."""
         ends = self.tail_ends
         if wanted.offset < self.tail_floor or not ends:
             return None
@@ -204,7 +204,7 @@ class Segment:
         return start, end - start
 
     def hints(self, wanted: Wanted) -> Hints | None:
-        """Return what is known of `wanted` without the disk, None when the index is not in memory."""
+        """Return what memory knows about the position of `wanted`, None if the index is not in memory."""
         if self.index is None:
             return None
         hints = hints_from_index(self.index, self.size_bytes, self.end_offset, wanted)
@@ -244,7 +244,7 @@ class Segment:
         )
 
     def finish(self) -> None:
-        """Make the indexes final: the time index ends with the largest timestamp of all."""
+        """Complete the indexes: the last entry of the time index is the largest timestamp of all."""
         assert self.times is not None, "only a segment that grew is finished"
         self.times.append(self.max_timestamp_ms, self._max_timestamp_offset)
 
@@ -257,10 +257,10 @@ class Segment:
         self.is_index_saved = True
 
     def load_indexes(self) -> bool:
-        """Read both indexes from the disk; return whether they may be trusted that far.
+        """Read both indexes from the disk; return whether they can be trusted up to their last entries.
 
-        They are trusted up to their last entry, which must name a batch that is
-        there. Whatever was lost behind it comes back by `resume`.
+        The last entry must name an existing batch. `resume` restores whatever was
+        lost after it.
         """
         index = OffsetIndex.decode(self.base_offset, self._read(INDEX_SUFFIX))
         times = TimeIndex.decode(self.base_offset, self._read(TIME_INDEX_SUFFIX))
@@ -284,7 +284,7 @@ class Segment:
             return b""
 
     def need_indexes(self) -> None:
-        """Bring the indexes into memory, anew from the batches if their files cannot be trusted. Raises NotABatch."""
+        """Load the indexes, or rebuild them from the batches if their files cannot be trusted. Raises NotABatch."""
         if self.index is None:
             if not self.load_indexes():
                 self.index, self.times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
@@ -292,7 +292,7 @@ class Segment:
             self.resume(end=self.size_bytes)
 
     def resume(self, *, end: int, resident_only: bool = False) -> None:
-        """Walk from the last index entry to position `end`, taking every batch into account. Raises NotABatch."""
+        """Walk from the last index entry to position `end` and account for every batch. Raises NotABatch."""
         assert self.index is not None, "resuming needs the index in memory"
         self._bytes_since_index = 0
         self.tail_ends, self.tail_positions = array("q"), array("q")
@@ -301,7 +301,7 @@ class Segment:
         reader = HeaderReader(self.file, end, resident_only=resident_only)
         self.tail_floor = self.end_offset = self.base_offset
         if position:
-            # Exclusive end of what lies before the entry: its batch may begin behind a gap, so this is a bound only.
+            # A bound on the end of what lies before the entry, not the exact end: its batch may begin after a gap.
             self.tail_floor = reader.header_at(position).base_offset
         while position < end:
             header = reader.header_at(position)
@@ -322,7 +322,7 @@ class Segment:
         self.forget_from(position, end_offset)
 
     def cut_to(self, rest: "Segment") -> None:
-        """Become `rest`, a copy that has already forgotten what is to go; reads nothing."""
+        """Become `rest`, a copy without what is to be cut off; reads nothing."""
         assert rest.base_offset == self.base_offset, f"{self!r} cannot become {rest!r}"
         assert rest.end_offset <= self.end_offset, f"{self!r} is cut, not extended to {rest!r}"
         self._cut_file(rest.size_bytes)
@@ -354,7 +354,7 @@ class Segment:
         self.end_offset = end_offset
 
     def cut_place(self, offset: Offset, *, resident_only: bool = False) -> tuple[int, Offset]:
-        """Return the position of the batch that holds `offset` or follows it, and the end after cutting there."""
+        """Return the position of the batch that holds `offset` or follows it, and the end offset after a cut there."""
         assert self.index is not None, "a segment is cut with its indexes in memory"
         if offset >= self.end_offset:
             return self.size_bytes, self.end_offset
@@ -367,9 +367,9 @@ class Segment:
         return position, Offset(min(offset, header.base_offset))
 
     def copy(self, file: File | None = None) -> "Segment":
-        """Return an independent copy of this segment, without the newest batches' places.
+        """Return an independent copy of this segment, without the positions of the newest batches.
 
-        It reads from `file`, which stays its owner's, or opens one of its own.
+        It reads from `file`, which the caller keeps and closes, or opens a file of its own.
         """
         other = Segment(self._disk, self._directory, self.base_offset, self._index_interval_bytes)
         other._file = file
@@ -380,7 +380,7 @@ class Segment:
 
     @property
     def figures(self) -> Figures:
-        """Totals over the batches."""
+        """The totals over the batches."""
         return Figures(
             self.end_offset,
             self.size_bytes,
@@ -395,20 +395,20 @@ class Segment:
         self.max_timestamp_ms, self._max_timestamp_offset, self._bytes_since_index = figures[3:]
 
     def forget_saved_indexes(self) -> None:
-        """Remove index files that describe more than the segment now holds."""
+        """Remove the index files, which describe more than the segment now holds."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if self._disk.exists(self.path(suffix)):
                 self._disk.remove(self.path(suffix))
         self.is_index_saved = False
 
     def read_first_timestamp(self) -> None:
-        """Learn the timestamp by which the segment's age counts, when only its end was walked."""
+        """Read the first timestamp, which defines the segment's age, if only its end was walked."""
         if self.size_bytes and self.first_timestamp_ms < 0:
             header = HeaderReader(self.file, self.size_bytes, resident_only=False).header_at(0)
             self.first_timestamp_ms = header.max_timestamp
 
     def check_invariants(self) -> None:
-        """Assert that places and offsets fit each other; O(n) in the remembered batches and index entries."""
+        """Assert that positions and offsets match; O(n) in the remembered batches and index entries."""
         assert self.base_offset <= self.end_offset, f"{self!r} ends before it begins"
         assert (self.base_offset == self.end_offset) == (not self.size_bytes), f"{self!r}: offsets without bytes"
         assert self.base_offset <= self.synced_end <= self.end_offset, f"{self!r} is synced up to {self.synced_end}"
@@ -423,7 +423,7 @@ class Segment:
             self.times.check_invariants(self.end_offset, self.max_timestamp_ms)
 
     def check_newest(self) -> None:
-        """Assert that the last batch and the last index entry lie within the segment, behind those before them."""
+        """Assert that the last batch and the last index entry lie within the segment, after those before them."""
         ends, positions = self.tail_ends, self.tail_positions
         if ends:
             assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
@@ -452,7 +452,7 @@ class Segment:
         assert all(low < high for low, high in pairwise(positions)), f"{self!r}: batches overlap: {positions}"
 
     def release(self) -> None:
-        """Close the file, and drop the indexes if they can be read back."""
+        """Close the file, and drop the indexes if they can be read again."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,11 +1,11 @@
-"""The segments of one log, in order, and which of the finished ones stay open.
+"""The segments of one log, in order, and which finished ones stay open.
 
-One hard idea: descriptors and indexes in memory are expensive when there are
-thousands of segments, so a finished segment releases both unless it was among
-the last few that were read. The last segment, the only one that grows, keeps them.
+One hard idea: descriptors and indexes in memory are expensive if there are
+thousands of segments, so a finished segment releases both unless it is one of
+the last few that were read. The last segment, the only one that grows, keeps both.
 
-A segment's files go in three steps: closed, renamed, removed. A name that ends
-in `.deleted` is never loaded, so a crash between the steps leaves no half segment.
+A segment's files are deleted in three steps: close, rename, remove. A name that
+ends in `.deleted` is never loaded, so a crash between steps leaves no half segment.
 
 Invariants: segments follow each other without a gap; there is always one.
 """
@@ -27,7 +27,7 @@ from syncline.storage.segment import (
 )
 from syncline.storage.times import Place
 
-# Finished segments whose file stays open and whose index stays in memory; the least recently read goes first.
+# Finished segments whose file stays open and whose index stays in memory; the least recently read is released first.
 WARM_SEGMENTS_MAX: Final = 4
 
 
@@ -35,7 +35,7 @@ class SegmentList:
     """All segments of a log; `active` is the last."""
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
-        assert segments, "a log has at least the segment that it will write next"
+        assert segments, "a log has at least the segment of the next write"
         self._disk = disk
         self._directory = directory
         self._segments = segments
@@ -64,24 +64,24 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        """All that the log files hold."""
+        """The size of all log files."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The largest record time, -1 when no record has one."""
+        """The largest timestamp, -1 if no record has one."""
         return max(segment.max_timestamp_ms for segment in self._segments)
 
     @property
     def newest_timestamp_ms(self) -> int:
-        """The largest record time of the newest segment that has any, -1 when none has."""
+        """The largest timestamp of the newest segment that has one, -1 if none has."""
         newest_ms = self.active.max_timestamp_ms
         if newest_ms >= 0:
             return newest_ms
         return next((each.max_timestamp_ms for each in self.newest_first() if each.max_timestamp_ms >= 0), NONE)
 
     def places(self, timestamp_ms: int) -> list[Place]:
-        """Return what a look-up by time needs of each segment that may hold a record as new as that."""
+        """Return what a look-up by time needs from each segment that may hold a record not older than that."""
         return [
             segment.place(timestamp_ms)
             for segment in self._segments
@@ -89,17 +89,17 @@ class SegmentList:
         ]
 
     def newest_first(self) -> Iterator[Segment]:
-        """Go through the segments from the active one back."""
+        """Iterate over the segments, newest first."""
         return reversed(self._segments)
 
     def of(self, offset: Offset) -> Segment:
-        """Return the segment that holds `offset`, or would."""
+        """Return the segment that holds `offset`, or would hold it."""
         if offset >= self.active.base_offset:
             return self.active
         return self._segments[max(0, bisect_right(self._bases, offset) - 1)]
 
     def add(self, base_offset: Offset, index_interval_bytes: int) -> Segment:
-        """Make a new active segment."""
+        """Add a new active segment."""
         assert not self._segments or base_offset == self.active.end_offset, (
             f"{self.active!r} is not followed by a segment at {base_offset}"
         )
@@ -110,10 +110,10 @@ class SegmentList:
         return segment
 
     def keep_warm(self, segment: Segment) -> None:
-        """Count a finished segment as just read; let go of the one that was not read for longest."""
+        """Count a finished segment as just read; release the least recently read one."""
         self._cool(segment)
         self._warm.append(segment)
-        # What is still to be synced keeps its descriptor, and its turn comes later.
+        # A segment that is not synced yet keeps its descriptor and is released later.
         too_many = len(self._warm) - WARM_SEGMENTS_MAX
         for coldest in [each for each in self._warm[:-1] if each.is_synced][: max(0, too_many)]:
             self._cool(coldest)
@@ -146,7 +146,7 @@ class SegmentList:
         segment.release()
 
     def bury(self, segment: Segment) -> list[str]:
-        """Give the files of a closed segment their `.deleted` names and return these."""
+        """Rename the files of a closed segment to `.deleted` names; return these names."""
         buried = []
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
             path = segment.path(suffix)
@@ -169,7 +169,7 @@ class SegmentList:
             self._destroy_last()
 
     def _destroy_last(self) -> None:
-        """Remove the newest segment: what is left is a whole log whenever a crash interrupts this."""
+        """Remove the newest segment, in an order that leaves a whole log if a crash interrupts it."""
         for path in self.bury(self.take_last()):
             self._disk.remove(path)
 

@@ -1,12 +1,12 @@
 """Writing batches into the active segment of a log, and beginning the next one.
 
 One hard idea: memory follows the file. A batch is written first and accounted
-for after that; if the write fails, nothing remembers it (KAFKA-6683). Leaders
-and followers account for the same: the segment's places and times, the epoch
+for afterwards; if the write fails, memory does not change (KAFKA-6683). Leaders
+and followers update the same: the segment's positions and times, the epoch
 history, the producers.
 
-A roll makes no sync on the event loop but one of names: the finished segment,
-its indexes and the producer snapshot at its end are synced by a worker.
+On the event loop, a roll syncs only names; a worker syncs the finished segment,
+its indexes and the producer snapshot at its end.
 
 Units: positions are bytes. Invariant: the next batch's offset is the end of the
 active segment, and a new segment begins exactly there.
@@ -62,12 +62,12 @@ class SegmentWriter:
         self._epochs = epochs
         self._producers = producers
         self._availability = availability
-        # Makes the partition directory before the first file; None once it is there.
+        # Creates the partition directory before the first file; None once it exists.
         self._make_directory = make_directory
 
     @property
     def has_directory(self) -> bool:
-        """Whether the partition directory is there: an empty new log has none."""
+        """Whether the partition directory exists; an empty new log has none."""
         return self._make_directory is None
 
     def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings) -> Offset:
@@ -79,7 +79,7 @@ class SegmentWriter:
         return segment.end_offset
 
     def append_all(self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings) -> None:
-        """Write the batches of a leader's answer, with one write for all that go into the same segment."""
+        """Write the batches of a leader's answer, with one write for all batches of the same segment."""
         at = 0
         while at < len(batches):
             start, header = batches[at]
@@ -93,7 +93,7 @@ class SegmentWriter:
             at = behind
 
     def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:
-        """Return the segment for a batch, a new one if the active one has had enough."""
+        """Return the segment for a batch: the active one, or a new one if that is full."""
         segment = self._segments.active
         if segment.is_full_for(
             size_bytes, header, settings.segment_bytes, settings.segment_ms
@@ -126,13 +126,13 @@ class SegmentWriter:
             self._producers.record(header)
 
     def need_directory(self) -> None:
-        """Make the partition directory, if nothing has been stored yet. Raises OSError."""
+        """Create the partition directory unless it exists. Raises OSError."""
         if self._make_directory is not None:
             self._make_directory()
             self._make_directory = None
 
     def roll(self, settings: LogSettings, *, is_snapshot_synced: bool = False) -> None:
-        """Begin a new segment; an empty one is not rolled. The old one is synced in the background."""
+        """Begin a new segment unless the active one is empty; sync the old one in the background."""
         old = self._segments.active
         if not old.size_bytes:
             return
@@ -149,13 +149,13 @@ class SegmentWriter:
         self._flusher.finish_later(old, snapshot_path)
 
     def save_snapshot(self, *, sync: bool) -> str:
-        """Write what producers have sent up to the log end; return where. Raises OSError."""
+        """Write a snapshot of producer state at the log end; return its path. Raises OSError."""
         path = producer_snapshot.path(self._directory, self._segments.active.end_offset)
         self._disk.replace_file(path, producer_snapshot.encode(self._producers), sync=sync)
         return path
 
     def create_active(self, verb: str) -> None:
-        """Make the file of an empty segment whose name is the only memory of the log end. Raises LogOfflineError."""
+        """Create the file of an empty segment, since only its name records the log end. Raises LogOfflineError."""
         try:
             file = self._segments.active.file
             assert file.size_bytes == 0, f"{file.path} has {file.size_bytes} bytes, though it is new"

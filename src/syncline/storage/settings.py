@@ -1,9 +1,9 @@
 """Settings of a log: the storage part of a topic's configuration.
 
-Names are Kafka's (`segment.bytes` is `segment_bytes`), times milliseconds,
-sizes bytes, -1 "without limit" where Kafka has it so. `segment.jitter.ms` has
-no place here: segments are rolled by record time, so partitions do not roll at
-the same instant in the first place.
+Names are Kafka's (`segment.bytes` is `segment_bytes`), times are milliseconds,
+sizes bytes, and -1 means "without limit" where it does in Kafka.
+`segment.jitter.ms` is not needed: segments roll by record time, so partitions
+do not roll at the same instant anyway.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class LogSettings:
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
-    # Records after which a flush is started; Kafka's default is to leave flushing to the operating system.
+    # Start a flush after this many records; by default, as in Kafka, the operating system decides.
     flush_messages: int = UNLIMITED
-    # Whether `cleanup.policy` has "delete": without it only what lies below the log start goes.
+    # Whether `cleanup.policy` has "delete"; without it, retention removes only what lies below the log start.
     is_delete_policy: bool = True

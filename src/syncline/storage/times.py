@@ -1,12 +1,12 @@
 """Offsets by time: the only reads in which a broker opens batches.
 
 One hard idea: timestamps need not rise, so "the first record not older than t"
-is the first in offset order. A segment's largest timestamp says whether it can
-hold one, its time index where not to begin earlier, and the largest timestamp
-in a header which batch to open.
+is the first in offset order. A segment's largest timestamp shows whether it can
+hold one, its time index where to start, and the largest timestamp in a header
+which batch to open.
 
-Everything here runs on plain values (`Place`), so that a worker may do it while
-the log goes on. Units: milliseconds; offsets count records.
+Everything here works on plain values (`Place`), so that a worker may do it while
+the log is in use. Units: milliseconds; offsets count records.
 Source: KIP-33, KIP-79 (by time), KIP-734 (largest timestamp).
 """
 
@@ -31,7 +31,7 @@ class TimestampedOffset(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One segment, as far as a look-up by time needs it."""
+    """What a look-up by time needs to know of one segment."""
 
     disk: Disk
     path: str
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     base_offset: Offset
     size_bytes: int
     max_timestamp_ms: int
-    # Where to begin; None: only the index files know.
+    # Where to start; None: the index files have to be read first.
     start: int | None
 
     def positions_from(self, timestamp_ms: int) -> int:
@@ -84,7 +84,7 @@ def first_at_or_after(places: Sequence[Place], timestamp_ms: int, log_start: Off
 def _first_in(data: Buffer, header: BatchHeader, timestamp_ms: int, log_start: Offset) -> TimestampedOffset | None:
     found = record.first_at_or_after(data, 0, header, timestamp_ms)
     if found is not None and found[0] < log_start:
-        # The log begins inside this batch: look at what is left of it.
+        # The log begins inside this batch: look only at the records from the log start on.
         left = (each for each in record.read_records(data, 0, header) if each.offset >= log_start)
         found = next(((each.offset, each.timestamp_ms) for each in left if each.timestamp_ms >= timestamp_ms), None)
     return None if found is None else _result(found, header)

@@ -1,11 +1,10 @@
 """A few threads that wait for the disk so that the event loop need not.
 
 One hard idea: threads never touch what the loop owns. They run a function that
-was made for them, and its result goes back through the loop's own queue.
+uses only its own values, and its result goes back through the loop's queue.
 
-The threads are made with the first piece of work: a process that forks brokers
-must not have any before. After the loop has closed, results have no owner left
-and are dropped.
+The first piece of work starts the threads: a process that forks brokers must not
+have any before. After the loop has closed, results are dropped.
 """
 
 import threading
@@ -50,10 +49,10 @@ class WorkerPool:
             work, done = job
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to `done`, not to this thread
+            except Exception as error:  # noqa: BLE001 - any error goes to `done`
                 result = error
             try:
                 self._call_soon(done, result)
             except RuntimeError:
-                # The loop closed meanwhile, and with it everything that waited for this.
+                # The loop closed meanwhile: no code waits for the result.
                 continue
