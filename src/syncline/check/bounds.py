@@ -1,4 +1,4 @@
-"""What a check covers (bounds), and which safeguards of the protocol it leaves in place (rules)."""
+"""What a check covers (bounds), and which safeguards of the protocol are on (rules)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,12 +8,12 @@ REPLICAS_MAX: Final = 5
 
 
 class Truncation(StrEnum):
-    """How a follower finds the place from which its log may differ from its leader's."""
+    """How a follower finds the offset from which its log may differ from its leader's."""
 
     HIGH_WATERMARK = "high-watermark"
-    """It cuts at its own high watermark and asks no leader (before KIP-101)."""
+    """It cuts at its own high watermark without asking the leader (before KIP-101)."""
     ONE_ROUND = "one-round"
-    """It asks once, and the answer is an offset only (KIP-101)."""
+    """It asks once, and the answer is only an offset (KIP-101)."""
     EPOCH_REQUEST = "epoch-request"
     """It asks until both agree on an epoch (KIP-279)."""
     EPOCH_FETCH = "epoch-fetch"
@@ -31,7 +31,7 @@ class Property(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far histories go. Replicas and leader epochs are counted, so two epochs allow for one change of leader."""
+    """How far histories go. The first leader epoch counts: two epochs allow one change of leader."""
 
     replicas: int = 2
     records: int = 2
@@ -46,11 +46,11 @@ class Rules:
 
     truncation: Truncation = Truncation.EPOCH_FETCH
     fence: bool = True
-    """Requests of another epoch than the leader's are refused (KIP-320)."""
+    """The leader refuses requests with another epoch than its own (KIP-320)."""
     epoch_start: bool = True
     """A follower must reach the start of the leader's epoch to enter the in-sync set (KAFKA-7128)."""
     catch_up: bool = True
-    """A restarted replica acts on nothing older than the newest announcement."""
+    """A restarted replica ignores all announcements but the newest."""
     transfers: bool = True
     """Leadership may move without a failure."""
     leader_crashes_only: bool = False

@@ -2,16 +2,16 @@
 
 Producers, followers, a controller and faults take turns; each turn is one
 action, and `Model.steps` returns everything that may happen next. A search over
-them (`search.py`) sees every order of events within the bounds, which no
-number of random runs does. Messages are reduced to their effects: a fetch is
-handled in one step and its answer applied, or lost, in a later one, so that
-anything may come between. ISR changes are agreed with the controller at once.
+these steps (`search.py`) sees every order of events within the bounds, which no
+number of random runs does. Messages are reduced to their effects: one step
+handles a fetch, and a later one applies or loses the answer, so that anything
+may happen in between. The controller agrees to ISR changes at once.
 
 A state is tuples of integers all the way down, so that its hash is the same in
 every process. Replicas and epochs are numbered from 0; replica 0 leads epoch 0,
 all replicas know it and are in sync. Sets of replicas are bit masks.
 
-Kept out, as small models of their own would serve better: proposals in flight
+Left out, since separate small models would serve better: proposals in flight
 (the maximal ISR), eligible leader replicas, broker epochs, time.
 
 Sources: KIP-101, KIP-279, KIP-320, KIP-497, KIP-595, and Kafka's TLA+ models in
@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, TypeVar
 from syncline.check.bounds import Bounds, Property, Rules, Truncation
 from syncline.check.properties import Log, disagree, end_of_epoch, is_prefix
 
-# Roles. A replica that WAITS runs, but has learned nothing since its restart; one that ASKS does not know yet where
-# its log and the leader's part.
+# Roles. A replica that WAITS runs, but has learned nothing since its restart; one that ASKS does not know yet at which
+# offset its log and the leader's diverge.
 DOWN: Final = 0
 WAITING: Final = 1
 ASKING: Final = 2
@@ -40,7 +40,7 @@ NONE: Final = -1
 
 _T = TypeVar("_T")
 
-# role, epoch, leader, in-sync set as its leader knows it, high watermark, log, what the followers acknowledged
+# role, epoch, leader, in-sync set as this replica knows it as leader, high watermark, log, log ends of the followers
 Replica = tuple[int, int, int, int, int, Log, tuple[int, ...]]
 # kind, follower's epoch and log end when it fetched, records, then high watermark or (diverging epoch, end)
 Answer = tuple[int, int, int, Log, int, int]
@@ -50,7 +50,7 @@ Action = tuple[str, int, int]
 
 
 class State(NamedTuple):
-    """Everything, at one moment."""
+    """The whole state at one moment."""
 
     replicas: tuple[Replica, ...]
     answers: tuple[Answer | tuple[()], ...]
@@ -60,9 +60,9 @@ class State(NamedTuple):
     leader: int
     isr: int
     announced: tuple[Announcement, ...]
-    """How each epoch began, by epoch."""
+    """The announcement of each epoch, by epoch."""
     committed: Log
-    """The longest prefix that any leader has ever committed. Only the checks know it."""
+    """The longest prefix that any leader has ever committed. Only the checks use it."""
     produced: int
     crashes: int
     power_cuts: int
@@ -149,13 +149,13 @@ class Model:
         return (role, epoch, leader, isr, end, log, known_ends), committed if shared == end else log[:end], violated
 
     def _change_isr(self, state: State, me: int, steps: list[Step]) -> None:
-        """A leader drops a follower that lags, or takes one in; the controller agrees while it knows no newer epoch."""
+        """A leader drops a lagging follower, or adds one; the controller agrees unless it knows a newer epoch."""
         role, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
         if epoch != state.epoch:
             return
         enough = mark
         if self.rules.epoch_start:
-            # Below the start of its epoch may lie what a predecessor committed and this leader does not know as such.
+            # A predecessor may have committed records below the start of its epoch without this leader knowing.
             enough = max(mark, end_of_epoch(log, epoch - 1))
         for other, acknowledged in enumerate(known_ends):
             if other == me:
@@ -191,7 +191,7 @@ class Model:
         _, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
         source = state.replicas[leader]
         last = log[-1][1]
-        # A leader that is not fenced off believes its own epoch to be the newest: what it has is all there is.
+        # A leader believes its own epoch to be the newest, so its log end is the end of that epoch.
         theirs = _epoch_at(source[5], last) if last < source[1] else last
         end = end_of_epoch(source[5], last)
         role = FETCHING
@@ -214,7 +214,7 @@ class Model:
         )
 
     def _fetch(self, state: State, me: int, steps: list[Step]) -> None:
-        """A leader handles a fetch: it records how far the follower is, and sends what comes next."""
+        """A leader handles a fetch: it records the follower's log end, and sends the records that follow."""
         _, epoch, leader, _, _, log, _ = state.replicas[me]
         role, leader_epoch, itself, isr, mark, theirs, known_ends = state.replicas[leader]
         position = len(log)
@@ -237,7 +237,7 @@ class Model:
         violated = None
         if leader_epoch == epoch and Property.ACCEPTED_FETCH in self.rules.properties and not is_prefix(log, theirs):
             violated = Property.ACCEPTED_FETCH
-        # The answer carries the high watermark as it was before this very fetch raised it.
+        # The answer carries the high watermark from before this fetch raised it.
         answer = (RECORDS, epoch, position, theirs[position:], mark, NONE)
         replica, committed, overwritten = self._commit(
             leader, (role, leader_epoch, itself, isr, mark, theirs, _put(known_ends, me, position)), state.committed
@@ -248,7 +248,7 @@ class Model:
     def _receive(self, state: State, me: int, steps: list[Step]) -> None:
         """An answer is lost, or it arrives and is applied if the follower has not moved since it fetched."""
         answer = state.answers[me]
-        assert answer, "only what is in flight arrives"
+        assert answer, "only an answer in flight can arrive"
         answers = _put(state.answers, me, ())
         steps.append(Step(("lose", me, NONE), _with(state, state.replicas, answers, state.committed), None))
         kind, sent_in, position, records, first, end = answer
@@ -270,7 +270,7 @@ class Model:
     # Roles
 
     def _learn(self, state: State, me: int, steps: list[Step]) -> None:
-        """A replica learns how a newer epoch began, perhaps not the newest, and takes up its role in it."""
+        """A replica learns the announcement of a newer epoch, perhaps not the newest, and takes its role in it."""
         role, epoch, _, _, mark, log, _ = state.replicas[me]
         oldest = epoch + 1
         if role == WAITING:
@@ -298,7 +298,7 @@ class Model:
             steps.append(Step(("learn", me, learned), after, violated))
 
     def _elect(self, state: State, steps: list[Step]) -> None:
-        """The controller begins an epoch: with another member in sync when the leader is down, or without need."""
+        """The controller begins an epoch with another in-sync member, because the leader is down or as a transfer."""
         if state.epoch + 1 == self.bounds.epochs:
             return
         is_down = state.replicas[state.leader][0] == DOWN
@@ -319,7 +319,7 @@ class Model:
     # Faults
 
     def _crash(self, state: State, me: int, steps: list[Step]) -> None:
-        """A process dies; its log, high watermark and epoch are still there later. A power cut also takes a tail."""
+        """A process dies; its log, high watermark and epoch survive. A power cut also takes the tail of the log."""
         _, epoch, _, _, mark, log, _ = state.replicas[me]
         answers = _put(state.answers, me, ())
         if state.crashes < self.bounds.crashes and (not self.rules.leader_crashes_only or me == state.leader):
@@ -340,7 +340,7 @@ class Model:
     # Between steps
 
     def violated_in(self, state: State) -> Property | None:
-        """Return what does not hold in `state` itself, however it came about."""
+        """Return the property that `state` itself violates, if any, whatever the history."""
         if Property.LOG_MATCHING not in self.rules.properties:
             return None
         replicas = state.replicas
@@ -354,7 +354,7 @@ class Model:
 def _with(
     state: State, replicas: tuple[Replica, ...], answers: tuple[Answer | tuple[()], ...], committed: Log
 ) -> State:
-    """Return `state` with what most steps change; in half the time of `_replace`."""
+    """Return `state` with the fields that most steps change; takes half the time of `_replace`."""
     _, _, epoch, leader, isr, announced, _, produced, crashes, power_cuts = state
     return State(replicas, answers, epoch, leader, isr, announced, committed, produced, crashes, power_cuts)
 
@@ -364,6 +364,6 @@ def _put(items: tuple[_T, ...], index: int, item: _T) -> tuple[_T, ...]:
 
 
 def _epoch_at(log: Log, epoch: int) -> int:
-    """Return the newest epoch in `log` that is not above `epoch`, NONE without one."""
+    """Return the newest epoch in `log` that is at most `epoch`, NONE if there is none."""
     end = end_of_epoch(log, epoch)
     return log[end - 1][1] if end else NONE

@@ -20,7 +20,7 @@ def disagree(one: Log, mark: int, other: Log, other_mark: int) -> bool:
     """Return whether two logs break S3.
 
     They do if they differ where both are committed, or below an offset at which
-    both hold a record of the same epoch: one leader wrote it, after the same past.
+    both hold a record of the same epoch: one leader wrote it, after the same records.
     """
     both = min(mark, other_mark)
     if one[:both] != other[:both]:

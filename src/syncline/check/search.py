@@ -1,9 +1,10 @@
 """Breadth first through all states, so that the first violation ends a shortest history.
 
-Only hashes are remembered, each with the hash of the state that it was first
-reached from: 100 bytes a state instead of kilobytes. The search rebuilds a history
-by walking the model along them. Two states with one 64-bit hash would hide one
-of them; among four million that has a chance of one in two million.
+The search stores only hashes, each with the hash of the state from which it was
+first reached: 100 bytes per state instead of kilobytes. It rebuilds a history by
+walking the model along the hashes. If two states had the same 64-bit hash, the
+search would miss one of them; among four million states the probability of that
+is one in two million.
 """
 
 import gc
@@ -19,13 +20,13 @@ Report = Callable[[int, int, int], None]
 
 
 class Outcome(NamedTuple):
-    """What a search found."""
+    """The result of a search."""
 
     violated: Property | None
     states: int
     transitions: int
     depth: int
-    """Steps of the shortest history that ends in the violation; without one, of the longest shortest way anywhere."""
+    """Steps of the shortest history with the violation; without one, the distance of the farthest state."""
     history: tuple[Step, ...]
     is_complete: bool
 
@@ -33,7 +34,7 @@ class Outcome(NamedTuple):
 def search(model: Model, *, states_max: int | None = None, report: Report | None = None) -> Outcome:
     """Return whether anything within the model's bounds breaks a property; `report` gets states, transitions, depth."""
     was_enabled = gc.isenabled()
-    # Millions of tuples, none of them in a cycle: collecting takes longer than searching.
+    # Millions of tuples, none of them in a cycle: garbage collection would take longer than the search.
     gc.disable()
     try:
         return _search(model, states_max, report)

@@ -1,4 +1,4 @@
-"""Histories in words: who does what, and what each replica is and has after it."""
+"""Histories in words: what happens in each step, and the state of each replica after it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -63,7 +63,7 @@ def sentence(before: State, step: Step) -> str:
 
 
 def replica_line(index: int, replica: Replica) -> str:
-    """Return what one replica is and has."""
+    """Return the role and the log of one replica, as one line."""
     role, epoch, leader, isr, mark, log, known_ends = replica
     what = ROLES[role]
     if role in {model.ASKING, model.FETCHING}:
@@ -90,7 +90,7 @@ def tell(initial: State, history: Iterable[Step]) -> Iterator[str]:
 
 
 def as_data(initial: State, history: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a history for programs."""
+    """Return a history as JSON data."""
     before = initial
     rows = []
     for step in history:
@@ -127,14 +127,14 @@ def _fetch(before: State, after: State, one: int, leader: int) -> str:
     answer = after.answers[one]
     assert answer, "a handled fetch is answered"
     kind, _, position, records, first, end = answer
-    says = f"leader {leader} handles replica {one}'s fetch from offset {position}"
+    handled = f"leader {leader} handles replica {one}'s fetch from offset {position}"
     if kind == model.RECORDS:
         sent = f"sends {_log(records)}" if records else "has nothing new"
-        return f"{says}{_commits(before, after, leader)}; it {sent}, high watermark {first}"
+        return f"{handled}{_commits(before, after, leader)}; it {sent}, high watermark {first}"
     if kind == model.DIVERGING:
         known = f"epoch {first} ends at {end}" if first >= 0 else f"it knows no such epoch, only what follows {end}"
-        return f"{says}: the logs part, {known}"
-    return f"{says}: out of range, its log ends at {end}"
+        return f"{handled}: the logs part, {known}"
+    return f"{handled}: out of range, its log ends at {end}"
 
 
 def _apply(before: State, after: State, one: int) -> str:

@@ -1,7 +1,7 @@
-"""The checks that decide: with each safeguard the protocol is clean, without it this is what breaks, and how soon.
+"""The documented checks: with each safeguard the protocol is clean; without it, what breaks, and after how many steps.
 
-A row that is expected to fail is as important as one that is clean: a model in
-which the known mistakes cannot happen proves nothing about the protocol.
+A row that must fail is as important as a clean one: a model in which the known
+mistakes cannot happen proves nothing about the protocol.
 """
 
 from typing import Final, NamedTuple
@@ -10,15 +10,15 @@ from syncline.check.bounds import Bounds, Property, Rules, Truncation
 
 
 class Row(NamedTuple):
-    """One check and what must come of it."""
+    """One check and its expected result."""
 
     name: str
     bounds: Bounds
     rules: Rules
     violated: Property | None
-    """The property that breaks; none if everything holds."""
+    """The property that breaks; None if everything holds."""
     depth: int
-    """Length of the shortest history that breaks it, or the depth of the whole space."""
+    """The length of the shortest history that breaks it, or the depth of the whole state space."""
     says: str
 
 

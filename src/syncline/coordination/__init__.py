@@ -1,1 +1,1 @@
-"""Where cluster metadata lives, and which broker may write it."""
+"""The store of cluster metadata, and which broker may write to it."""

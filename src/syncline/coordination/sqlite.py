@@ -1,25 +1,25 @@
 """Coordination on one machine: a SQLite file for the metadata, file locks for the lease.
 
-The store is an append-only table of batches with a snapshot before them, and
-one row that says who holds the lease. A commit checks that row and writes its
-batches in one transaction: that is the fence.
+The store is an append-only table of batches after a snapshot, and one row that
+names the holder of the lease. A commit checks that row and writes its batches in
+one transaction: that is the fence.
 
-The lease's epoch N belongs to the broker that holds an exclusive lock (`flock`)
-on `lease-N.lock`; the operating system drops the lock when the process ends,
-however it ends. Each campaigner has a thread that is blocked on the lock of the present
-epoch. To take over,
-1. get the lock of epoch N (its holder is gone), or skip this when the holder
-   has been silent for too long: a stopped process keeps its lock;
-2. get the lock of N+1 without waiting (else another campaigner is taking over);
-3. in one transaction, set the row from N to N+1: only one can succeed;
-4. load the state: no other broker can commit any more.
-A thread that wakes up on an old epoch's lock finds the row changed, and goes.
+Epoch N of the lease belongs to the broker that holds an exclusive lock (`flock`)
+on `lease-N.lock`; the operating system drops the lock when the process ends, in
+whatever way. Each campaigner has a thread that is blocked on the lock of the
+current epoch. To take over, a campaigner
+1. gets the lock of epoch N (its holder has ended), or skips this step if the
+   holder has been silent for too long: a paused process keeps its lock;
+2. gets the lock of N+1 without waiting (otherwise another one is taking over);
+3. in one transaction, sets the row from N to N+1: only one can succeed;
+4. loads the state: no other broker can commit any more.
+A thread that wakes up with an old epoch's lock finds the row changed, and ends.
 
-A holder shows that it lives by touching its lock file; campaigners compare the
-file's time with what they saw before, never with a clock of theirs.
+A holder shows that it is alive by touching its lock file; campaigners compare
+the file's time with the time that they saw before, never with their own clock.
 
-One thread does all writing, in the order of the calls; callbacks go back to the
-event loop by `call_soon_threadsafe`.
+One thread does all writing, in the order of the calls; callbacks return to the
+event loop through `call_soon_threadsafe`.
 """
 
 import fcntl
@@ -41,11 +41,11 @@ from syncline.model.metadata_json import decode_changes, encode_changes
 log = logging.getLogger("syncline.coordination")
 
 DATABASE_NAME: Final = "cluster.db"
-# A busy store is one in which another broker is taking over or compacting: both take milliseconds.
+# The store is busy while another broker takes over or compacts: both take milliseconds.
 BUSY_TIMEOUT_S: Final = 10.0
-# The event loop reads, too, and must not wait for a busy store; it reads again soon.
+# The event loop also reads and must not wait for a busy store; it soon reads again.
 READ_TIMEOUT_S: Final = 0.05
-# Batches behind the snapshot that a new holder tolerates before it makes a new one.
+# A new holder that finds more batches than this after the snapshot makes a new snapshot.
 BATCHES_MAX: Final = 500
 
 _SCHEMA: Final = """
@@ -67,7 +67,7 @@ class CallSoon(Protocol):
 
 
 class _Sighting(NamedTuple):
-    """A sign of life of the holder: which epoch, its lock file's time, and when it was first seen so."""
+    """A sign of life of the holder: its epoch, its lock file's time, and when this broker first saw that time."""
 
     epoch: int
     renewed_ns: int
@@ -75,7 +75,7 @@ class _Sighting(NamedTuple):
 
 
 class SqliteCoordination:
-    """The store of a cluster whose brokers share a directory; see `coordination.port` for the methods."""
+    """The store of a cluster whose brokers share a directory; `coordination.port` describes the methods."""
 
     def __init__(self, directory: str | Path, call_soon: CallSoon) -> None:
         self._directory = Path(directory)
@@ -86,11 +86,11 @@ class SqliteCoordination:
         self._reader = _connect(self._path, READ_TIMEOUT_S)
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
-        # The writing thread's own.
+        # Used only by the writing thread.
         self._connection: sqlite3.Connection | None = None
         self._candidate: Holder | None = None
         self._won: Callable[[Lease], None] | None = None
-        # Guards what the waiting threads and the loop share: the lease held and the end of the campaign.
+        # Guards what the waiting threads and the loop share: the held lease and the end of the campaign.
         self._guard = threading.Lock()
         self._held_epoch = 0
         self._held_file: int | None = None
@@ -99,7 +99,7 @@ class SqliteCoordination:
         self._sighting: _Sighting | None = None
 
     def holder(self) -> Holder | None:
-        """Return the holder of the lease as the store has it, None while it cannot be read."""
+        """Return the holder of the lease according to the store, None while the store cannot be read."""
         try:
             return _read_holder(self._reader)
         except sqlite3.Error as error:
@@ -107,7 +107,7 @@ class SqliteCoordination:
             return None
 
     def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
-        """Wait for the lease of the present epoch in a thread of its own."""
+        """Wait for the lock of the current epoch in a thread."""
         self._candidate = candidate
         self._won = won
         epoch = self._epoch()
@@ -115,7 +115,7 @@ class SqliteCoordination:
             self._wait_for(epoch)
 
     def observe(self, now_ms: int, patience_ms: int) -> None:
-        """Follow the epoch if it changed; take over when its holder shows no life for `patience_ms`."""
+        """Follow the epoch if it changed; take over if its holder shows no sign of life for `patience_ms`."""
         epoch = self._epoch()
         is_mine = self._held_epoch > 0 and epoch == self._held_epoch
         if epoch is None or is_mine or self._closed or self._candidate is None:
@@ -144,7 +144,7 @@ class SqliteCoordination:
         try:
             os.utime(self._lock_path(lease_epoch))
         except OSError as error:
-            # Others will find this holder silent and depose it, which is as it should be.
+            # Campaigners will find this holder silent and depose it, as they should.
             log.warning("the controller lease %s cannot be renewed: %s", lease_epoch, error)
         return True
 
@@ -165,7 +165,7 @@ class SqliteCoordination:
         self._submit(write)
 
     def compact(self, image: MetadataImage, lease_epoch: int) -> None:
-        """Write a snapshot in the writing thread; if that fails, the store only stays larger."""
+        """Write a snapshot in the writing thread; if that fails, the store merely stays larger."""
 
         def write() -> None:
             text = encode_changes(image.as_changes())
@@ -174,13 +174,13 @@ class SqliteCoordination:
         self._submit(write)
 
     def resign(self, lease_epoch: int) -> None:
-        """Drop the lock, so that another campaigner gets it at once."""
+        """Drop the lock, so that another campaigner can get it at once."""
         with self._guard:
             self._closed = True
         self._drop_lease(lease_epoch)
 
     def close(self) -> None:
-        """Drop the lease and end the writing thread, when it has written what it was given."""
+        """Drop the lease, and end the writing thread after its pending writes."""
         with self._guard:
             self._closed = True
             epoch = self._held_epoch
@@ -192,7 +192,7 @@ class SqliteCoordination:
         self._reader.close()
 
     def _prepare(self) -> None:
-        # Two brokers that make the file at once would find it locked: they take turns.
+        # Brokers that create the file at the same time would find it locked, so they take turns.
         with open(self._directory / "create.lock", "w", encoding="ascii") as turn:  # noqa: PTH123 - flock wants it
             fcntl.flock(turn, fcntl.LOCK_EX)
             connection = _connect(self._path)
@@ -218,7 +218,7 @@ class SqliteCoordination:
                 self._connection.close()
 
     def _writing(self) -> sqlite3.Connection:
-        """Return the writing thread's connection; one that could not be made is tried again with the next task."""
+        """Return the writing thread's connection; after a failure the next task tries again."""
         if self._connection is None:
             self._connection = _connect(self._path)
         return self._connection
@@ -257,7 +257,7 @@ class SqliteCoordination:
             try:
                 lock = self._open_lock(epoch)
             except OSError as error:
-                # A full disk, no descriptors left: `observe` starts anew.
+                # A full disk or no descriptors left: `observe` starts a new campaign.
                 log.warning("cannot campaign for the controller lease: %s", error)
                 self._waiting_on = -1
                 return
@@ -268,14 +268,14 @@ class SqliteCoordination:
                 os.close(lock)
             if present is None:
                 return
-            # Unchanged: another campaigner is taking over, and has the next lock until it is done or dead.
+            # Unchanged: another campaigner is taking over, and holds the next lock until it is done or dead.
             epoch = epoch + 1 if present == epoch else present
             self._waiting_on = epoch
 
     def _take_over(self, epoch: int, *, silent: bool = False) -> int | None:
         """Become the holder of `epoch` + 1 if the row still says `epoch`.
 
-        Returns the epoch of the row when another campaigner was faster, None when there is nothing more to wait for.
+        Returns the epoch of the row if another campaigner was faster, None if there is nothing more to wait for.
         """
         candidate = self._candidate
         if candidate is None or self._closed:
@@ -314,7 +314,7 @@ class SqliteCoordination:
         except BlockingIOError:
             return epoch
         except (sqlite3.Error, OSError) as error:
-            # The store is busy or broken: `observe` starts anew.
+            # The store is busy or broken: `observe` starts a new campaign.
             log.warning("cannot take the controller lease: %s", error)
             self._waiting_on = -1
         finally:
@@ -337,7 +337,7 @@ class SqliteCoordination:
 
 def _connect(path: Path, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
-    # Each commit is on disk before it is acted on: this file has no replicas.
+    # Each commit is on disk before any broker acts on it: this file has no replicas.
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
@@ -348,7 +348,7 @@ def _read_holder(connection: sqlite3.Connection) -> Holder | None:
 
 
 def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder) -> bool:
-    """Set the lease from `epoch` to the next one; return False if it is not at `epoch` any more."""
+    """Set the lease from `epoch` to the next one; return False if it is no longer at `epoch`."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         present = _read_holder(connection)
@@ -370,7 +370,7 @@ def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder
 def _transact(
     connect: Callable[[], sqlite3.Connection], lease_epoch: int, write: Callable[[sqlite3.Connection], object]
 ) -> Exception | None:
-    """Run `write` in a transaction that holds only under this lease; return what went wrong."""
+    """Run `write` in a transaction that succeeds only under this lease; return the error, if any."""
     try:
         connection = connect()
         connection.execute("BEGIN IMMEDIATE")

@@ -1,1 +1,1 @@
-"""A cluster on this machine: one supervisor, its broker processes, their ports and their data directory."""
+"""A cluster on this machine: a supervisor, its broker processes, their ports and their data directory."""

@@ -1,8 +1,7 @@
-"""One broker process: the real ports put into a node, and its life from start to SIGTERM.
+"""One broker process: a node with the real ports, from its start to its stop.
 
-uvloop drives it where it is installed. The process ends with SIGTERM (after a
-controlled shutdown), with SIGUSR2 (the whole cluster stops) or when its
-supervisor is gone.
+It runs on uvloop where that is installed. It stops on SIGTERM (after a controlled
+shutdown), on SIGUSR2 (the whole cluster stops) or when its supervisor is gone.
 """
 
 import asyncio
@@ -49,8 +48,8 @@ STOP_WITH_ALL = signal.SIGUSR2
 # Linux's <sys/prctl.h>.
 PR_SET_PDEATHSIG = 1
 
-# glibc's <malloc.h>. A fetch answer's part is about a megabyte; what is kept of freed memory stays far from what a
-# broker may use (the trim threshold counts at the top of the heap only).
+# glibc's <malloc.h>. A part of a fetch answer is about a megabyte; the freed memory that is kept is far less than a
+# broker may use (the trim threshold applies only to the top of the heap).
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 KEPT_BUFFER_BYTES = 8 << 20
@@ -97,7 +96,7 @@ class BrokerProcess:
         )
         _keep_freed_memory()
         _allow_many_files()
-        # Batches come and go by the thousand; a collection every 700 allocations would look at all of them.
+        # There are thousands of short-lived batches; a collection every 700 allocations would visit all of them.
         gc.set_threshold(50_000, 20, 100)
         try:
             if uvloop is not None:
@@ -118,9 +117,9 @@ class BrokerProcess:
         """Return what is wrong and what to do about it."""
         if isinstance(error, sqlite3.Error):
             store = self._cluster_directory / "cluster.db"
-            # "Operational" is the world around the file: no room, no permission. The rest is the file itself.
+            # "Operational" errors come from outside the file: no room, no permission. All others are in the file.
             advice = (
-                "Make room, and see that it may be written."
+                "Make room, and make sure that the broker may write the file."
                 if isinstance(error, sqlite3.OperationalError)
                 else "Put a good copy of it there."
             )
@@ -173,11 +172,11 @@ class BrokerProcess:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await node.stop(with_all=self._do_all_stop)
         except TimeoutError:
-            # No process may be left to kill a broker whose supervisor is gone. Its logs are as after a crash.
+            # If its supervisor is gone, no process would kill this broker. Its logs are left as after a crash.
             log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
             return 1
         except StorageError as error:
-            # A log that failed is looked at anew, and whole, at the next start.
+            # The next start recovers a failed log completely.
             log.error("the data directory could not be closed in good order: %s", error)
             return 1
         coordination.close()
@@ -187,8 +186,8 @@ class BrokerProcess:
 
     @staticmethod
     def _unfit(reason: str) -> None:
-        """End at once, like a crash: this is the only log directory, and others can lead what it held."""
-        log.critical("%s; this broker ends", reason)
+        """End at once, like a crash: this is the only log directory, and other brokers can lead its partitions."""
+        log.critical("%s; this broker stops", reason)
         os._exit(1)
 
     def _supervisor_gone(self, stopping: asyncio.Event) -> None:
@@ -199,7 +198,7 @@ class BrokerProcess:
             self._all_stop(stopping)
 
     def _all_stop(self, stopping: asyncio.Event) -> None:
-        """Stop together with all other brokers of the cluster."""
+        """Stop together with the other brokers of the cluster."""
         self._do_all_stop = True
         stopping.set()
 
@@ -215,19 +214,19 @@ def _process_figures() -> "ProcessFigures":
 
 
 def _go_on_without_parent() -> None:
-    """Have the kernel wake this process when its supervisor ends: one that is paused could not see that it has.
+    """Have the kernel send SIGCONT when the supervisor ends: a paused process could not see that it has ended.
 
-    Linux only; elsewhere it needs a SIGCONT.
+    Linux only; elsewhere a paused broker stays until another process sends SIGCONT.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files to what this user may have.
+    """Raise the limit of open files to this user's maximum.
 
-    Each partition that was written to keeps its log open. The usual limit, 1,024, is made for programs that call
-    `select`, and would end with the thousandth partition.
+    Each partition that was written to keeps its log open. The usual limit, 1,024, exists for programs that call
+    `select`; it would allow about a thousand partitions.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -236,10 +235,10 @@ def _allow_many_files() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep buffers that were freed for the next ones.
+    """Make the C library keep freed buffers for later ones.
 
-    Above some size it asks the kernel for each buffer and gives it back, and the page faults of that cost more than
-    all else in reading a megabyte for a consumer. Elsewhere than with glibc nothing happens.
+    By default it gets each large buffer from the kernel and returns it there; the page faults of that cost more than
+    everything else in reading a megabyte for a consumer. Without glibc nothing happens.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -25,7 +25,7 @@ _VERSION: Final = 0
 
 
 class ControlError(LocalClusterError):
-    """A broker cannot be asked, or refuses; the message says why and what to do."""
+    """A broker cannot be reached, or refuses; the message says why and what to do."""
 
 
 class Control:
@@ -41,7 +41,7 @@ class Control:
         return f"Control({self.host}:{self.port}, broker {self.broker_id})"
 
     def call(self, verb: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Return the answer's fields without `error`; raises `ControlError` with the broker's sentence, or our own."""
+        """Return the answer's fields without `error`; raises `ControlError` with the broker's message or our own."""
         patience_s = timeout_s or self._timeout_s
         until_ms = time.time_ns() // 1_000_000 + round(patience_s * 1_000)
         body = json.dumps({"verb": verb, "until_ms": until_ms, **fields}).encode()
@@ -52,12 +52,12 @@ class Control:
                 frame = _receive(line, struct.unpack(">i", _receive(line, 4))[0])
         except TimeoutError:
             raise ControlError(
-                f"{self._who} does not answer within {patience_s:g} s. It may be paused, or its disk "
+                f"{self._who} does not answer within {patience_s:g} s. It may be paused, or its disk may be "
                 "stuck: `syncline status` shows its process."
             ) from None
         except OSError as error:
             raise ControlError(
-                f"{self._who} cannot be asked ({error.strerror or error}). Its process may have ended just now: "
+                f"{self._who} cannot be reached ({error.strerror or error}). Its process may have ended just now: "
                 "`syncline status` shows it."
             ) from None
         position = response_body_position(frame, response_header_version(ApiKey.CONTROL, _VERSION))
@@ -88,10 +88,10 @@ def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int
     }
 
 
-def _receive(line: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int) -> bytes:
     received = bytearray()
     while len(received) < size:
-        part = line.recv(size - len(received))
+        part = connection.recv(size - len(received))
         if not part:
             raise ConnectionError("the connection was closed before the answer")
         received += part

@@ -1,7 +1,7 @@
-"""A supervisor without a terminal: started by a process that waits until the cluster serves, and outliving it.
+"""A supervisor without a terminal: a process starts it, waits until the cluster serves, and may end before it.
 
-The two speak over one channel: the supervisor writes one line of JSON, {} or {"error": ...}. The end of the channel on
-the other side means that the process that asked has gone, or does not want the cluster any more.
+The two share one channel: the supervisor writes one line of JSON, {} or {"error": ...}. If the starting process closes
+its end, it has ended, or does not want the cluster any more.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def run_detached(
 ) -> RunningCluster:
     """Start a supervisor that outlives this process; return once the cluster serves.
 
-    `waiting` is called with a sentence when that takes long. An interrupted wait stops what was started.
+    If that takes long, `waiting` is called with a sentence. Interrupting the wait stops what was started.
     """
     layout = Layout(spec.directory)
     layout.create()
@@ -63,7 +63,7 @@ def run_detached(
 
 
 def _answer_of(channel: socket.socket, layout: Layout, waiting: Callable[[str], object]) -> dict[str, str]:
-    """Return what the supervisor says once it knows how its start went."""
+    """Return the supervisor's answer, which it sends when the start has succeeded or failed."""
     said = bytearray()
     try:
         while b"\n" not in said:
@@ -110,7 +110,7 @@ def _run_detached_supervisor(
             log.exception("internal error")
             log_file = layout.logs / "supervisor.log"
             _answer(channel, {"error": f"internal error: {error!r}; the details are in {log_file}"})
-    except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
+    except BaseException:  # noqa: BLE001 - this process ends here; its log must show why
         traceback.print_exc()
     finally:
         os._exit(code)

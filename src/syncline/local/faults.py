@@ -1,4 +1,4 @@
-"""Faults in a cluster that runs on this machine: begin them, see how often they struck, end them.
+"""Faults in a cluster that runs on this machine: begin them, count how often they struck, end them.
 
     faults = Faults("syncline-data")
     with faults.add("disk-slow", broker="leader", topic="orders", partition=3, direction="read", delay_s=2) as slow:
@@ -6,7 +6,7 @@
     assert slow.hits > 0
 
 `syncline.node.faults.table` lists kinds and options, and brokers apply the faults. This module decides which brokers
-get one. Pauses and kills are done to processes (`process_faults`).
+apply one. Pauses and kills act on processes (`process_faults`).
 """
 
 import contextlib
@@ -38,14 +38,14 @@ from syncline.node.faults.table import (
 
 @dataclass
 class Fault:
-    """One fault as of the last look; a context manager that ends it."""
+    """One fault as of the last refresh; as a context manager it ends the fault."""
 
     id: str
     kind: str
-    # The description by each broker that has it.
+    # The description of the fault from each broker that has it.
     rows: dict[int, dict[str, Any]]
     _faults: "Faults" = field(repr=False)
-    # Whether its begin was journalled.
+    # Whether a broker journalled its begin.
     is_recorded: bool = True
     # A warning, for example of a topic that does not exist.
     remark: str = ""
@@ -57,13 +57,13 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it struck until now, or until it was cleared."""
+        """How often it has struck, or had struck when it was cleared."""
         self.refresh()
         return sum(row["hits"] for row in self.rows.values())
 
     @property
     def seen(self) -> int:
-        """How many operations it selected until now."""
+        """How many operations it has selected."""
         self.refresh()
         return sum(row["seen"] for row in self.rows.values())
 
@@ -74,24 +74,24 @@ class Fault:
 
     @property
     def left_s(self) -> float | None:
-        """How long it will go on; None: until it is cleared, or over."""
+        """How long it will last; None: until it is cleared, or it is over."""
         left = [row["left_ms"] for row in self.rows.values() if row.get("left_ms") is not None]
         return max(left) / 1_000 if left else None
 
     def refresh(self) -> None:
-        """Ask the brokers again; rows of those that no longer know it or do not answer stay."""
+        """Ask the brokers again; keep the rows of brokers that do not answer or no longer have the fault."""
         for fault in self._faults.all():
             if fault.id == self.id:
                 self.rows.update(fault.rows)
 
     def clear(self) -> None:
-        """End it, unless it has been cleared."""
+        """End it, unless it is already cleared."""
         with contextlib.suppress(NoSuchFault):
             for fault in self._faults.clear(self.id):
                 self.rows.update(fault.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the fault as plain data."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -105,7 +105,7 @@ class Fault:
         }
 
     def what(self) -> str:
-        """Return in words what is struck."""
+        """Return a description of what the fault affects."""
         row = next(iter(self.rows.values()))
         words = ["/".join(row.get("directions", ())), " ".join(row.get("apis", ()))]
         links = [f"{source}>{target}" for source, target in row.get("links", ())]
@@ -139,7 +139,7 @@ class Faults:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).absolute()
         self._processes = ProcessFaults(self.directory)
-        # Why brokers could not be asked the last time, by broker.
+        # Why a broker did not answer the last time, by broker.
         self.silent: dict[int, str] = {}
 
     # Beginning.
@@ -147,8 +147,8 @@ class Faults:
     def add(self, kind: str, **options: Unpack[FaultOptions]) -> Fault:
         """Begin a fault and return it once it takes effect; raises `LocalClusterError` with a sentence.
 
-        `broker` says whose disk or requests are struck (without: everybody's), or which broker is paused or killed;
-        `source` and `target` which link. Without `for_s` it lasts until it is cleared.
+        `broker` names the broker whose disk or requests are affected (default: all brokers), or that is paused or
+        killed; `source` and `target` name a link. Without `for_s` the fault lasts until it is cleared.
         """
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if kind not in KINDS:
@@ -180,7 +180,7 @@ class Faults:
             is_one_way = kind == LINK_CUT_ONE_WAY
             links = brokers.links(_nodes(given["source"]), _nodes(given["target"]), one_way=is_one_way)
             fields["links"] = links
-            # The end that most links have in common is the one that may be cut off from the journal.
+            # The end that most links share may be the one that the fault cuts off from the journal.
             takers = list(dict.fromkeys(broker for link in reversed(links) for broker in link))
         else:
             takers = brokers.named(_nodes(given.get("broker", "all")))
@@ -193,7 +193,7 @@ class Faults:
         return fault
 
     def pause(self, broker: Node, *, for_s: float | None = None) -> Fault:
-        """Stop a broker's process (SIGSTOP); it goes on after `for_s`, or when the fault is cleared."""
+        """Pause a broker's process (SIGSTOP); it resumes after `for_s`, or when the fault is cleared."""
         return self.add(PAUSE, broker=broker, for_s=for_s)
 
     def kill(self, broker: Node) -> Fault:
@@ -207,7 +207,7 @@ class Faults:
         for broker_id in takers:
             if broker_id in paused:
                 raise LocalClusterError(
-                    f"broker {broker_id} is paused. `syncline fault clear {pause_id(broker_id)}` lets it go on."
+                    f"broker {broker_id} is paused. `syncline fault clear {pause_id(broker_id)}` resumes it."
                 )
         rows: dict[int, dict[str, Any]] = {}
         try:
@@ -225,7 +225,7 @@ class Faults:
     # Looking and ending.
 
     def all(self) -> list[Fault]:
-        """Return all faults that the brokers know, those that are over, too; and the pauses."""
+        """Return the pauses and all faults that the brokers know, including those that are over."""
         rows: dict[str, dict[int, dict[str, Any]]] = {}
         paused = self._processes.paused()
         self.silent = {}
@@ -282,7 +282,7 @@ class Faults:
 
 
 def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
-    """Say which option a kind of fault lacks, or has no use for."""
+    """Raise LocalClusterError if an option is missing, or does not apply to this kind of fault."""
     usable = set(kind.options)
     nodes = {str(node) for name in ("broker", "source", "target") for node in _nodes(given.get(name, ()))}
     if nodes & OF_A_PARTITION:
@@ -297,7 +297,7 @@ def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
 
 
 def _fields(kind: FaultKind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as the fields that brokers read; the links are not among them."""
+    """Return the options, except the links, as the fields that brokers read."""
     fields: dict[str, Any] = {}
     for name, option in OPTIONS.items():
         if name not in given or name not in kind.options or option.field in {"", "links"}:

@@ -25,7 +25,7 @@ ANOTHER: Final = "Choose another with --data."
 
 
 class LocalClusterError(Exception):
-    """A local cluster cannot do what was asked; the message says why and what to do."""
+    """A request to a local cluster failed; the message says why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class RunningCluster:
     broker_pids: dict[int, int]
     client_ports: dict[int, int]
     started_at_ms: int
-    # Where brokers speak to each other, and answer what is asked over the control API.
+    # The ports on which brokers serve each other and the control API.
     internal_ports: dict[int, int] = field(default_factory=dict)
-    # Where Prometheus finds their metrics; without those that have none.
+    # The ports of the brokers' metrics; brokers without metrics are left out.
     metrics_ports: dict[int, int] = field(default_factory=dict)
 
     def metrics_url(self, broker_id: int) -> str | None:
-        """Return where the metrics of a broker are, None if it has none."""
+        """Return the URL of a broker's metrics, None if it has none."""
         port = self.metrics_ports.get(broker_id)
         return None if port is None else f"http://127.0.0.1:{port}/metrics"
 
@@ -65,7 +65,7 @@ class Layout:
         return self.directory / f"broker-{broker_id}"
 
     def create(self) -> None:
-        """Make the directory; `LocalClusterError` says why it cannot be used."""
+        """Create the directory; `LocalClusterError` says why it cannot be used."""
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             self.lock_file.open("a").close()
@@ -73,7 +73,7 @@ class Layout:
             raise self.unusable(error) from None
 
     def unusable(self, error: OSError) -> LocalClusterError:
-        """Return the sentence for a data directory that refuses."""
+        """Return the error for a data directory that cannot be used."""
         where = error.filename if error.filename not in (None, str(self.directory)) else None
         return LocalClusterError(
             f"cannot use {self.directory} as data directory: {error.strerror or error}"
@@ -81,9 +81,9 @@ class Layout:
         )
 
     def broker_count(self, asked: int | None) -> int:
-        """Return how many brokers to start: as asked for, as many as last time, or three.
+        """Return how many brokers to start: as many as asked for, as many as last time, or three.
 
-        Fewer than the directory holds data of are refused: what only the others have would be without a leader.
+        Refuses fewer brokers than have data here: partitions of the missing brokers could be without a leader.
         """
         held = self._brokers_with_data()
         if held and not self.metadata_file.exists():
@@ -110,7 +110,7 @@ class Layout:
         return asked
 
     def last_words(self) -> str:
-        """Return the newest line of the newest log, "" for none: it shows what takes long in a start."""
+        """Return the newest line of the newest log, "" if there is none; it shows why a start takes long."""
         try:
             newest = max(self.logs.glob("broker-*.log"), key=lambda file: file.stat().st_mtime_ns)
             with newest.open("rb") as file:
@@ -135,8 +135,8 @@ class Layout:
     def lock(self) -> IO[str]:
         """Return the lock of this directory, held until it is closed and all brokers forked meanwhile have ended.
 
-        Brokers share it with their supervisor: one that was killed leaves brokers behind that are just
-        stopping, and they are waited for.
+        Brokers share the lock with their supervisor. If that was killed, its brokers are still stopping; this
+        call waits for them.
         """
         try:
             file = self.lock_file.open("a+")
@@ -174,7 +174,7 @@ class Layout:
         )
 
     def write_running(self, running: RunningCluster) -> None:
-        """Write how to reach the cluster; atomically, since `status` may read at any moment."""
+        """Write how to reach the cluster; atomically, since `status` may read the file at any moment."""
         temporary = self.state_file.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(running), indent=1))
         temporary.replace(self.state_file)
@@ -182,11 +182,11 @@ class Layout:
     def running(self) -> RunningCluster | None:
         """Return the cluster that runs here, or None."""
         last = self._last_run()
-        # The system uses process ids again: without the lock that process is another one.
+        # The system reuses process ids: without the lock, the process with this id is another one.
         return last if last is not None and is_alive(last.supervisor_pid) and self._is_locked() else None
 
     def _last_run(self) -> RunningCluster | None:
-        """Return what the state file says, None when there is none or it makes no sense."""
+        """Return the contents of the state file, None if there is none or it is invalid."""
         try:
             fields = json.loads(self.state_file.read_text())
             return RunningCluster(
@@ -213,7 +213,7 @@ class Layout:
         return False
 
     def pause_file(self, broker_id: int) -> Path:
-        """Return where the state of a paused broker lies (`process_faults`)."""
+        """Return the path of a paused broker's state (`process_faults`)."""
         return self.directory / f"paused-{broker_id}.json"
 
     def forget_pauses(self) -> None:
@@ -222,19 +222,19 @@ class Layout:
             file.unlink()
 
     def remembered_ports(self) -> dict[int, int]:
-        """Return the client ports of the last run, so that a cluster comes back where its clients look for it."""
+        """Return the client ports of the last run, so that clients find the cluster again."""
         return _ports_in(self.ports_file)
 
     def remember_ports(self, ports: dict[int, int]) -> None:
-        """Keep the client ports for the next run."""
+        """Store the client ports for the next run."""
         self.ports_file.write_text(json.dumps(ports))
 
     def remembered_metrics_ports(self) -> dict[int, int]:
-        """Return the ports of the metrics in the last run: Prometheus has them in its configuration."""
+        """Return the metrics ports of the last run: Prometheus has them in its configuration."""
         return _ports_in(self.metrics_ports_file)
 
     def remember_metrics_ports(self, ports: dict[int, int]) -> None:
-        """Keep the ports of the metrics for the next run."""
+        """Store the metrics ports for the next run."""
         self.metrics_ports_file.write_text(json.dumps(ports))
 
 
@@ -252,7 +252,7 @@ def is_alive(pid: int) -> bool:
 
 
 def state_of(pid: int) -> Literal["running", "paused", "dead"]:
-    """Return what a process does; "paused" is stopped by a signal."""
+    """Return the state of a process; "paused" means stopped by a signal."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -262,7 +262,7 @@ def state_of(pid: int) -> Literal["running", "paused", "dead"]:
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        # No /proc here, or the process ended just now and is seen as dead next time.
+        # There is no /proc, or the process ended just now; then the next call returns "dead".
         return "running"
     if letter in "ZX":
         return "dead"

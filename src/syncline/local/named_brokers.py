@@ -1,7 +1,7 @@
-"""The brokers of a running cluster, by number or by what they are now.
+"""The brokers of a running cluster, by number or by role.
 
-A node is named by its number, or "controller", "leader", "follower" and "followers" of a partition, "all". The
-brokers are asked once, when a fault begins, what a name means.
+A node is a number, "controller", "all", or "leader", "follower" or "followers" of a partition. When a fault begins,
+the brokers are asked once which of them a role means.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from syncline.local.control import Control, ControlError, controls
 from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.node.faults.table import NODES, Node
 
-# Brokers that are named by what they are for a partition.
+# Roles for a partition.
 OF_A_PARTITION: Final = frozenset({"leader", "follower", "followers"})
-# The time-out of questions that may go unanswered.
+# The time-out of requests whose answer is optional.
 LOOK_TIMEOUT_S: Final = 2.0
 
 
 class NamedBrokers:
-    """The brokers of the cluster in a data directory, as of now; `place` is the partition that names may refer to."""
+    """The brokers of the cluster in a data directory, as of now; `place` is the partition that roles refer to."""
 
     def __init__(self, directory: Path, place: tuple[str | None, int | None] = (None, None)) -> None:
         running = Layout(directory).running()
@@ -29,7 +29,7 @@ class NamedBrokers:
                 f"no cluster is running in {directory}. Start one with `syncline up`, or name its data directory."
             )
         self.pids = running.broker_pids
-        # How to ask each broker that has a process.
+        # The control API of each broker that has a process.
         self.controls: dict[int, Control] = {
             broker: control
             for broker, control in controls(directory).items()
@@ -39,7 +39,7 @@ class NamedBrokers:
         self._place = place
 
     def pid(self, broker_id: int) -> int:
-        """Return the process of a broker; raises `LocalClusterError` when it has none now."""
+        """Return the process id of a broker; raises `LocalClusterError` if it has no process now."""
         if broker_id not in self.pids:
             known = ", ".join(map(str, sorted(self.pids)))
             raise LocalClusterError(f"there is no broker {broker_id} in {self._directory}: it has {known}.")
@@ -49,13 +49,13 @@ class NamedBrokers:
         return pid
 
     def named(self, nodes: Sequence[Node]) -> list[int]:
-        """Return the numbers of the brokers that are meant, each once."""
+        """Return the numbers of the named brokers, each once."""
         found: dict[int, None] = {}
         for node in nodes:
             for broker_id in self._named(str(node)):
                 if broker_id not in self.controls:
                     self.pid(broker_id)
-                    raise LocalClusterError(f"broker {broker_id} is just being started; try again in a moment.")
+                    raise LocalClusterError(f"broker {broker_id} is starting; try again in a moment.")
                 found[broker_id] = None
         return list(found)
 
@@ -74,14 +74,14 @@ class NamedBrokers:
         return list(links)
 
     def ask_any(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """Return the first answer that a broker gives; raises the last refusal when none answers."""
+        """Return the first answer of any broker; raises the last refusal if none answers."""
         refusal: ControlError | None = None
         for control in self.controls.values():
             try:
                 return control.call(verb, timeout_s=LOOK_TIMEOUT_S, **fields)
             except ControlError as error:
                 refusal = error
-        raise refusal or ControlError(f"no broker of the cluster in {self._directory} runs now.")
+        raise refusal or ControlError(f"no broker of the cluster in {self._directory} is running now.")
 
     def _named(self, name: str) -> Sequence[int]:
         if name.isdecimal():
@@ -104,7 +104,7 @@ class NamedBrokers:
         raise LocalClusterError(f"a node is {NODES}, not {name!r}.")
 
     def _controller(self) -> int:
-        """Return the broker with the lease: of those that believe they have it, the one with the newest."""
+        """Return the broker with the controller lease; if several believe that they hold it, the newest lease wins."""
         leases: dict[int, int] = {}
         for broker_id, control in self.controls.items():
             with contextlib.suppress(ControlError):

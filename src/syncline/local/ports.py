@@ -1,8 +1,8 @@
 """Listening sockets of a local cluster, bound before any broker starts.
 
 A client that connects while its broker is still starting waits in the backlog
-instead of being refused; and a port in use is found before anything runs.
-Everything listens on 127.0.0.1 only.
+instead of being refused, and a port that is in use is found before any broker
+starts. All sockets listen only on 127.0.0.1.
 """
 
 import errno
@@ -17,7 +17,7 @@ METRICS_OPTION = "--config metrics.port"
 
 
 def listen(port: int, option: str = "--port") -> socket.socket:
-    """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names the port that is taken."""
+    """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names a port that is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -32,9 +32,9 @@ def listen(port: int, option: str = "--port") -> socket.socket:
 
 
 def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, int]) -> dict[int, socket.socket]:
-    """Return a client listener per broker: on `port` and the ones after it, where they were last time, or from 9092 on.
+    """Return a client listener per broker: on `port` and the ports after it, on those of last time, or from 9092 on.
 
-    `port` 0 asks for free ports. Without a port, a remembered or default port that is taken gives way to a free one.
+    `port` 0 asks for free ports. Without `port`, a free port replaces a remembered or default one that is in use.
     """
     if port and port + len(broker_ids) - 1 > PORT_MAX:
         last = port + len(broker_ids) - 1
@@ -62,8 +62,8 @@ def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, in
 def listen_for_metrics(broker_ids: list[int], port: int, remembered: dict[int, int]) -> dict[int, socket.socket]:
     """Return a listener for the metrics of each broker, none if `port` is -1.
 
-    Port 0 takes the ports of the last run as far as they are free, and otherwise any. Another one is the first
-    broker's, and the others' follow.
+    Port 0 takes the ports of the last run if they are free, and otherwise any free ones. Any other `port` is that of
+    the first broker; the ports of the others follow it.
     """
     listeners: dict[int, socket.socket] = {}
     if port < 0:
@@ -91,6 +91,6 @@ def listen_for_metrics(broker_ids: list[int], port: int, remembered: dict[int, i
 
 
 def port_of(listener: socket.socket) -> int:
-    """Return the port a listener is bound to."""
+    """Return the port that a listener is bound to."""
     port: int = listener.getsockname()[1]
     return port

@@ -1,9 +1,10 @@
 """Faults of a broker's process: pausing (SIGSTOP) and killing (SIGKILL) it.
 
 A broker cannot keep the state of its own pause, so a file in the data directory does. A process that another
-program has stopped counts as paused, too. Any other broker journals the begin and the end.
+program has stopped also counts as paused. Another broker journals the begin and the end.
 
-As a program (`python -m`) this module ends a pause when its time is over: the process that began it may be gone then.
+Run as a program (`python -m`), this module ends a pause when its time is over: the process that began the pause may
+have ended by then.
 """
 
 import contextlib
@@ -24,9 +25,9 @@ from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, NamedBrokers
 from syncline.node.faults.table import KILL, PAUSE
 
-# How long a signal may take to have its effect; a process that waits for its disk cannot be killed at once.
+# How long a signal may take to have an effect; a process that waits for its disk does not end at once.
 SIGNAL_TIMEOUT_S: Final = 5.0
-# How soon the process that waits for the end of a pause notices that it was cleared.
+# How often the process that waits for the end of a pause checks whether the pause was cleared.
 LOOK_AGAIN_S: Final = 0.2
 PAUSE_ID: Final = re.compile(rf"{PAUSE}-\d+")
 
@@ -34,9 +35,9 @@ PAUSE_ID: Final = re.compile(rf"{PAUSE}-\d+")
 class ProcessFault(NamedTuple):
     """A fault of one broker's process."""
 
-    # In the form in which brokers describe their faults.
+    # The fault in the form in which brokers describe theirs.
     row: dict[str, Any]
-    # Whether a broker wrote its begin into the journal.
+    # Whether a broker journalled its begin.
     is_recorded: bool
 
 
@@ -48,7 +49,7 @@ class ProcessFaults:
         self._layout = Layout(directory)
 
     def pause(self, broker_id: int, for_s: float | None) -> ProcessFault:
-        """Stop a broker's process; it goes on after `for_s`, or with `resume`."""
+        """Pause a broker's process; it resumes after `for_s`, or with `resume`."""
         pid = NamedBrokers(self._directory).pid(broker_id)
         if state_of(pid) == "paused":
             raise LocalClusterError(f"broker {broker_id} (process {pid}) is paused already.")
@@ -64,12 +65,12 @@ class ProcessFaults:
             command = [sys.executable, "-m", __name__, str(self._directory), str(broker_id), token, f"{for_s:.3f}"]
             with open(os.devnull, "r+b") as null:  # noqa: PTH123 - a device
                 waker = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
-            # Reaped if this process outlives it: a program that pauses many brokers would collect zombies.
+            # Reap it if this process outlives it: a program that pauses many brokers would collect zombies.
             threading.Thread(target=waker.wait, name=f"pause-{broker_id}", daemon=True).start()
         return ProcessFault(pause_row(broker_id, state), is_recorded)
 
     def kill(self, broker_id: int) -> ProcessFault:
-        """Kill a broker's process, and wait until it is gone."""
+        """Kill a broker's process, and wait until it has ended."""
         pid = NamedBrokers(self._directory).pid(broker_id)
         is_recorded = self._record(KILL, broker_id, "begin", "SIGKILL")
         with contextlib.suppress(ProcessLookupError):
@@ -80,7 +81,7 @@ class ProcessFaults:
         return ProcessFault(row, is_recorded)
 
     def paused(self) -> dict[int, dict[str, Any]]:
-        """Return the state of each pause by broker; "token" is None when another program has stopped the process."""
+        """Return the state of each pause by broker; "token" is None if another program has stopped the process."""
         paused: dict[int, dict[str, Any]] = {}
         for broker_id, pid in sorted(NamedBrokers(self._directory).pids.items()):
             if state_of(pid) != "paused":
@@ -94,7 +95,7 @@ class ProcessFaults:
         return paused
 
     def resume(self, broker_id: int, state: dict[str, Any]) -> dict[str, Any]:
-        """Let a paused process go on; return the pause as brokers describe a fault that is over."""
+        """Resume a paused process; return the pause as brokers describe a fault that is over."""
         self._layout.pause_file(broker_id).unlink(missing_ok=True)
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(state["pid"]), signal.SIGCONT)
@@ -102,7 +103,7 @@ class ProcessFaults:
         return pause_row(broker_id, state) | {"state": "over", "left_ms": None}
 
     def resume_when_due(self, broker_id: int, token: str, after_s: float) -> None:
-        """End a pause when its time is over; return sooner when it has ended otherwise, or the process is gone."""
+        """End a pause when its time is over; return sooner if it was cleared, or if the process has ended."""
         due_s = time.monotonic() + after_s
         while (state := self.paused().get(broker_id)) is not None and state.get("token") == token:
             left_s = due_s - time.monotonic()
@@ -112,9 +113,9 @@ class ProcessFaults:
             time.sleep(min(left_s, LOOK_AGAIN_S))
 
     def _record(self, kind: str, broker_id: int, phase: str, note: str) -> bool:
-        """Have a broker write into the journal what was done to a process; return whether one did."""
+        """Have a broker journal a fault of a process; return whether one did."""
         ts_ms = time.time_ns() // 1_000_000
-        # The victim itself only if there is no other.
+        # Ask the victim itself only if there is no other broker.
         brokers = NamedBrokers(self._directory).controls
         for _, control in sorted(brokers.items(), key=lambda item: item[0] == broker_id):
             with contextlib.suppress(ControlError):
@@ -137,7 +138,7 @@ def pause_id(broker_id: int) -> str:
 
 
 def pause_row(broker_id: int, state: dict[str, Any]) -> dict[str, Any]:
-    """Return a pause as brokers describe their faults."""
+    """Return a pause in the form in which brokers describe their faults."""
     until_ms = state.get("until_ms")
     return {
         "id": pause_id(broker_id),
@@ -151,7 +152,7 @@ def pause_row(broker_id: int, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _await_state(pid: int, state: str) -> None:
-    """Wait until a signal has had its effect."""
+    """Wait until a signal has taken effect."""
     deadline_s = time.monotonic() + SIGNAL_TIMEOUT_S
     while (now := state_of(pid)) not in {state, "dead"}:
         if time.monotonic() > deadline_s:
@@ -161,6 +162,6 @@ def _await_state(pid: int, state: str) -> None:
 
 if __name__ == "__main__":
     where, broker, its_token, seconds = sys.argv[1:]
-    # Without a cluster no process is paused any more.
+    # If the cluster is gone, no process is paused any more.
     with contextlib.suppress(LocalClusterError):
         ProcessFaults(Path(where)).resume_when_due(int(broker), its_token, float(seconds))

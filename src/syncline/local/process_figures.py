@@ -1,7 +1,7 @@
 """What the operating system reports of this process: time, memory, descriptors.
 
-Read at each scrape, from /proc where there is one; elsewhere fewer figures are
-known, and the others are 0.
+Each scrape reads them, from /proc where there is one; elsewhere the figures that
+are not available are 0.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 from syncline.node.metrics.scrape import ProcessFigures
 
 STAT = Path("/proc/self/stat")
-# Places of fields in /proc/self/stat, counted from the one behind the name (proc(5)).
+# Indexes of fields in /proc/self/stat, counted from the field after the name (proc(5)).
 START_TIME, VIRTUAL_BYTES, RESIDENT_PAGES = 19, 20, 21
 
 
 def process_figures() -> ProcessFigures:
-    """Return the figures as of now."""
+    """Return the current figures."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     virtual_bytes, resident_bytes, started_s = _from_proc()
     return ProcessFigures(

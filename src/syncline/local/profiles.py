@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-# What the test suites of Kafka clients take for granted: eager groups, small time-outs, topics that create themselves.
+# What the test suites of Kafka clients expect: groups without initial delay, small time-outs, auto-created topics.
 TEST: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "true",
     "num.partitions": "4",

@@ -1,16 +1,16 @@
-"""The supervisor: forks the brokers, watches them, restarts those that died, and stops with them.
+"""The supervisor: forks the brokers, watches them, restarts those that died, and stops them.
 
-It has imported everything a broker needs and forks before any thread or event
-loop exists: a broker runs within milliseconds and shares the pages of its
-code with its siblings. The supervisor itself keeps no listening socket while
-brokers run, so that a dead broker's port refuses connections: that is the
-evidence by which its peers know that its process is gone.
+It imports everything that a broker needs and forks before any thread or event
+loop exists: a broker runs within milliseconds and shares the pages of its code
+with the others. The supervisor keeps no listening socket while brokers run, so
+that a dead broker's port refuses connections; a refusal is how other brokers
+know that its process has ended.
 
-Two channels tie a broker to its supervisor: into one it writes a byte when it
-serves, or else the reason why it cannot; the other it only reads, and its end
-means that the supervisor is dead. A detached supervisor has a channel of the same
-kind to the process that asked for it (`detached`): when that ends before the
-cluster is up, the supervisor stops.
+Two channels connect a broker to its supervisor. Into one the broker writes a byte
+when it serves, or the reason why it cannot. It only reads the other, whose end
+means that the supervisor is dead. A detached supervisor has the same kind of
+channel to the process that started it (`detached`): if that process ends before
+the cluster is up, the supervisor stops.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ log = logging.getLogger("syncline.local")
 STOP_TIMEOUT_S = 10.0
 RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
-# A broker that ran this long before it died is started again without delay.
+# A broker that ran for this long before it died is restarted without delay.
 STABLE_AFTER_S = 10.0
-# A start that takes longer is logged: recovery of large logs takes its time.
+# Log a start that takes longer: recovery of large logs takes time.
 PATIENCE_S = 5.0
 SERVING = b"\x01"
 FAILURE_BYTES_MAX = 4096
@@ -46,13 +46,13 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """The cluster that `up` was asked for."""
+    """The cluster that `up` starts."""
 
     directory: Path
     brokers: int | None = None  # None: as many as last time, or three.
     port: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
-    # Where brokers stand, in the order of their ids and then from the beginning again; empty: nowhere.
+    # The racks of the brokers, in the order of their ids and then from the beginning again; empty: no racks.
     racks: tuple[str, ...] = ()
     restart: bool = True
 
@@ -97,7 +97,7 @@ class Supervisor:
         self._announced = False
         self._state_is_stale = False
         self._patient_until_s = time.monotonic() + PATIENCE_S
-        # Brokers hold the reading end; it ends when this process does.
+        # Brokers hold the reading end; it reports the end of this process.
         self._alive_reader, self._alive_writer = os.pipe()
 
     def run(self) -> int:
@@ -121,7 +121,7 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         for number in STOP_SIGNALS:
-            # Under nohup a closed terminal is no reason to stop.
+            # Under nohup, closing the terminal must not stop the cluster.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -141,7 +141,7 @@ class Supervisor:
                 self._layout.state_file.unlink()
                 self._layout.forget_pauses()
             signal.set_wakeup_fd(-1)
-        # Stopped before it was up: there was no cluster.
+        # A stop before the cluster was up counts as a failed start.
         return 0 if self._announced else 128 + self._stop_signal
 
     def _metrics_port(self) -> int:
@@ -164,7 +164,7 @@ class Supervisor:
         port = port_of(listeners[broker_id])
         sys.stdout.flush()
         sys.stderr.flush()
-        # A signal between fork and the broker's own handlers would be taken by this process's and forgotten.
+        # Between fork and the broker's own handlers, this process's handlers would take a signal, and it would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             pid = os.fork()
@@ -192,7 +192,7 @@ class Supervisor:
                 code = self._child_main(
                     broker_id, listeners[broker_id], internal[broker_id], metrics.get(broker_id), child_ready
                 )
-            except BaseException:  # noqa: BLE001 - this process ends here; its log is to say why
+            except BaseException:  # noqa: BLE001 - this process ends here; its log must show why
                 traceback.print_exc()
             finally:
                 os._exit(code)
@@ -220,16 +220,16 @@ class Supervisor:
     ) -> int:
         logging.getLogger("syncline.local").setLevel(logging.NOTSET)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # Until there is a loop to stop in good order, SIGTERM just ends this process.
+        # Until there is a loop that can stop in good order, SIGTERM simply ends this process.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # Ctrl-C reaches the whole terminal group; only the supervisor acts on it, and stops brokers in order.
+        # Ctrl-C reaches the whole terminal group; only the supervisor acts on it, and stops the brokers in order.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         try:
             output = os.open(self._log_of(broker_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError:
-            # No room for another name: a broker without a log is better than none.
+            # The disk has no room for another file: a broker without a log is better than none.
             output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -239,7 +239,7 @@ class Supervisor:
             broker_id=broker_id,
             cluster_directory=self._spec.directory,
             log_directory=self._layout.broker_directory(broker_id),
-            # A local cluster is for trying out.
+            # A local cluster is for experiments, so faults are allowed.
             config={"fault.injection.enable": "true", **self._spec.config_of(broker_id)},
             cluster_size=self._broker_count,
             client_listener=client,
@@ -257,7 +257,7 @@ class Supervisor:
         while not self._stop_signal:
             self._reap()
             self._restart_due()
-            self._say_who_is_late()
+            self._log_late_brokers()
             if self._state_is_stale:
                 self._write_state()
             waiting = {child.ready: child for child in self._children.values() if child.ready is not None}
@@ -266,16 +266,16 @@ class Supervisor:
                 sources.append(self._asked_by)
             for source in select.select(sources, [], [], self._sleep_s())[0]:
                 if source is self._asked_by:
-                    # Nothing is ever written to it: this is its end.
+                    # Nothing is ever written to this channel: readable means closed.
                     self._stop_signal = signal.SIGTERM
                 elif isinstance(source, socket.socket):
-                    self._note_serving(waiting[source])
+                    self._start_reported(waiting[source])
                 else:
                     with contextlib.suppress(BlockingIOError):
                         os.read(wake_reader, 4096)
 
     def _sleep_s(self) -> float | None:
-        """Return how long nothing is due, None when nothing will be without an event."""
+        """Return how long until something is due, None if nothing is due before the next event."""
         due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
         if not self._announced:
             due.append(self._patient_until_s)
@@ -283,24 +283,24 @@ class Supervisor:
             due.append(time.monotonic() + RESTART_DELAY_S_MAX)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def _say_who_is_late(self) -> None:
+    def _log_late_brokers(self) -> None:
         if self._announced or time.monotonic() < self._patient_until_s:
             return
         self._patient_until_s = time.monotonic() + 2 * PATIENCE_S
         late = [child.broker_id for child in self._children.values() if not child.serving]
         log.warning("%s", still_starting(self._layout, f"broker {', '.join(map(str, late))}"))
 
-    def _note_serving(self, child: Child) -> None:
+    def _start_reported(self, child: Child) -> None:
         assert child.ready is not None
-        said = b""
+        report = b""
         with contextlib.suppress(OSError):
-            said = child.ready.recv(FAILURE_BYTES_MAX)
+            report = child.ready.recv(FAILURE_BYTES_MAX)
         child.ready.close()
         child.ready = None
-        child.serving = said == SERVING
+        child.serving = report == SERVING
         if not child.serving:
-            # It ends now, and is reaped then.
-            child.failure = said.decode(errors="replace")
+            # The process is ending; `_reap` follows.
+            child.failure = report.decode(errors="replace")
         elif self._announced:
             log.warning("broker %s serves again (process %s)", child.broker_id, child.pid)
             self._write_state()
@@ -326,7 +326,7 @@ class Supervisor:
         except OSError as error:
             if not self._announced:
                 raise
-            # The disk is full, most likely. Serving is more important than being found.
+            # Most likely the disk is full. Serving is more important than being found by `status`.
             if not self._state_is_stale:
                 log.warning("cannot write %s: %s", self._layout.state_file, error.strerror)
             self._state_is_stale = True
@@ -350,7 +350,7 @@ class Supervisor:
 
     def _child_died(self, child: Child, exit_code: int) -> None:
         if child.ready is not None:
-            self._note_serving(child)
+            self._start_reported(child)
         child.serving = False
         how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         reason = f"{how}: {child.failure}" if child.failure else how
@@ -390,14 +390,14 @@ class Supervisor:
             self._fork(broker_id, {broker_id: client}, {broker_id: internal}, metrics)
 
     def _stop_children(self) -> None:
-        """Send SIGUSR2 (the whole cluster stops) to all, and SIGKILL to those left after the time-out."""
+        """Send SIGUSR2 (the whole cluster stops) to all brokers, and SIGKILL to those left after the time-out."""
         from syncline.local.broker_process import STOP_WITH_ALL
 
         alive = {child.pid for child in self._children.values() if child.restart_at_s is None and self._is_child(child)}
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, STOP_WITH_ALL)
-                # A stopped process cannot act on it.
+                # A paused process cannot act on the signal.
                 os.kill(pid, signal.SIGCONT)
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         interrupts = max(1, self._interrupts)
@@ -417,7 +417,7 @@ class Supervisor:
 
 
 def exited(pid: int) -> bool:
-    """Return whether this child has ended; it is reaped if so."""
+    """Return whether this child has ended; if so, reap it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
@@ -425,7 +425,7 @@ def exited(pid: int) -> bool:
 
 
 def preload() -> None:
-    """Import what brokers need, once, before they are forked; the schemas of the first messages, too."""
+    """Import what brokers need, including the schemas of the first messages, once, before the forks."""
     import sqlite3  # noqa: F401
 
     import syncline.local.broker_process
@@ -437,6 +437,6 @@ def preload() -> None:
 
 
 def still_starting(layout: Layout, who: str) -> str:
-    """Return the message for a start that takes long."""
+    """Return the message about a start that takes long."""
     words = layout.last_words()
     return f"still waiting for {who}; logs are in {layout.logs}{f', the last line: {words}' if words else ''}"

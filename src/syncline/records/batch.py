@@ -1,8 +1,8 @@
 """Record batch headers: the 61 bytes that a broker reads of what it stores.
 
 One hard idea: a batch is opaque. Everything that replication needs (offsets,
-epochs, timestamps, producer, size, checksum) lies in a header of fixed size;
-the records behind it are moved and never looked at. The two fields that the
+epochs, timestamps, producer, size, checksum) is in a header of fixed size; a
+broker moves the records behind it and never reads them. The two fields that the
 leader sets, base offset and leader epoch, lie before the part that the CRC
 covers, so stamping them costs two stores and no checksum.
 
@@ -27,7 +27,7 @@ from syncline.records.checksum import crc32c
 from syncline.records.errors import DecodeError
 
 HEADER_BYTES: Final = 61
-# Base offset and length: what must be known before the size of a batch is.
+# Base offset and length: a reader needs these bytes to learn the size of a batch.
 OVERHEAD_BYTES: Final = 12
 LENGTH_MIN: Final = HEADER_BYTES - OVERHEAD_BYTES
 MAGIC: Final = 2
@@ -42,7 +42,7 @@ CONTROL_BIT: Final = 0x20
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
-# What a leader writes in front of the checksum: base offset, length, leader epoch.
+# What a leader writes before the part that the checksum covers: base offset, length, leader epoch.
 STAMP: Final = struct.Struct(">qii")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -51,7 +51,7 @@ assert _HEADER.size == HEADER_BYTES, "the header's layout and its size must agre
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, as it stands in a buffer."""
+    """The header of one batch, as it is in a buffer."""
 
     base_offset: int
     batch_length: int
@@ -69,7 +69,7 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def parse(cls, buffer: Buffer, position: int = 0) -> "BatchHeader":
-        """Return the header at `position`; its values are not judged, only present.
+        """Return the header at `position` without checking its values.
 
         Raises DecodeError if the buffer ends inside it.
         """
@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, its first twelve bytes included."""
+        """The size of the whole batch, including its first twelve bytes."""
         return self.batch_length + OVERHEAD_BYTES
 
     @property
@@ -92,7 +92,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where the log goes on after this batch."""
+        """The offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -102,17 +102,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_append_time(self) -> bool:
-        """Whether `max_timestamp` is the time of the append, which then holds for every record."""
+        """Whether `max_timestamp` is the time of the append, and thus the timestamp of every record."""
         return bool(self.attributes & APPEND_TIME_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records become readable only with their transaction."""
+        """Whether the records belong to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Whether this is a marker of a transaction, never handed to applications."""
+        """Whether this is a transaction marker, which applications never see."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -127,9 +127,9 @@ _unpack: Final = _HEADER.unpack_from
 
 
 def iterate(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of every whole batch in `buffer[start:end]`; a partial tail is left out.
+    """Yield (position, header) of every whole batch in `buffer[start:end]`; skip a partial batch at the end.
 
-    Raises DecodeError where no batch can begin: an impossible length or another magic.
+    Raises DecodeError where no batch can begin: at an impossible length or another magic.
     """
     position = start
     while end - position >= HEADER_BYTES:
@@ -143,13 +143,13 @@ def iterate(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, BatchHe
             return
         yield position, header
         position += length + OVERHEAD_BYTES
-    # A shorter tail cannot be judged by its magic, but an impossible length shows already.
+    # The rest is too short to have a magic, but may show an impossible length.
     if end - position >= OVERHEAD_BYTES and _LENGTH.unpack_from(buffer, position + 8)[0] < LENGTH_MIN:
         raise DecodeError(f"the batch at {position} has an impossible length")
 
 
 def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Return whether the bytes behind the checksum are those that it was computed from."""
+    """Return whether the checksum matches the bytes after it."""
     end = position + header.batch_length + OVERHEAD_BYTES
     if end > len(buffer) or header.batch_length < LENGTH_MIN:
         return False
@@ -158,15 +158,15 @@ def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def stamp(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write what a leader gives a batch; both fields lie before the CRC's range."""
+    """Write the fields that the leader sets; both lie before the CRC's range."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + 12, leader_epoch)
 
 
 def stamp_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
-    """Make `now_ms` the time of every record of the batch; return the new header.
+    """Make `now_ms` the timestamp of every record of the batch; return the new header.
 
-    The base timestamp and the records' deltas stay: readers ignore them when the type bit is set.
+    The base timestamp and the records' deltas stay: readers ignore them if the type bit is set.
     """
     return rewrite(buffer, position, header, attributes=header.attributes | APPEND_TIME_BIT, max_timestamp=now_ms)
 
@@ -174,19 +174,19 @@ def stamp_append_time(buffer: WritableBuffer, position: int, header: BatchHeader
 def rewrite(
     buffer: WritableBuffer, position: int, header: BatchHeader, *, attributes: int, max_timestamp: int
 ) -> BatchHeader:
-    """Change two fields under the CRC and compute it anew; return the new header."""
+    """Change two fields that the CRC covers, and recompute it; return the new header."""
     _ATTRIBUTES.pack_into(buffer, position + 21, attributes)
     _OFFSET.pack_into(buffer, position + 35, max_timestamp)
     return reseal(buffer, position, header.size_bytes)
 
 
 def reseal(buffer: WritableBuffer, position: int, size_bytes: int) -> BatchHeader:
-    """Compute the CRC of the batch at `position` and store it; return the header as it is now."""
+    """Compute the CRC of the batch at `position` and store it; return the new header."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     _CRC.pack_into(buffer, position + 17, crc32c(view[position + CRC_START : position + size_bytes]))
     return BatchHeader.parse(buffer, position)
 
 
 def write_header(buffer: WritableBuffer, position: int, header: BatchHeader) -> None:
-    """Write every field of `header` as it is; the CRC is the caller's to compute (`reseal`)."""
+    """Write every field of `header` as it is; the caller computes the CRC (`reseal`)."""
     _HEADER.pack_into(buffer, position, *header)

@@ -1,7 +1,7 @@
 """The buffer types that move through the data path.
 
-`collections.abc.Buffer` exists from Python 3.12; until then the three concrete
-types are named. Views are passed by reference and never copied on the way.
+`collections.abc.Buffer` exists only from Python 3.12 on, so these are unions of
+the concrete types. The data path passes views and never copies them.
 """
 
 from typing import TypeAlias

@@ -1,8 +1,8 @@
 """Building batches: for the broker's own topics, for tools, for tests.
 
 Records get consecutive offsets; times are relative to the first record's. The
-batch is what a leader would store: the base offset and the epoch are given or
-stamped later, the CRC covers the rest.
+result is what a leader would store: the caller gives base offset and epoch or
+stamps them later, and the CRC covers the rest.
 
 Units: timestamps are milliseconds since the Unix epoch, sizes bytes.
 """
@@ -66,7 +66,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the batch if it were built now without compression."""
+        """The size of the batch if it were built now, uncompressed."""
         return HEADER_BYTES + len(self._records)
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
@@ -88,7 +88,7 @@ class BatchBuilder:
         self.count += 1
 
     def build(self, compression: int = Codec.NONE) -> bytearray:
-        """Return the batch; the builder may go on and build a larger one."""
+        """Return the batch; callers may then append more records and build a larger one."""
         assert self.count, "a batch has at least one record"
         records = compress(compression, self._records) if compression else self._records
         header = self._header._replace(
@@ -103,7 +103,7 @@ class BatchBuilder:
 
 
 def assemble(header: BatchHeader, records: bytes | bytearray | memoryview) -> bytearray:
-    """Return a batch of `header` and its (already compressed) `records`, with the CRC that they need."""
+    """Return a batch of `header` and its (already compressed) `records`, with the right CRC."""
     out = bytearray(HEADER_BYTES)
     write_header(out, 0, header)
     out += records

@@ -1,10 +1,9 @@
 """CRC-32C (Castagnoli), the checksum of every record batch.
 
-The `crc32c` wheel does 25 GB/s; the same in Python does 0.014. The wheel's
-package also loads a command line, which costs more start-up time than the rest
-of the broker's checksumming ever will, so its extension module is loaded alone
-and the package is only the fallback. Without the wheel everything still works,
-slowly.
+The `crc32c` wheel reaches 25 GB/s, the same algorithm in Python 0.014 GB/s. The
+wheel's package also imports a command line, which would slow down every start,
+so only its extension module is loaded; the package is the fallback. Without the
+wheel everything still works, slowly.
 
 Check value: CRC-32C of ASCII "123456789" is E3069283 (RFC 3720, appendix B.4).
 """
@@ -40,7 +39,7 @@ def crc32c_in_python(data: Buffer) -> int:
 
 
 def _load() -> Callable[[Buffer], int]:
-    """Return the fastest implementation that this installation has."""
+    """Return the fastest available implementation."""
     package = importlib.util.find_spec("crc32c")
     if package is None:
         return crc32c_in_python
@@ -51,7 +50,7 @@ def _load() -> Callable[[Buffer], int]:
             spec.loader.exec_module(module)
             return _checked(module.crc32c)
     except (ImportError, AttributeError):
-        # Another release keeps its extension elsewhere; its public door still works.
+        # Another release has its extension elsewhere; the public import still works.
         pass
     from crc32c import crc32c as from_package
 

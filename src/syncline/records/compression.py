@@ -1,16 +1,16 @@
 """The codecs of a batch's records, as Kafka frames them.
 
 The broker needs them only where it must look inside a batch (look-ups by time,
-keys on compacted topics, its own internal topics); on the data path batches
-stay closed. `cramjam` is imported when a codec first needs it.
+keys on compacted topics, its own internal topics); the data path never opens a
+batch. The first codec that needs `cramjam` imports it.
 
 Frames: gzip is RFC 1952; snappy is the "xerial" stream (a magic of sixteen
-bytes, then blocks with their size in front), though some producers send one bare
+bytes, then blocks, each after its size), though some producers send one bare
 block; lz4 is the frame format with independent blocks, because Java's reader
 refuses dependent ones; zstd is RFC 8878.
 
-A few bytes may claim to become gigabytes, so the size of the result is bounded
-by the caller. Sizes are bytes. Malformed input raises DecodeError.
+A few bytes may expand to gigabytes, so the caller limits the size of the result.
+Sizes are bytes. Malformed input raises DecodeError.
 """
 
 import struct
@@ -22,7 +22,7 @@ from typing import Any, Final
 from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
 
-# Far above any batch that a sensible max.message.bytes lets in, far below what would hurt.
+# Far above any batch that a sensible max.message.bytes allows, far below what would exhaust the memory.
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -37,7 +37,7 @@ _ZSTD_LEVEL: Final = 3
 
 
 class Codec(IntEnum):
-    """What bits 0-2 of a batch's attributes say."""
+    """The codec in bits 0-2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -67,7 +67,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """Return what was compressed; raises DecodeError if it is malformed or larger than `bytes_max`."""
+    """Return the decompressed data; raises DecodeError if it is malformed or larger than `bytes_max`."""
     match codec:
         case Codec.NONE:
             return data
@@ -90,7 +90,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
 def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
     decompressor = zlib.decompressobj(wbits=31)
     try:
-        # One byte more than allowed tells "too large" from "just fits".
+        # One byte more than allowed distinguishes "too large" from "just fits".
         out = decompressor.decompress(data, bytes_max + 1)
     except zlib.error as error:
         raise DecodeError(f"gzip: {error}") from None
@@ -102,7 +102,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _decompress_into(function: Callable[[Buffer, bytearray], int], name: str, data: Buffer, bytes_max: int) -> Buffer:
-    """Decompress into room that grows until the result fits: the library itself has no bound."""
+    """Decompress into a buffer that grows until the result fits: the library itself has no limit."""
     from cramjam import DecompressionError
 
     room = min(max(4 * len(data), 64 << 10), bytes_max)
@@ -111,7 +111,7 @@ def _decompress_into(function: Callable[[Buffer, bytearray], int], name: str, da
         try:
             size = function(data, out)
         except DecompressionError as error:
-            # The library has one error for "no room" and "malformed"; only the first goes away with more room.
+            # The library raises one error for "no room" and "malformed"; only the first disappears with more room.
             if "write whole buffer" not in str(error):
                 raise DecodeError(f"{name}: {error}") from None
             if room >= bytes_max:
@@ -168,7 +168,7 @@ def _decompress_snappy_block(block: memoryview, room_bytes: int, bytes_max: int)
 
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        # The size is a claim of the block's first bytes: it is checked before anything is allocated for it.
+        # The size comes from the block's first bytes: check it before allocating anything.
         out = cramjam.snappy.decompress_raw(block) if size <= room_bytes else None
     except cramjam.DecompressionError as error:
         raise DecodeError(f"snappy: {error}") from None

@@ -1,9 +1,9 @@
-"""What is raised when bytes do not mean what they should.
+"""The error for malformed bytes.
 
-One family for both rooms that read bytes of strangers: nothing else leaves a
-decoder, so a caller needs one `except` to treat a peer as broken.
+Both rooms that read bytes from other processes share it: decoders raise nothing
+else, so a caller needs one `except` to treat a peer as broken.
 """
 
 
 class DecodeError(ValueError):
-    """The bytes are malformed; the message says what was expected and what was found."""
+    """The bytes are malformed; the message names what was expected and what was found."""

@@ -2,7 +2,7 @@
 
 A topic whose `compression.type` is not `producer` stores everything with its
 own codec. The records of a batch are compressed as one block, so the block is
-opened and packed anew; offsets, times and the producer's fields stay.
+decompressed and compressed again; offsets, times and the producer's fields stay.
 """
 
 from syncline.records.batch import COMPRESSION_BITS, HEADER_BYTES, OVERHEAD_BYTES, BatchHeader
@@ -13,7 +13,7 @@ from syncline.records.record import records_block
 
 
 def recompress(buffer: Buffer, position: int, header: BatchHeader, compression: int) -> bytearray:
-    """Return the batch at `position` with another codec. Raises DecodeError if its own one cannot be read."""
+    """Return the batch at `position` with another codec. Raises DecodeError if it cannot be decompressed."""
     records = compress(compression, records_block(buffer, position, header))
     changed = header._replace(
         batch_length=HEADER_BYTES - OVERHEAD_BYTES + len(records),

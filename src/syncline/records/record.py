@@ -1,13 +1,13 @@
-"""Records inside a batch, for the few who must look: by time, by key, or as their consumer.
+"""Records inside a batch, for the few callers that must open it: look-ups by time, checks of keys, consumers.
 
 A record is a length and, relative to its batch, a time and an offset; then key,
 value and headers, each with a length (-1 for null). All lengths are zig-zag
-varints. With LogAppendTime the batch's time holds for every record and the
-deltas are noise.
+varints. With LogAppendTime the batch's time is that of every record, and the
+deltas mean nothing.
 
 Units: timestamps are milliseconds since the Unix epoch, offsets absolute.
-Malformed batches raise DecodeError; a count in the header is believed only as
-far as bytes follow. Source: KIP-98.
+Malformed batches raise DecodeError; a count in the header is never trusted
+beyond the bytes that follow. Source: KIP-98.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def read_records(
 def records_block(
     buffer: Buffer, position: int, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> memoryview:
-    """Return the records of the batch at `position` as one block, decompressed if need be."""
+    """Return the records of the batch at `position` as one block, decompressed if necessary."""
     end = position + header.size_bytes
     if end > len(buffer) or header.size_bytes < HEADER_BYTES:
         raise DecodeError(f"the batch at {position} has {header.size_bytes} bytes, {len(buffer) - position} are there")
@@ -86,7 +86,7 @@ def latest(buffer: Buffer, position: int, header: BatchHeader) -> tuple[int, int
 
 
 def keyless(buffer: Buffer, position: int, header: BatchHeader) -> list[int]:
-    """Return the places in the batch (from 0) of the records that have no key."""
+    """Return the indexes in the batch (from 0) of the records without a key."""
     block = records_block(buffer, position, header)
     found = []
     for index, (start, _) in enumerate(_bounds(block, header)):
@@ -98,7 +98,7 @@ def keyless(buffer: Buffer, position: int, header: BatchHeader) -> list[int]:
 
 
 def _bounds(block: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each record's body, and see to it that they fill the block exactly."""
+    """Yield (start, end) of each record's body; check that they fill the block exactly."""
     position, end = 0, len(block)
     for index in range(header.record_count):
         size, start = read_signed(block, position)
@@ -113,13 +113,13 @@ def _bounds(block: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]
 
 
 def _read(block: memoryview, start: int, end: int, batch: BatchHeader) -> Record:
-    # The attributes byte of a record has no meaning yet.
+    # Skip the attributes byte of a record, which has no meaning yet.
     time_delta, position = read_signed(block, start + 1)
     offset_delta, position = read_signed(block, position)
     key, position = _read_bytes(block, position, end)
     value, position = _read_bytes(block, position, end)
     header_count, position = read_signed(block, position)
-    # A header has two lengths, a byte each at least.
+    # A header has two lengths of at least one byte each.
     if header_count < 0 or header_count * 2 > end - position:
         raise DecodeError(f"a record announces {header_count} headers in {end - position} bytes")
     headers = []

@@ -1,18 +1,18 @@
-"""What a leader checks before it takes a client's batch into its log.
+"""What a leader checks before it appends a client's batch to its log.
 
-One hard idea: the order of the checks decides which error a client sees when
-several apply, and it is Kafka's order. `admit` looks at the form (one batch, a
-known magic, a codec that the request's version may use) and comes before the
-question who leads; `prepare` comes after it and judges the batch: size and CRC,
-counts, producer fields, timestamps, keys. What passes may be stamped and
-appended as it lies in the buffer.
+One hard idea: the order of the checks decides which error a client gets if
+several apply, and it is Kafka's order. `admit` checks the form (one batch, a
+known magic, a codec that the request's version may use), before the broker
+checks whether it leads the partition; `prepare` follows and checks the content:
+size and CRC, counts, producer fields, timestamps, keys. A batch that passes may
+be stamped and appended as it lies in the buffer.
 
-A batch stays closed. Records are looked at in three cases only: a compacted
-topic (every record needs a key), header timestamps that contradict themselves
-or leave the limits (the answer names the records), and a topic with a codec of
-its own. So a maximum timestamp that is wrong but plausible is stored as sent,
-and so is a compressed body that cannot be read; Kafka, which opens every
-compressed batch, corrects the first and refuses the second.
+A batch stays closed, with three exceptions: a compacted topic (every record
+needs a key), header timestamps that contradict each other or are outside the
+limits (the answer names the records), and a topic with its own codec. So a wrong
+but plausible maximum timestamp is stored as sent, and so is a compressed body
+that cannot be read; Kafka, which opens every compressed batch, corrects the
+first and refuses the second.
 
 Units: sizes are bytes, times milliseconds since the Unix epoch.
 Source: KIP-467 (record errors), KIP-937 (timestamp limits), Kafka 4.3 as observed.
@@ -43,14 +43,14 @@ from syncline.records.recompress import recompress
 from syncline.records.record import keyless, timestamps
 
 ZSTD_SINCE: Final = 7
-# The smallest record that any message format ever had; a shorter claim is no batch at all.
+# The smallest record of any message format; nothing with a smaller size is a batch.
 _CLAIM_BYTES_MIN: Final = 14
-# Up to the magic, which lies at the same place in all formats.
+# Up to and including the magic, which has the same position in all formats.
 _BYTES_UP_TO_MAGIC: Final = 17
 _LENGTH: Final = struct.Struct(">i")
 TIMESTAMP_MAX: Final = (1 << 63) - 1
-# A few bytes of a compressed batch may claim millions of records. Looking at each takes a microsecond, during which
-# the broker serves no other request; and no client reads an answer with so many errors.
+# A small compressed batch may contain millions of records. Reading each takes a microsecond, during which the broker
+# serves no other request; and no client reads an answer with so many errors.
 OPENED_RECORDS_MAX: Final = 500_000
 RECORD_ERRORS_MAX: Final = 1_000
 
@@ -58,7 +58,7 @@ RecordErrors = Sequence[tuple[int, str | None]]
 
 
 class Fault(Enum):
-    """What is wrong with a refused batch, as far as it is counted by its kind."""
+    """What is wrong with a refused batch; metrics count these kinds."""
 
     MAGIC = "magic"
     CHECKSUM = "checksum"
@@ -70,8 +70,8 @@ class Fault(Enum):
 class InvalidBatch(RequestError):
     """A batch is refused.
 
-    `record_errors` names the records at fault, as (place in the batch, what is wrong). `fills_log_start` says that
-    the answer carries the partition's true log start, as Kafka's does for refusals found while judging the batch.
+    `record_errors` names the bad records, as (index in the batch, what is wrong). `fills_log_start` says that the
+    answer carries the partition's log start, as Kafka's answer does if the content of the batch is refused.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class InvalidBatch(RequestError):
 
 
 class TopicRules(NamedTuple):
-    """What a topic demands of its batches."""
+    """What a topic requires of its batches."""
 
     topic_partition: str
     message_bytes_max: int
@@ -126,7 +126,7 @@ def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHe
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {produce_version} cannot use ZStandard; version {ZSTD_SINCE} can.",
         )
-    # What follows the batch is dropped if it cannot be one.
+    # Bytes after the batch are dropped if they cannot be another one.
     if end - start > size and _claimed_size(buffer, start + size, end) is not None:
         raise InvalidBatch(
             ErrorCode.INVALID_RECORD,
@@ -136,7 +136,7 @@ def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHe
 
 
 def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
-    """Return the size of the batch at `start`, None if no whole one is there; refuse what looks like none."""
+    """Return the size of the batch at `start`, None if there is no whole one; refuse bytes that cannot be a batch."""
     available = end - start
     if available < OVERHEAD_BYTES:
         return None
@@ -159,10 +159,10 @@ def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
 def prepare(
     buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
 ) -> tuple[WritableBuffer, int, BatchHeader]:
-    """Judge an admitted batch and write what the topic's rules change in it.
+    """Check an admitted batch and apply the topic's rules to it.
 
-    Returns (buffer, position, header) of what is to be stamped and appended: the batch where it lies, or a new
-    buffer if the topic has a codec of its own. Raises InvalidBatch.
+    Returns (buffer, position, header) of the batch to stamp and append: the batch where it lies, or a new buffer if
+    the topic has its own codec. Raises InvalidBatch.
     """
     if header.base_offset != 0:
         raise _refused(
@@ -262,15 +262,15 @@ def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
 def _settle_create_time(
     buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
 ) -> BatchHeader:
-    """Return the header, corrected where it contradicts its records; refuse times outside the limits."""
+    """Return the header, corrected if it contradicts the records; refuse timestamps outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
-    # Without limits there is still that of the field: deltas may lead beyond it.
+    # Without limits, the field itself is one: deltas may exceed it.
     oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
     newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
     plausible = base_ms <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
     if plausible and not header.is_append_time:
         return header
-    # The bit may lie about the times of the records, and it is not a client's to set; the times themselves count.
+    # A client must not set this bit, and it may contradict the records; their own timestamps count.
     attributes = header.attributes & ~APPEND_TIME_BIT
     if not plausible:
         max_ms = _largest_timestamp(
@@ -282,7 +282,7 @@ def _settle_create_time(
 
 
 def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> int:
-    """Return the largest timestamp in the batch; refuse if any lies outside the limits."""
+    """Return the largest timestamp in the batch; refuse timestamps outside the limits."""
     _check_openable(header)
     errors: list[tuple[int, str | None]] = []
     largest_ms = NO_TIMESTAMP
@@ -339,6 +339,6 @@ def _recompressed(buffer: Buffer, position: int, header: BatchHeader, compressio
 
 
 def _unreadable(header: BatchHeader, error: DecodeError) -> InvalidBatch:
-    """Return the refusal of a body that cannot be read: Kafka blames itself if the body is compressed."""
+    """Return the refusal of an unreadable body: for a compressed one, Kafka reports an error of its own."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR if header.compression else ErrorCode.INVALID_RECORD
     return _refused(code, f"The records of the batch cannot be read: {error}.")

@@ -1,4 +1,4 @@
-"""Variable-length integers inside records: seven bits a byte, lowest first.
+"""Variable-length integers inside records: seven bits per byte, lowest first.
 
 Lengths and deltas of a record are zig-zag encoded, so that small negative
 numbers stay short: 0, -1, 1, -2 become 0, 1, 2, 3. A varint has at most five
@@ -46,7 +46,7 @@ def write_unsigned(out: bytearray, value: int) -> None:
 
 
 def write_signed(out: bytearray, value: int) -> None:
-    """Append `value`, zig-zag encoded; 64 bits at most."""
+    """Append `value`, zig-zag encoded; at most 64 bits."""
     value = (value << 1) ^ (value >> 63)
     if value < 0x80:
         out.append(value)

@@ -1,4 +1,4 @@
-"""The command of the proof room: `python -m syncline.virtual run|replay`."""
+"""The command of the simulated world: `python -m syncline.virtual run|replay`."""
 
 import argparse
 import multiprocessing
@@ -13,7 +13,7 @@ from syncline.virtual.simulation import FAILURES_SHOWN, RunResult, RunSettings, 
 
 
 def _seeds(text: str) -> range:
-    """Return the seeds meant by "7" or "0..99"."""
+    """Return the seeds that "7" or "0..99" stands for."""
     first, _, last = text.partition("..")
     return range(int(first), int(last or first) + 1)
 
@@ -29,13 +29,13 @@ def _arguments() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run many seeds")
     run.add_argument("--seeds", type=_seeds, default=_seeds("0..99"), help="one seed, or a range such as 0..99")
-    run.add_argument("--jobs", type=int, default=1, help="processes to spread the seeds over")
-    replay = commands.add_parser("replay", help="run one seed again and say everything about it")
+    run.add_argument("--jobs", type=int, default=1, help="number of processes that run seeds")
+    replay = commands.add_parser("replay", help="run one seed again and print everything about it")
     replay.add_argument("--seed", type=int, required=True)
     replay.add_argument("--trace", type=Path, help="write every event to this file")
     for command in (run, replay):
         command.add_argument("--seconds", type=int, default=30, help="simulated seconds (default 30)")
-        command.add_argument("--no-faults", action="store_true", help="let nothing go wrong")
+        command.add_argument("--no-faults", action="store_true", help="run without faults")
         command.add_argument("--digests", action="store_true", help="print the hash of each seed's trace")
     return parser
 
@@ -55,7 +55,7 @@ def _results(arguments: argparse.Namespace, settings: RunSettings) -> Iterator[R
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.jobs) as pool:
-        # A spawned process does not import this module again: what it is to call lives in another one.
+        # A spawned process does not import this module again, so the function it calls is in another one.
         yield from pool.imap_unordered(partial(run_seed, settings=settings), arguments.seeds)
 
 

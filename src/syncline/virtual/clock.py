@@ -1,4 +1,4 @@
-"""Clocks of simulated hosts: the monotonic one is exact, the wall clock drifts and is off.
+"""Clocks of simulated hosts: the monotonic clock is exact, the wall clock has an offset and drifts.
 
 Units: integer milliseconds, from the loop's integer nanoseconds.
 """
@@ -13,7 +13,7 @@ MILLION: Final = 1_000_000
 
 
 def world_wall_ns(loop: VirtualLoop) -> int:
-    """Return the true wall time, which no host quite has."""
+    """Return the true wall time; the clocks of hosts differ from it."""
     return EPOCH_MS * MILLION + loop.now_ns
 
 
@@ -30,6 +30,6 @@ class VirtualClock:
         return self._loop.now_ns // MILLION
 
     def wall_ms(self) -> int:
-        """Return what this host believes to be Unix time."""
+        """Return Unix time according to this host."""
         now_ns = self._loop.now_ns
         return EPOCH_MS + self.offset_ms + (now_ns + now_ns * self._drift_ppm // MILLION) // MILLION

@@ -1,11 +1,11 @@
 """Three unmodified brokers on three simulated hosts, in one loop.
 
-A host has a disk, a clock and a link to every other; a broker process lives on
-it until it is killed, and its next life finds what the disk kept. Nothing here
-knows how a broker works: it gets its ports and starts.
+A host has a disk, a clock and a link to every other host; a broker process lives
+on it until it is killed, and the next process finds what the disk kept. Nothing
+here knows how a broker works: it gets its ports and starts.
 
-A broker that could not start (its disk was full, it was registered already) is
-started again a little later, as a supervisor would do it.
+A broker that could not start (its disk was full, it was already registered) is
+started again a little later, as a supervisor would do.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ INTERNAL_PORT: Final = 9093
 LOG_DIRECTORY: Final = "/data"
 START_AGAIN_S: Final = 0.5
 
-# Time-outs scaled down, so that a run of half a minute sees everything that a cluster lives through.
+# Scaled-down time-outs: a run of half a minute includes everything that happens in the life of a cluster.
 CONFIG: Final = {
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "300",
@@ -55,7 +55,7 @@ CONFIG: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """What a cluster is made of."""
+    """The settings of a cluster."""
 
     brokers: int = 3
     config: dict[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class VirtualCluster:
         return ",".join(f"{host.name}:{CLIENT_PORT}" for host in self.hosts.values())
 
     def rng(self, *names: object) -> random.Random:
-        """Return a stream of this run."""
+        """Return a random stream of this run."""
         return stream(self.seed, *names)
 
     def client_process(self, host: str) -> Process:
@@ -109,7 +109,7 @@ class VirtualCluster:
         self._all_processes.append(process)
         return process
 
-    # Lives and deaths
+    # Starting and ending brokers
 
     def start(self, host: Host) -> None:
         """Start a broker on a host that has none."""
@@ -186,21 +186,21 @@ class VirtualCluster:
             host.medium.lose_power()
 
     def pause(self, host: Host) -> None:
-        """Stop a broker's process without ending it."""
+        """Pause a broker's process."""
         if host.process is not None:
             self.trace.record(self.loop.now_ns, "pause", host.broker_id)
             host.process.pause()
 
     def resume(self, host: Host) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         if host.process is not None and host.process.paused:
             self.trace.record(self.loop.now_ns, "resume", host.broker_id)
             self.loop.release(host.process.resume())
 
-    # What is known of it
+    # The state of the cluster
 
     def in_sync_everywhere(self, host: Host) -> bool:
-        """Return whether the host's present process is in every in-sync set that it belongs to."""
+        """Return whether the broker on this host is in the in-sync sets of all its partitions."""
         record = self.store.image.brokers.get(host.broker_id)  # type: ignore[call-overload]
         broker = getattr(host.node, "broker", None)
         if record is None or broker is None or record.fenced or record.broker_epoch != broker.broker_epoch:
@@ -213,21 +213,21 @@ class VirtualCluster:
         )
 
     def may_lose_power(self) -> bool:
-        """Return whether one more replica may lose unsynced data: none has that is not yet whole again."""
+        """Return whether another host may lose unsynced data: every host that lost some has recovered."""
         for host in self.hosts.values():
             if host.is_dirty and self.in_sync_everywhere(host):
                 host.is_dirty = False
         return not any(host.is_dirty for host in self.hosts.values())
 
     def leader_of(self, key: TopicPartition) -> Host | None:
-        """Return the host that leads a partition by the controller's word."""
+        """Return the host of a partition's leader, according to the controller."""
         record = self.store.image.partition(key.topic, key.partition)
         return None if record is None else self.hosts.get(record.leader)
 
     # The end
 
     async def stop(self) -> None:
-        """Stop all brokers as an operator does, one after the other."""
+        """Stop all brokers one after the other, as an operator does."""
         self.is_ending = True
         for host in self.hosts.values():
             if host.process is None or host.node is None:

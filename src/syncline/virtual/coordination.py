@@ -1,13 +1,12 @@
 """The store of cluster metadata in memory, and the controller lease.
 
-The store itself is a safe place (a committed batch stays), as the embedded
-one is: a file that is synced. What may go wrong is around it: a commit takes
-time; its answer is lost when the broker dies meanwhile; the lease changes
-hands when its holder dies, is silent for too long, or for no reason that the
-holder could know (`lose_lease`).
+The store itself is safe (a committed batch stays), like the real one, a synced
+file. Things go wrong around it: a commit takes time; its answer is lost if the
+broker dies meanwhile; the lease changes hands when its holder dies, is silent
+for too long, or for a reason that the holder cannot know (`lose_lease`).
 
-Every commit is shown to `on_commit` as the change from one image to the next:
-it is the controller's history, and the checks read it.
+`on_commit` gets every commit as the change from one image to the next: it is
+the controller's history, which the checks read.
 """
 
 import random
@@ -42,14 +41,14 @@ class ClusterStore:
         self.on_commit: OnCommit | None = None
 
     def process_died(self, process: Process) -> None:
-        """Notice that a process is gone: its candidacy, and its lease if it had it."""
+        """Drop the candidacy of a dead process, and its lease if it held it."""
         for view in [view for view in self.candidates if view.process is process]:
             del self.candidates[view]
         if self.holding is not None and self.holding.process is process:
             self.vacate()
 
     def lose_lease(self) -> None:
-        """Give the lease to another candidate, without a word to its holder."""
+        """Give the lease to another candidate without notifying its holder."""
         if self.holding is not None and len(self.candidates) > 1:
             self.vacate(excluded=self.holding)
 
@@ -61,7 +60,7 @@ class ClusterStore:
         self.elect_later(excluded)
 
     def elect_later(self, excluded: "SimCoordination | None" = None) -> None:
-        """Let a candidate win soon, if there is one then."""
+        """Let a candidate win soon, if there is one by then."""
         delay_ns = 1 + int(self.rng.random() * COMMIT_NS_MAX)
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._elect, excluded, context=KERNEL)
 
@@ -72,7 +71,7 @@ class ClusterStore:
             view for view in self.candidates if view is not excluded and (view.process is None or view.process.runs)
         ]
         if not able:
-            # Paused candidates cannot take a lock; the first one that goes on will.
+            # Paused candidates cannot take a lock; the first one that resumes will.
             if self.candidates:
                 self.loop.call_at_ns(self.loop.now_ns + 10 * MS, self._elect, None, context=KERNEL)
             return
@@ -87,12 +86,12 @@ class ClusterStore:
         self.holding = view
         self.renewals += 1
         self.trace.record(self.loop.now_ns, "lease", candidate.broker_id, self.lease_epoch)
-        view.tell_won(Lease(self.lease_epoch, self.image, silent))
+        view.announce_won(Lease(self.lease_epoch, self.image, silent))
 
     def write(self, batches: Sequence[Batch], lease_epoch: int) -> Exception | None:
-        """Make batches part of the history, all or none."""
+        """Add batches to the history, all or none."""
         if lease_epoch != self.lease_epoch or self.holding is None:
-            return LeaseLost(f"lease {lease_epoch} is over, {self.lease_epoch} is the present one")
+            return LeaseLost(f"lease {lease_epoch} is over, the current one is {self.lease_epoch}")
         for batch in batches:
             before = self.image
             assert batch.version == before.version + 1, f"version {batch.version} follows {before.version}"
@@ -115,7 +114,7 @@ class SimCoordination:
         self.candidate: Holder | None = None
 
     def holder(self) -> Holder | None:
-        """Return the present holder."""
+        """Return the current holder."""
         return self._store.holder
 
     def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
@@ -146,12 +145,12 @@ class SimCoordination:
         return True
 
     def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
-        """Write the batches a little later, and say so a little later still; commits keep their order."""
+        """Write the batches a little later, and answer later still; commits keep their order."""
         loop = self._store.loop
         batches = tuple(batches)
         when_ns = max(self._last_commit_ns, loop.now_ns + 1 + int(self._store.rng.random() * COMMIT_NS_MAX))
         self._last_commit_ns = when_ns
-        # In this process's context: one that dies before has not written, one that dies after has, without knowing.
+        # In this process's context: if it dies before, it has not written; if it dies after, it never gets the answer.
         loop.call_at_ns(when_ns, self._write, batches, lease_epoch, done)
 
     def _write(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
@@ -162,10 +161,10 @@ class SimCoordination:
         loop.call_at_ns(when_ns, done, error)
 
     def compact(self, image: MetadataImage, lease_epoch: int) -> None:
-        """Do nothing: memory is large enough for one run."""
+        """Do nothing: one run fits into memory."""
 
     def resign(self, lease_epoch: int) -> None:
-        """Give the lease up, and do not stand again."""
+        """Give up the lease and stop campaigning."""
         self._store.candidates.pop(self, None)
         if self._store.holding is self and self._store.lease_epoch == lease_epoch:
             self._store.vacate()
@@ -177,11 +176,11 @@ class SimCoordination:
         if self._store.holding is self:
             self._store.vacate()
 
-    def tell_won(self, lease: Lease) -> None:
+    def announce_won(self, lease: Lease) -> None:
         """Tell the broker that it holds the lease."""
         context = self.process.context if self.process is not None else None
-        self._store.loop.call_soon(self._tell_won, lease, context=context)
+        self._store.loop.call_soon(self._call_won, lease, context=context)
 
-    def _tell_won(self, lease: Lease) -> None:
+    def _call_won(self, lease: Lease) -> None:
         if self._won is not None:
             self._won(lease)

@@ -1,8 +1,8 @@
 """The Disk port over a simulated medium, for one process.
 
-`read_resident` misses now and then, and always while the disk is slow: then
-`read_later` takes its time. Blocking calls take no virtual time. Files outlive
-the process; descriptors and locks die with it.
+`read_resident` misses at random, and always while the disk is slow; `read_later`
+then takes virtual time. Blocking calls take none. Files outlive the process;
+descriptors and locks die with it.
 
 Units: sizes and positions are bytes, times ns.
 """
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class DiskSettings:
-    """Numbers of a disk when nothing is wrong with it."""
+    """The behaviour of a disk without faults."""
 
     latency_ns_min: int = 50_000
     latency_ns_max: int = 2 * MS
@@ -54,7 +54,7 @@ class SimDisk:
         self._failures[operation] = error
 
     def enter(self, operation: str, path: str) -> None:
-        """Check that the process lives and that the operation is not meant to fail."""
+        """Check that the process is alive; raise the error that is planned for this operation, if any."""
         if self.process is not None:
             self.process.check_alive()
         if self._failures:
@@ -64,10 +64,10 @@ class SimDisk:
                 raise OSError(error, f"simulated failure of {operation}", path)
 
     def misses(self) -> bool:
-        """Return whether the next read finds its bytes not in memory."""
+        """Return whether the next read misses the page cache."""
         return self.slow_ns_max > 0 or self._rng.random() < self.settings.miss_probability
 
-    def note(self, operation: str, path: str, size: int) -> None:
+    def record(self, operation: str, path: str, size: int) -> None:
         """Record an operation."""
         self._trace.record(self.loop.now_ns, "disk", self.medium.host, operation, path, size)
 
@@ -79,7 +79,7 @@ class SimDisk:
         result: Result | Exception
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - a worker hands over whatever its work raised
+        except Exception as error:  # noqa: BLE001 - as a worker does: `done` gets any error
             result = error
         self.loop.call_at_ns(self.loop.now_ns + self._latency_ns() // 4, done, result)
 
@@ -145,7 +145,7 @@ class SimDisk:
         return bytes(self._inode(path).data)
 
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        """Make `path` hold `data`: a new file that takes the name."""
+        """Make `path` hold `data`: a new file takes the name."""
         self.enter("append", path)
         self.check_room(len(data), path)
         directory, name = self._parent(path)
@@ -184,7 +184,7 @@ class SimDisk:
         self.medium.change((directory, name, None))
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         self.enter("make_directory", path)
         directory = self.medium.root
         for name in self._names(path):
@@ -212,11 +212,11 @@ class SimDisk:
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory safe."""
         self.enter("sync", path)
-        self.note("sync_directory", path, 0)
+        self.record("sync_directory", path, 0)
         self.medium.sync_directory(self._directory(path))
 
     def free_bytes(self, path: str) -> int:
-        """Return how much room is left."""
+        """Return how much room is left on the disk."""
         self._node(path)
         return max(0, self.medium.room_bytes - self.medium.used_bytes())
 
@@ -243,11 +243,11 @@ class SimDisk:
         self.later(work, done)
 
     def boot_id(self) -> str:
-        """Return what changes with a power cut."""
+        """Return an id that changes with each power cut."""
         return f"{self.medium.host}-boot-{self.medium.boots}"
 
 
-# The holder of a lock that was taken outside of any simulated process.
+# The holder of locks that are taken outside any simulated process.
 WORLD_PROCESS: Final = Process("world")
 
 
@@ -263,7 +263,7 @@ class SimLock:
         return str(self._number)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         if self._inode is not None:
             self._inode.locked_by = None
             self._inode = None
@@ -296,7 +296,7 @@ class SimFile:
         data = b"".join(parts)
         self._disk.check_room(len(data), self.path)
         self._inode.append(data)
-        self._disk.note("append", self.path, len(data))
+        self._disk.record("append", self.path, len(data))
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return bytes that are in memory."""
@@ -322,13 +322,13 @@ class SimFile:
         """Cut the file."""
         self._enter("truncate")
         self._inode.truncate(size)
-        self._disk.note("truncate", self.path, size)
+        self._disk.record("truncate", self.path, size)
 
     def sync(self) -> None:
         """Make the contents safe."""
         self._enter("sync")
         self._inode.sync()
-        self._disk.note("sync", self.path, len(self._inode.data))
+        self._disk.record("sync", self.path, len(self._inode.data))
 
     def sync_later(self, done: Callable[[OSError | None], None]) -> None:
         """Sync without waiting."""
@@ -340,5 +340,5 @@ class SimFile:
         """Do nothing: it is a hint."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._is_open = False

@@ -1,14 +1,14 @@
 """The fault plan: what goes wrong, when and for how long, as data.
 
-It is drawn before the run from a stream of its own, so that a run can be
-replayed with parts of it left out. Each seed draws its own weight for every
-kind of fault from {0, 1, 3, 6}: many runs lack a kind altogether, which gives
-the others room. Targets may be roles ("leader", "controller"), looked up when
-the fault strikes; those find more than names.
+It is drawn before the run from its own random stream, so that a run can be
+replayed without parts of it. Each seed draws a weight for every kind of fault
+from {0, 1, 3, 6}: many runs lack a kind altogether, which gives the others room.
+Targets may be roles ("leader", "controller"), resolved when the fault strikes;
+roles find more bugs than names do.
 
 Times and durations are in ns. Everything has ended by `end_ns`; the injector
-(not the plan) keeps to the budget of power cuts, since it knows which replica has not
-yet recovered.
+(not the plan) limits power cuts, since it knows which replica has not recovered
+yet.
 """
 
 import random
@@ -30,7 +30,7 @@ KINDS: Final = (
     "full_disk",
 )
 WEIGHTS: Final = (0, 1, 3, 6)
-# Faults of the machines; a plan without any of the first four would prove little.
+# Faults of machines; a plan without any of the first four would prove little.
 ROLES: Final = ("leader", "leader", "follower", "controller", "any")
 
 
@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FaultSettings:
-    """How hard a run is."""
+    """How many faults a run has, and how severe they are."""
 
     interval_ns_mean: int = 1_500 * MS
     down_ns_min: int = 20 * MS
@@ -66,7 +66,7 @@ class FaultSettings:
 def draw_plan(
     rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int, settings: FaultSettings | None = None
 ) -> tuple[Fault, ...]:
-    """Return the faults between two instants, in order of time."""
+    """Return the faults between two instants, ordered by time."""
     settings = settings or FaultSettings()
     weights = [rng.choice(WEIGHTS) for _ in KINDS]
     if not any(weights[:4]):

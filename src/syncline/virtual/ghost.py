@@ -1,10 +1,11 @@
 """An observer of the cluster that the cluster cannot see.
 
-The brokers' probes report moments to the ghost (a replica leads, a high watermark
-moves, an acknowledgement goes out), and the store reports every commit of the
-controller. It keeps C, the committed log of each partition: the longest prefix
-that any leader has put below its high watermark. From these it checks, at the
-moment itself, the invariants of replication; a violation is a sentence.
+The brokers' probes report events to the ghost (a replica leads, a high watermark
+moves, an acknowledgement is sent), and the store reports every commit of the
+controller. The ghost keeps C, the committed log of each partition: the longest
+prefix that any leader has put below its high watermark. With these it checks the
+invariants of replication as soon as an event is reported, and records each
+violation as a sentence.
 
 Names of invariants: I1, I4, I6 of the replication rules; S1 (a new leader has
 all of C), S2 (C never changes), S7 (one leader per epoch), S9 (an
@@ -19,7 +20,7 @@ from syncline.model.metadata import MetadataImage, PartitionRecord
 from syncline.virtual.host import Host
 from syncline.virtual.raw_log import RawLog, StoredBatch
 
-# The injector lets one replica at a time lose unsynced data; so this many copies must count.
+# The injector lets one replica at a time lose unsynced data, so a commit needs this many copies.
 PROMISED_MIN_ISR: Final = 2
 
 
@@ -31,7 +32,7 @@ class Committed(NamedTuple):
 
 
 class Ghost:
-    """The checks' own memory of one run."""
+    """What the checks record of one run."""
 
     def __init__(
         self, hosts: dict[int, Host], log_directory: str, now_ns: Callable[[], int], record: Callable[..., None]
@@ -45,7 +46,7 @@ class Ghost:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._elected: dict[tuple[TopicPartition, int], int] = {}
         self._marks: dict[tuple[int, int, TopicPartition], tuple[int, int]] = {}
-        # What was acknowledged in the present instant, not yet judged.
+        # Acknowledgements of the current instant, not checked yet.
         self.acknowledged: list[tuple[int, TopicPartition, int]] = []
         self.violations: list[str] = []
         self.counts: dict[str, int] = {}
@@ -84,7 +85,7 @@ class Ghost:
         return probe
 
     def committed_metadata(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Check a step of the controller."""
+        """Check one commit of the controller."""
         for name, topic in after.topics.items():
             old = before.topics.get(name)
             if old is topic:
@@ -120,7 +121,7 @@ class Ghost:
         if record.leader not in {NONE, was.leader}:
             self.counts["elections"] = self.counts.get("elections", 0) + 1
             if record.leader not in {*was.isr, *was.elr}:
-                # Allowed as a last resort, when both sets are empty; S1 judges the outcome.
+                # Allowed as a last resort, when both sets are empty; S1 checks the outcome.
                 self.counts["last resort elections"] = self.counts.get("last resort elections", 0) + 1
                 if was.isr or was.elr:
                     self._violated(f"S4 {key}: elected {record.leader}, which was not in {was.isr} or {was.elr}")
@@ -164,7 +165,7 @@ class Ghost:
         self._check_in_sync(key, partition.leader.isr, mark)
 
     def _check_in_sync(self, key: TopicPartition, isr: tuple[int, ...], mark: int) -> None:
-        """S9: what is below the mark is on every member of the in-sync set that has not lost its disk's cache."""
+        """S9: every in-sync member that has not lost its disk's cache has everything below the mark."""
         for broker_id in isr:
             host = self._hosts[broker_id]
             partition = host.partition(key)
@@ -172,7 +173,7 @@ class Ghost:
                 self._violated(f"S9 {key}: the mark is {mark}, but broker {broker_id} has {partition.log.log_end} only")
 
     def instant_is_over(self) -> None:
-        """Judge what was acknowledged in the past instant: within one step the order of moments does not matter."""
+        """Check the acknowledgements of the past instant; the order of events within an instant does not matter."""
         for broker_id, key, offset in self.acknowledged:
             end = self.committed_end(key)
             if offset > end:
@@ -181,13 +182,13 @@ class Ghost:
 
 
 def _is_promised(host: Host, key: TopicPartition) -> bool:
-    """Return whether one replica may lose its data without harm: not where a single copy counts as committed."""
+    """Return whether the loss of one replica's data does no harm: false if one copy counts as committed."""
     partition = host.partition(key)
     return partition is not None and partition.config.min_insync_replicas >= PROMISED_MIN_ISR
 
 
 def _pairs(expected: list[StoredBatch], stored: list[StoredBatch]) -> Iterator[tuple[StoredBatch, StoredBatch | None]]:
-    """Yield each expected batch with what is stored at its offset."""
+    """Yield each expected batch with the batch stored at its offset."""
     by_offset = {batch.base_offset: batch for batch in stored}
     for batch in expected:
         yield batch, by_offset.get(batch.base_offset)

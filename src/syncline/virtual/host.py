@@ -1,7 +1,7 @@
-"""One simulated machine: what outlives its brokers, and the broker that lives there now.
+"""One simulated machine: what outlives its brokers, and the broker that runs on it now.
 
 The medium and the clock belong to the machine and outlive every process. The
-process, its node and its view of the disk are of one life; between two lives
+process, its node and its view of the disk exist while a broker runs; otherwise
 they are None.
 """
 
@@ -34,15 +34,15 @@ class Host:
 
     @property
     def is_up(self) -> bool:
-        """Return whether a process lives here, running or paused."""
+        """Whether the machine has a broker process, running or paused."""
         return self.process is not None
 
     def partition(self, key: TopicPartition) -> Partition | None:
-        """Return what the living broker hosts of a partition."""
+        """Return the running broker's replica of a partition, None if it has none."""
         broker = getattr(self.node, "broker", None)
         return None if broker is None else broker.partitions.get(key)
 
     def has_offline_logs(self) -> bool:
-        """Return whether the broker has given logs up until its next start."""
+        """Return whether the broker has logs that are offline until its next start."""
         broker = getattr(self.node, "broker", None)
         return broker is not None and any(partition.is_offline for partition in broker.partitions.values())

@@ -1,9 +1,9 @@
-"""Carries a fault plan out on a cluster, and takes everything back at the end.
+"""Carries out a fault plan on a cluster, and ends all faults at the end.
 
-Targets are looked up when a fault strikes: "leader" is the leader of a random
-partition, "controller" the holder of the lease. A power cut strikes only while
-no other replica is still without what it lost (the budget: at most
-`min.insync.replicas` - 1 replicas at a time); else it is a plain kill.
+Targets are resolved when a fault strikes: "leader" is the leader of a random
+partition, "controller" the holder of the lease. A power cut strikes only if all
+other replicas have recovered from theirs (the budget: at most
+`min.insync.replicas` - 1 replicas at a time); otherwise it is a plain kill.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
 from syncline.virtual.medium import ROOM_BYTES
 
-# Room that a "full" disk still has: enough to fail in the middle of something.
+# The room that a "full" disk still has, so that it may fail in the middle of an operation.
 ROOM_LEFT_BYTES_MAX: Final = 4096
 
 
@@ -39,7 +39,7 @@ class Injector:
             self._cluster.loop.call_at_ns(fault.at_ns, self.strike, fault)
 
     def heal_all(self) -> None:
-        """End every fault now; start every broker that is down, and anew where a full disk took logs offline."""
+        """End every fault now; start every broker that is down, and restart those with offline logs."""
         for number in list(self._undo):
             self._end(number)
         for host in self._cluster.hosts.values():
@@ -50,7 +50,7 @@ class Injector:
                 self._cluster.start(host)
 
     def strike(self, fault: Fault) -> None:
-        """Begin one fault, and set the time of its end."""
+        """Begin one fault and schedule its end."""
         host = self._find(fault.target)
         undo = None if host is None else self._begin(fault, host)
         if undo is None:
@@ -195,4 +195,4 @@ class Injector:
 
 
 def _nothing() -> None:
-    """End what has no end."""
+    """Do nothing: the fault was over at once."""

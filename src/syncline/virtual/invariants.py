@@ -1,9 +1,9 @@
-"""Checks everything that living brokers hold, now and then and before a broker dies.
+"""Checks the whole state of running brokers, at intervals and before a broker dies.
 
 One hard idea: a broker that runs with `NodeSpec.check_invariants` checks after
-each step what that step can break. What costs more (every segment, every index
-entry, the checkpoints) is checked here, every `SWEEP_NS` of a run. So a broken
-invariant is found close to its cause, and a run costs little more.
+each step what that step can break. The expensive checks (every segment, every
+index entry, the checkpoints) run here, every `SWEEP_NS` of a run. So a broken
+invariant is found close to its cause, at little cost.
 
 Nothing here writes, reads a file, or draws a random number: a run with sweeps
 is the same run.
@@ -28,14 +28,14 @@ class Invariants:
         self._swept_ns = 0
 
     def instant_is_over(self, now_ns: int) -> None:
-        """Check every broker, if the last sweep is long enough ago."""
+        """Check every broker if the last sweep was long enough ago."""
         if now_ns - self._swept_ns >= SWEEP_NS:
             self._swept_ns = now_ns
             for host in self._hosts.values():
                 self.check(host)
 
     def check(self, host: Host) -> None:
-        """Check everything that lives on a host; report a violation as a failure of the run."""
+        """Check the broker on a host; report a violation as a failure of the run."""
         try:
             _check(host)
         except AssertionError as error:

@@ -1,8 +1,8 @@
-"""Links: the way from one host to another, in one direction, and what may go wrong on it.
+"""Links: the path from one host to another, in one direction, and its faults.
 
-A link has a latency, a stream of random numbers of its own, and faults: extra
-delay, and cuts. Nothing sent into a cut link is lost, since TCP sends it again:
-it waits (`stalled`) and arrives soon after the cut has healed. Time is in ns.
+A link has a latency, its own random stream, and faults: extra delay, and cuts.
+A cut loses nothing, since TCP retransmits: what is sent waits (`stalled`) and
+arrives soon after the cut has healed. Time is in ns.
 """
 
 import random
@@ -14,15 +14,15 @@ SECOND: Final = 1_000 * MS
 
 
 class Stalled(Protocol):
-    """What waits for a cut to heal."""
+    """Something that waits for a cut to heal."""
 
     def send_again(self) -> None:
-        """Send what waited."""
+        """Send what has waited."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """Numbers of the network when nothing is wrong with it."""
+    """The behaviour of the network without faults."""
 
     latency_ns_min: int = 200_000
     latency_ns_max: int = 800_000
@@ -36,7 +36,7 @@ class NetworkSettings:
 
 
 class Link:
-    """The way from `source` to `target`, one direction."""
+    """The path from `source` to `target`, one direction."""
 
     __slots__ = ("_settings", "cuts", "extra_ns_max", "rng", "source", "stalled", "target")
 
@@ -50,7 +50,7 @@ class Link:
         self._settings = settings
 
     def latency_ns(self) -> int:
-        """Return how long the next bytes are under way."""
+        """Return the latency of the next bytes."""
         settings = self._settings
         rng = self.rng.random
         latency_ns = settings.latency_ns_min + int(rng() * (settings.latency_ns_max - settings.latency_ns_min))

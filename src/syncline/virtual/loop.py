@@ -1,23 +1,23 @@
 """An asyncio event loop whose clock moves only when nothing is runnable.
 
-There is no selector: whatever comes from outside (bytes, disk answers) comes
+There is no selector: everything from outside (bytes, results of the disk) comes
 from the simulated world as a handle of this loop. So a run is a sequence of
 callbacks that depends on nothing but the seed, and idle time costs nothing.
 
 Time is an integer count of nanoseconds. A timer lasts at least a microsecond
 and each wake-up moves the clock: with floats, a client that sleeps
 `deadline - now` may never wake, since adding 1e-17 s changes nothing. Some
-clients wait without waiting until something happens (they spin); on a real
-machine time passes meanwhile, so here, too: when thousands of callbacks have
-run in one instant, the clock goes on to the next timer.
+clients spin until something happens. On a real machine time passes meanwhile,
+and so it does here: after thousands of callbacks in one instant, the clock moves
+to the next timer.
 
-Ties are broken by a sequence number. Scheduling is first in, first out, or
-*shuffled*: a stream of its own then permutes, at each turn, the processes and
-the task steps within each process. Plain callbacks of a process keep their
-order, which asyncio promises.
+A sequence number breaks ties. Scheduling is first in, first out, or *shuffled*:
+a random stream then permutes, at each turn, the processes and the task steps
+within each process. Plain callbacks of a process keep their order, as asyncio
+promises.
 
 Tasks and futures hash by their number, not by their address: third-party code
-that iterates over sets of them gets the same order in every run.
+that iterates over sets of them sees the same order in every run.
 
 Threads do not exist here: `run_in_executor` raises, and
 `call_soon_threadsafe` is `call_soon`.
@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 DELAY_NS_MIN: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
-# Cancelled timers stay in the heap until they are due, or until they are this many and more than half of it.
+# Cancelled timers stay in the heap until they are due, or until there are this many and they are half of it.
 CANCELLED_TIMERS_MAX: Final = 1_000
-# Callbacks in one instant after which a client must be spinning; one that did a moment ago is detected sooner.
+# After this many callbacks in one instant a client must be spinning; one that spun a moment ago is detected sooner.
 SPIN_CALLBACKS: Final = 3_000
 SPIN_AGAIN_CALLBACKS: Final = 60
 
@@ -55,7 +55,7 @@ class LivelockError(Exception):
 
 
 class NotInVirtualTimeError(RuntimeError):
-    """Code wanted something that does not exist in virtual time (threads, executors, real sockets)."""
+    """Code asked for something that does not exist in virtual time (threads, executors, real sockets)."""
 
 
 class WorldNetwork(Protocol):
@@ -74,7 +74,7 @@ class WorldNetwork(Protocol):
 
 
 def _nothing() -> None:
-    """Stand in for a cancelled callback, so that what it referred to is free."""
+    """Stand in for a cancelled callback, so that the objects it referred to are freed."""
 
 
 class VirtualHandle(asyncio.TimerHandle):
@@ -90,7 +90,7 @@ class VirtualHandle(asyncio.TimerHandle):
         context: Context,
         when_ns: int,
     ) -> None:
-        # The parents' constructors copy contexts and take tracebacks; their fields are set here instead, once.
+        # The constructors of the base classes copy contexts and take tracebacks, so set their fields here instead.
         self._callback = callback
         self._args = args
         self._loop = loop
@@ -113,11 +113,11 @@ class VirtualHandle(asyncio.TimerHandle):
         return self is other
 
     def when(self) -> float:
-        """Return the time at which it runs, in the loop's seconds."""
+        """Return when it runs, in seconds of the loop's time."""
         return self.when_ns / NS_PER_S
 
     def cancel(self) -> None:
-        """Do not run."""
+        """Cancel the callback."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = _nothing
@@ -160,13 +160,13 @@ class VirtualTask(asyncio.Task[T]):
 
 
 def _is_task_step(callback: object) -> bool:
-    """Return whether `callback` runs a task; the C tasks hide behind two wrappers."""
+    """Return whether `callback` runs a task; tasks implemented in C have two wrappers."""
     name = getattr(callback, "__name__", "")
     return name == "TaskWakeupMethWrapper" or type(callback).__name__ == "TaskStepMethWrapper"
 
 
 class VirtualLoop(BaseEventLoop):
-    """The loop. `network` is set by the room that builds one."""
+    """The loop. The code that builds a network sets `network`."""
 
     _stopping: bool  # of the base class
 
@@ -202,7 +202,7 @@ class VirtualLoop(BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> VirtualHandle:
-        """Run `callback` at this instant, after all that is already to run."""
+        """Run `callback` at this instant, after all callbacks that are already scheduled."""
         if context is None:
             context = copy_context()
         handle = VirtualHandle(callback, args, self, context, self.now_ns)
@@ -212,7 +212,7 @@ class VirtualLoop(BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> VirtualHandle:
-        """Run `callback` soon: there is one thread only."""
+        """Run `callback` soon: there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
@@ -233,7 +233,7 @@ class VirtualLoop(BaseEventLoop):
         """Run `callback` at `when_ns`, or a microsecond from now if that is not in the future.
 
         Real timers take time, too: a client that waits with a time-out of 0 until a deadline has
-        *passed* would do so for ever at the very instant of the deadline.
+        *passed* would otherwise wait for ever at the instant of the deadline.
         """
         if context is None:
             context = copy_context()
@@ -245,7 +245,7 @@ class VirtualLoop(BaseEventLoop):
         return handle
 
     def timer_cancelled(self) -> None:
-        """Count a cancelled timer; forget them all when they are too many."""
+        """Count a cancelled timer; remove all cancelled timers if there are too many."""
         self._timers_cancelled += 1
         if self._timers_cancelled > CANCELLED_TIMERS_MAX and 2 * self._timers_cancelled > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2]._cancelled]  # noqa: SLF001
@@ -276,11 +276,11 @@ class VirtualLoop(BaseEventLoop):
 
     @property
     def timer_count(self) -> int:
-        """How many timers the heap holds, cancelled ones included."""
+        """The number of timers in the heap, including cancelled ones."""
         return len(self._timers)
 
     def turn(self) -> None:
-        """Run what is due, or move the clock to the next timer. Raises DeadlockError when there is neither."""
+        """Run what is due, or move the clock to the next timer. Raises DeadlockError if there is neither."""
         self._run_once()
 
     def _run_once(self) -> None:
@@ -310,7 +310,7 @@ class VirtualLoop(BaseEventLoop):
                 )
 
     def _wake(self, *, is_spinning: bool = False) -> None:
-        """Move the clock to the next timer and make everything that is due runnable."""
+        """Move the clock to the next timer and make all due callbacks runnable."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:  # noqa: SLF001
             heapq.heappop(timers)
@@ -334,7 +334,7 @@ class VirtualLoop(BaseEventLoop):
 
     @staticmethod
     def _shuffled(batch: list[VirtualHandle], scheduling: random.Random) -> list[VirtualHandle]:
-        """Return `batch` with its processes in random order, and the task steps of each permuted among their places."""
+        """Return `batch` with its processes in random order, and with the task steps of each process permuted."""
         groups: dict[Process | None, list[VirtualHandle]] = {}
         for handle in batch:
             groups.setdefault(handle.process, []).append(handle)
@@ -358,7 +358,7 @@ class VirtualLoop(BaseEventLoop):
         self._ready.extend(handles)
 
     def world_tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks of no process that are not done, oldest first."""
+        """Return the unfinished tasks that belong to no process, oldest first."""
         self._world_tasks = [task for task in self._world_tasks if not task.done()]
         return self._world_tasks
 
@@ -412,7 +412,7 @@ class VirtualLoop(BaseEventLoop):
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | None, port: int | str | None, **_options: int
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        """Return the one address of `host`: its name, which stands for an address here."""
+        """Return the one address of `host`: its name, which serves as an address here."""
         address = self._world_network().resolve(host or "")
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
 
@@ -425,7 +425,7 @@ class VirtualLoop(BaseEventLoop):
 
 
 def run(main: Awaitable[T], loop: VirtualLoop) -> T:
-    """Return what `main` returns, run in `loop` as the current loop of this thread; the loop is closed afterwards."""
+    """Run `main` in `loop` as the current loop of this thread, close the loop, and return what `main` returned."""
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(main)

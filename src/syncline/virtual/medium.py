@@ -2,12 +2,12 @@
 
 Every file has two contents and every directory two sets of names: what the
 machine sees (the page cache), and what would be there after a power cut. A
-killed process loses nothing. A power cut keeps, of what was not synced, a
-random part: for each file a prefix of its pending writes, the last of them
-possibly torn at any byte or present in size but filled with zeros; of the
-pending changes of names a prefix, or any subset of those that do not depend
-on a lost one. Only `sync_directory` makes names safe (the strict model: the
-kind one, in which syncing a file also keeps its name, hides missing syncs).
+killed process loses nothing. Of what was not synced, a power cut keeps a random
+part: for each file a prefix of its pending writes, the last of which may be torn
+at any byte, or present in size but filled with zeros; of the pending changes of
+names a prefix, or any subset of those that do not depend on a lost one. Only
+`sync_directory` makes names safe (the strict model; the kind one, in which
+syncing a file also keeps its name, would hide missing syncs).
 
 Units: sizes and positions are bytes.
 """
@@ -22,7 +22,7 @@ ROOM_BYTES: Final = 1 << 40
 
 
 class Inode:
-    """A file: what is seen, what is safe, and what lies between."""
+    """A file: its visible contents, its safe contents, and the pending changes between them."""
 
     __slots__ = ("data", "durable", "locked_by", "number", "pending")
 
@@ -32,7 +32,7 @@ class Inode:
         # Since the last sync, in order: (position, size) of a write, or (new size, -1) of a truncation.
         self.pending: list[tuple[int, int, bytes]] = []
         self.locked_by: Process | None = None
-        # Set by the first lock; 0: not yet.
+        # Set by the first lock; 0 before.
         self.number = 0
 
     def append(self, data: bytes) -> None:
@@ -41,7 +41,7 @@ class Inode:
         self.data += data
 
     def truncate(self, size: int) -> None:
-        """Cut to `size`, or fill up with zeros."""
+        """Cut to `size`, or extend with zeros."""
         if size <= len(self.data):
             del self.data[size:]
         else:
@@ -80,7 +80,7 @@ class Inode:
 
 
 class Directory:
-    """A directory: names as seen, and names as safe."""
+    """A directory: its visible names and its safe names."""
 
     __slots__ = ("durable", "names")
 
@@ -90,7 +90,7 @@ class Directory:
 
 
 Node = Inode | Directory
-# One change of names, atomic: in which directory which name now means what.
+# One atomic change of names: (directory, name, new node or None), ...
 NameChange = tuple[tuple[Directory, str, Node | None], ...]
 
 
@@ -107,7 +107,7 @@ class Medium:
         self._pending: list[NameChange] = []
 
     def change(self, *parts: tuple[Directory, str, Node | None]) -> None:
-        """Change names, as one step."""
+        """Change names atomically."""
         for directory, name, node in parts:
             if node is None:
                 directory.names.pop(name, None)
@@ -116,7 +116,7 @@ class Medium:
         self._pending.append(parts)
 
     def sync_directory(self, directory: Directory) -> None:
-        """Make the names in a directory safe, and what was done together with them."""
+        """Make the names in a directory safe, and the changes that were atomic with them."""
         rest: list[NameChange] = []
         for change in self._pending:
             if any(part[0] is directory for part in change):
@@ -126,7 +126,7 @@ class Medium:
         self._pending = rest
 
     def lose_power(self) -> int:
-        """Become what a power cut leaves; return how many bytes of files were lost."""
+        """Lose what a power cut takes; return how many bytes of files were lost."""
         before = sum(len(inode.data) for inode in self.inodes())
         kept = self.rng.choice((0, len(self._pending), self.rng.randint(0, len(self._pending))))
         skipped: list[Directory] = []
@@ -149,7 +149,7 @@ class Medium:
                 node.lose_power(self.rng)
 
     def inodes(self, directory: Directory | None = None) -> Iterator[Inode]:
-        """Return all files, by path."""
+        """Yield all files, ordered by path."""
         for node in (directory or self.root).names.values():
             if isinstance(node, Directory):
                 yield from self.inodes(node)
@@ -161,7 +161,7 @@ class Medium:
         return sum(len(inode.data) for inode in self.inodes())
 
     def release_locks(self, process: Process) -> None:
-        """Give back the locks of a process that is gone."""
+        """Release the locks of a dead process."""
         for inode in self.inodes():
             if inode.locked_by is process:
                 inode.locked_by = None

@@ -1,16 +1,16 @@
-"""Hosts, directed links, and what may go wrong on them.
+"""Hosts, directed links, and their faults.
 
 Bytes that wait in a cut link for too long break their sender's connection. A
-cut in one direction is enough to keep connections from being made.
+cut in one direction is enough to prevent new connections.
 
-What the simulated kernel does goes on while a process is paused: connections
-are accepted into the backlog and bytes pile up. When a process dies its kernel
-closes its connections (FIN or RST); when the whole host dies it tells no peer,
-and peers find out when they send something after it is back.
+The simulated kernel keeps working while a process is paused: it accepts
+connections into the backlog and buffers bytes. When a process dies, its kernel
+closes its connections (FIN or RST). When a whole host dies, its peers get no
+message; they find out when they send something after it is back.
 
-Addresses are host names. 127.0.0.1 and localhost mean the host that
-listens on that port, so that programs which use only the loopback address work
-too. Time is in nanoseconds, sizes in bytes.
+Addresses are host names. 127.0.0.1 and localhost mean the host that listens on
+that port, so that programs that use only the loopback address work, too. Time
+is in nanoseconds, sizes in bytes.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ WORLD_HOST: Final = "world"
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a name in a table, nothing is bound
 EPHEMERAL_PORT_MIN: Final = 40_000
-# A SYN without an answer is sent again after these delays; then the connection attempt has timed out.
+# A SYN without an answer is sent again after these delays; then the connection attempt times out.
 SYN_RETRY_NS: Final = (1 * SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND)
 
 
@@ -116,11 +116,11 @@ class Network:
         return link
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing pass from `source` to `target`, until healed as often as cut."""
+        """Block the link from `source` to `target` until it has been healed as often as cut."""
         self.link(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
-        """Undo one `cut`; what waited is sent again."""
+        """Undo one `cut`; send again what waited."""
         link = self.link(source, target)
         assert link.cuts > 0, f"{source}>{target} is not cut"
         link.cuts -= 1
@@ -140,7 +140,7 @@ class Network:
                 transport.break_both(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
 
     def process_died(self, process: Process, *, is_silent: bool) -> None:
-        """Close what `process` had open: as a kernel does for a killed program, or silently as a power cut does."""
+        """Close what `process` had open: as the kernel of a killed program does, or silently after a power cut."""
         for listener in [each for each in self._listeners.values() if each.process is process]:
             listener.close()
         if is_silent:
@@ -149,14 +149,14 @@ class Network:
             transport.process_died(is_silent=is_silent)
 
     def host_is_back(self, host: str) -> None:
-        """End the silence of a host that was cut off its power: it refuses what it does not know."""
+        """Let a host answer again after a power cut: it resets connections that it does not know."""
         self._silent_hosts.pop(host, None)
         for transport in list(self._transports):
             if transport.peer_host == host:
                 transport.peer_is_back()
 
     def is_silent(self, host: str) -> bool:
-        """Return whether `host` has lost its power: not even its kernel answers."""
+        """Return whether `host` has lost power: not even its kernel answers."""
         return host in self._silent_hosts
 
     # Listening and connecting
@@ -227,7 +227,7 @@ class Network:
 
     @property
     def end_count(self) -> int:
-        """How many ends of connections are open."""
+        """The number of open ends of connections."""
         return len(self._transports)
 
     def forget(self, transport: VirtualTransport) -> None:
@@ -240,7 +240,7 @@ class Network:
 
 
 class _Attempt:
-    """One connection being made: SYN there, answer back, again if nothing came."""
+    """One connection attempt: a SYN, its answer, and retries if none comes."""
 
     def __init__(self, network: Network, source: str, host: str, port: int) -> None:
         self._network = network
@@ -254,7 +254,7 @@ class _Attempt:
         self._send_syn()
 
     def abandon(self) -> None:
-        """Forget it: the program no longer waits."""
+        """Forget the attempt: the program no longer waits."""
         if self._made is not None:
             self._made.abort()
         elif not self.connected.done():

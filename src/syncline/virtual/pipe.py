@@ -1,12 +1,12 @@
-"""One direction of a simulated connection: bytes in order, late, split, stuck or refused.
+"""One direction of a simulated connection: bytes arrive in order, late, split, or not at all.
 
 Bytes written in the same instant travel together, and some are split on the
-way, as TCP may at any byte. What was sent and not yet read by the other program
-is in flight. A cut link stalls the pipe; if the cut lasts too long, the
+way, as TCP may do at any byte. Bytes are in flight until the receiving program
+has read them. A cut link stalls the pipe; if the cut lasts too long, the
 sender's connection breaks.
 
-Invariants: bytes arrive in the order of their sending; `in_flight_bytes` is
-what was sent less what was read, never negative.
+Invariants: bytes arrive in the order in which they were sent; `in_flight_bytes`
+is what was sent minus what was read, never negative.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ class End(Protocol):
     """One end of a connection, as a pipe needs it."""
 
     context: contextvars.Context
-    # This end no longer exists: its kernel answers whatever arrives with a reset.
+    # This end no longer exists: its kernel answers everything that arrives with a reset.
     is_gone: bool
     # Gone with its host: nothing answers.
     is_silent: bool
 
     def arrived(self, item: list[bytes] | None) -> None:
-        """Take what came out of the pipe; None is the end of the stream."""
+        """Receive what came out of the pipe; None is the end of the stream."""
 
     def drained(self) -> None:
-        """Look again at what is in flight: the other program has read some."""
+        """Check the bytes in flight again: the other program has read some."""
 
     def reset_arrived(self) -> None:
-        """Learn that the connection no longer exists on the other side."""
+        """Handle a reset: the connection no longer exists on the other side."""
 
     def broke_later(self, error: OSError) -> None:
-        """Lose the connection soon, because the kernel gave it up."""
+        """Lose the connection soon, because the kernel gave up."""
 
 
 class Pipe:
@@ -117,7 +117,7 @@ class Pipe:
             self._arrive_later(self._receiver.reset_arrived)
 
     def send_again(self) -> None:
-        """Send what waited for the cut to heal."""
+        """Send what has waited for the cut to heal."""
         if self._stalled_timer is not None:
             self._stalled_timer.cancel()
             self._stalled_timer = None
@@ -130,7 +130,7 @@ class Pipe:
             self._transmit(item)
 
     def close(self) -> None:
-        """Drop what waits: the sender's end is gone without a trace."""
+        """Drop what waits: the sender's end has vanished."""
         self._is_closed = True
         self._stalled.clear()
         self._link.stalled.pop(self, None)
@@ -149,7 +149,7 @@ class Pipe:
             return
         receiver = self._receiver
         if receiver.is_gone and not receiver.is_silent:
-            # No process has this connection any more: the kernel over there answers with a reset.
+            # No process has this connection any more: the receiving kernel answers with a reset.
             self._bounce_later()
         elif self._link.cuts or receiver.is_silent:
             self._batch_sent_ns = -1
@@ -164,7 +164,7 @@ class Pipe:
     def _arrive_later(self, callback: Any, *args: Any) -> None:
         when_ns = max(self._last_arrival_ns, self._loop.now_ns + self._link.latency_ns())
         self._last_arrival_ns = when_ns
-        # In the receiver's context: a paused program reads its bytes when it goes on, a dead one never.
+        # In the receiver's context: a paused program reads its bytes when it resumes, a dead one never.
         self._loop.call_at_ns(when_ns, callback, *args, context=self._receiver.context)
 
     def _bounce_later(self) -> None:
@@ -174,7 +174,7 @@ class Pipe:
             self._loop.call_at_ns(when_ns, self._sender.reset_arrived, context=self._sender.context)
 
     def bounce_stalled(self) -> None:
-        """Answer what was never taken by a host that has come back without this connection."""
+        """Answer stalled bytes with a reset: the host has come back without this connection."""
         if self._stalled or self.in_flight_bytes:
             self.close()
             self._bounce_later()

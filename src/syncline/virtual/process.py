@@ -2,9 +2,10 @@
 
 Everything that asyncio will run later (callbacks, timers, task steps) carries
 the `contextvars` context of the code that requested it. The context names the
-process, so the loop knows the process of each handle. To kill a process, the
-loop drops its handles when their turn comes; no `finally` runs, as with SIGKILL. Handles of a paused process are
-held back and run in a burst when it goes on, as SIGCONT does it.
+process, so the loop knows the process of each handle. The loop drops the handles
+of a killed process when their turn comes; no `finally` runs, as with SIGKILL. It
+holds back the handles of a paused process and runs them in a burst when the
+process resumes, as SIGCONT does.
 
 Invariants: a dead process never runs again; a restart is a new `Process`.
 Its tasks stay referenced until the run ends, since a task that is collected
@@ -19,12 +20,12 @@ from typing import Any, Final
 
 # The process that owns the handles, connections and files of the running code. None: links, faults, checks.
 current_process: Final[ContextVar["Process | None"]] = ContextVar("current_process", default=None)
-# The kernels of the hosts run in this context: in no process, so never paused and never dead.
+# The kernels of the hosts run in this context: it belongs to no process, so it is never paused or dead.
 KERNEL: Final = contextvars.Context()
 
 
 class ProcessIsDeadError(BaseException):
-    """Code of a killed process ran on, as it may while a run is taken apart. Nothing should catch it."""
+    """Code of a killed process kept running, as it may while a run is taken apart. Do not catch this."""
 
 
 class Process:
@@ -37,7 +38,7 @@ class Process:
         self.incarnation = incarnation
         self.alive = True
         self.paused = False
-        self.runs = True  # alive and not paused: the one flag that the loop looks at
+        self.runs = True  # alive and not paused: the only flag that the loop checks
         self.held: list[Any] = []
         self.context = contextvars.Context()
         self.context.run(current_process.set, self)
@@ -48,31 +49,31 @@ class Process:
         return f"{self.host}#{self.incarnation}"
 
     def check_alive(self) -> None:
-        """Raise in code that goes on after its process was killed."""
+        """Raise ProcessIsDeadError if the process was killed."""
         if not self.alive:
             raise ProcessIsDeadError(repr(self))
 
     def own(self, task: asyncio.Task[Any]) -> None:
-        """Keep `task` alive for as long as it may matter."""
+        """Keep `task` referenced until the run ends."""
         self._tasks.append(task)
         if len(self._tasks) >= self._tasks_prune_at:
             self._tasks = [each for each in self._tasks if not each.done()]
             self._tasks_prune_at = 2 * len(self._tasks) + 64
 
     def pending_tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that are not done, oldest first."""
+        """Return the unfinished tasks, oldest first."""
         return [task for task in self._tasks if not task.done()]
 
     def die(self) -> None:
-        """End at once."""
+        """End the process at once."""
         self.alive = False
         self.runs = False
         self.held.clear()
 
     def abandon(self) -> None:
-        """Close what a finished run left behind, so that the interpreter does not warn of it.
+        """Close what a finished run left behind, so that the interpreter does not warn about it.
 
-        `finally` blocks run here, in a dead process: every port refuses them.
+        `finally` blocks run here, in a dead process: every port refuses their calls.
         """
         self.die()
         tasks, self._tasks = self.pending_tasks(), []
@@ -84,12 +85,12 @@ class Process:
                 self.context.run(coroutine.close)
 
     def pause(self) -> None:
-        """Stop running until `resume`."""
+        """Pause until `resume`."""
         self.paused = True
         self.runs = False
 
     def resume(self) -> list[Any]:
-        """Go on; return the handles whose turn came meanwhile, in order."""
+        """Resume; return the handles whose turn came meanwhile, in order."""
         self.paused = False
         self.runs = self.alive
         held, self.held = self.held, []

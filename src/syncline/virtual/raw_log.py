@@ -1,7 +1,7 @@
-"""Partition logs read from the bare files of a simulated disk, past all code that wrote them.
+"""Partition logs read from the bare files of a simulated disk, without the code that wrote them.
 
-The checks must not take the storage layer's word for what it stored, so
-this is a reader of its own: segment files in the order of their names, batch
+The checks must not trust the storage layer about what it stored, so this is an
+independent reader: it reads segment files in the order of their names, batch
 after batch, by the first bytes of the batch header.
 """
 
@@ -18,7 +18,7 @@ LENGTH_FROM: Final = 12  # the length counts what follows it
 
 
 class StoredBatch(NamedTuple):
-    """A batch as it lies on a disk; the checksum covers its records, the other fields what it does not cover."""
+    """A batch as it lies on a disk: its checksum, which covers the records, and fields that it does not cover."""
 
     base_offset: int
     next_offset: int
@@ -27,7 +27,7 @@ class StoredBatch(NamedTuple):
 
 
 def segments(medium: Medium, log_directory: str, key: TopicPartition) -> list[tuple[str, Inode]]:
-    """Return the segment files of a partition, oldest first; empty if the disk has none."""
+    """Return the segment files of a partition, oldest first; none if the disk has none."""
     node: object = medium.root
     for name in (*log_directory.strip("/").split("/"), str(key)):
         if not isinstance(node, Directory) or name not in node.names:
@@ -52,13 +52,13 @@ def parse(data: bytearray, position: int) -> Iterator[tuple[int, int, StoredBatc
 
 
 class RawLog:
-    """One replica's log; remembers where it stopped reading, since most reads go on from there."""
+    """One replica's log; remembers where it stopped reading, since most reads continue there."""
 
     def __init__(self, medium: Medium, log_directory: str, key: TopicPartition) -> None:
         self._medium = medium
         self._log_directory = log_directory
         self._key = key
-        # The last batch that was read: its file, where it begins and ends, and what it was.
+        # The last batch that was read: its file, start, end and contents.
         self._place: tuple[Inode, int, int, StoredBatch] | None = None
 
     def batches(self, from_offset: int = 0) -> Iterator[StoredBatch]:
@@ -84,7 +84,7 @@ class RawLog:
         place = self._place
         if place is not None and place[3].next_offset == from_offset:
             for number, (_, file) in enumerate(files):
-                # The log may have been cut and written anew since; then the batch is another one.
+                # The log may have been cut and rewritten since; then the batch is another one.
                 if file is place[0] and next(parse(file.data, place[1]), None) == place[1:]:
                     return [(file, place[2]), *((later, 0) for _, later in files[number + 1 :])]
         # The name of a segment is its first offset; start in the last one that begins at or below.

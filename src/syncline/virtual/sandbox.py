@@ -1,13 +1,13 @@
 """What code may reach during a run: the simulated world, and nothing else.
 
 Third-party clients take time and random numbers from the standard library. Within
-`sealed` they get virtual time and a seeded stream instead; Syncline's own
-modules, which are given a clock and a generator, get an error, since asking
-would make production code depend on what cannot be simulated. An audit hook
-refuses files, sockets, processes and threads. The cyclic garbage collector is
-off, so that finalisers run where reference counts say, not where memory does.
+`sealed` they get virtual time and a seeded stream instead. Syncline's own modules
+get an error: they receive a clock and a generator and must use those. An audit
+hook refuses files, sockets, processes and threads. The cyclic garbage collector
+is off, so that finalisers run when reference counts reach 0, which is the same in
+every run.
 
-Imports may still read files: modules are loaded when first needed, and that
+Imports may still read files: modules are loaded when they are first needed, which
 takes no virtual time.
 """
 
@@ -45,7 +45,7 @@ THREAD_STARTERS: Final = ("_start_new_thread", "_start_joinable_thread")
 # Loading modules and formatting tracebacks reads source files.
 MAY_OPEN: Final = ("importlib", "_frozen_importlib", "linecache", "tokenize", "zipimport", "encodings")
 
-# The thread that is simulated. Other threads of this process belong to libraries, and are left alone.
+# The simulated thread. Other threads of this process belong to libraries and are not restricted.
 _armed_thread = 0
 _is_hooked = False
 
@@ -57,8 +57,8 @@ class OutsideWorldError(RuntimeError):
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     if event not in REFUSED_EVENTS or threading.get_ident() != _armed_thread:
         return
-    # Any depth: what a module reads while it is being imported is part of loading it.
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - who asks decides
+    # At any depth: files that a module reads during its import are part of loading it.
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the caller decides
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(MAY_OPEN):
             return
@@ -67,10 +67,10 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _refuse_own(name: str) -> None:
-    """Raise if the caller's caller is a module of ours that should have been given a clock or a generator."""
-    caller = str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - who asks decides
+    """Raise if the caller's caller is one of our modules, which receive a clock and a generator."""
+    caller = str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - the caller decides
     if caller.startswith("syncline.") and not caller.startswith("syncline.virtual"):
-        raise OutsideWorldError(f"{caller} called {name}: it must use what it was given")
+        raise OutsideWorldError(f"{caller} called {name}: it must use the clock and the generator that it was given")
 
 
 def _virtual_time(loop: VirtualLoop) -> dict[str, Callable[..., object]]:
@@ -148,7 +148,7 @@ def _replaced(owner: object, replacements: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stable_client_hashes() -> Iterator[None]:
-    """Let aiokafka's brokers and partitions hash without the interpreter's salt: it iterates over sets of them."""
+    """Make the hashes of aiokafka's brokers and partitions independent of the salt: it iterates over sets of them."""
     from aiokafka import structs
 
     with contextlib.ExitStack() as stack:
@@ -175,8 +175,8 @@ def _no_collector() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.collect()
     if not gc.get_freeze_count():
-        # The next collections need not look at every module again. What a run leaves must not be frozen, though:
-        # the last one is still referred to here and there, and would never be freed.
+        # Later collections need not visit every module again. Freeze before a run, not after it: objects of the
+        # last run are still referenced in places and would never be freed.
         gc.freeze()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
 """One run: a cluster, its clients, its faults, and the verdict, all from one seed.
 
-Phases: brokers start and the topics are made; clients work while faults
-strike; everything is healed; clients write a little more, and the cluster has
-`SETTLE_S` to become whole; then the disks are read and judged, and everything
-is stopped in good order.
+Phases: brokers start and the topics are created; clients work while faults
+strike; all faults end; clients write a little more, and the cluster has
+`SETTLE_S` to become whole; then the disks are read and checked, and everything
+stops in good order.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SETTLE_S: Final = 45
 CLIENT_STOP_S: Final = 5
 EPOCH_REQUEST_SHARE: Final = 0.3
 SLOW_READ_SHARE: Final = 0.3
-# Leaders that give up at once, and again and again: safety must not depend on their patience (KIP-501).
+# Leaders that relinquish at once, again and again: safety must not depend on their patience (KIP-501).
 SLOW_READ_CONFIG: Final = {
     "follower.fetch.pending.reads.insync.enable": "true",
     "follower.fetch.process.time.max.ms": "200",
@@ -64,7 +64,7 @@ class RunSettings:
 
 @dataclass(kw_only=True)
 class RunResult:
-    """What became of a run."""
+    """The result of a run."""
 
     seed: int
     digest: str = ""
@@ -81,12 +81,12 @@ class RunResult:
 
     @property
     def is_good(self) -> bool:
-        """Return whether nothing was wrong."""
+        """Whether the run had no failure."""
         return not self.failures
 
 
 class _ErrorsOfBrokers(logging.Handler):
-    """Collects what brokers log as errors that no fault explains."""
+    """Collects errors in the brokers' logs that no fault explains."""
 
     def __init__(self, failed: Callable[[str], object]) -> None:
         super().__init__(logging.ERROR)
@@ -99,7 +99,7 @@ class _ErrorsOfBrokers(logging.Handler):
 
 
 def _where(error: BaseException) -> str:
-    """Return the innermost places of an error, to find it by."""
+    """Return the innermost frames of an error's traceback."""
     places = traceback.extract_tb(error.__traceback__)[-FRAMES_SHOWN:]
     return (
         "(" + " > ".join(f"{place.filename.rpartition('/')[2]}:{place.lineno} {place.name}" for place in places) + ")"
@@ -114,7 +114,7 @@ class Simulation:
         self._seed = seed
         rng = stream(seed, "shape")
         config = {"log.roll.ms": str(rng.choice((700, 3_000, 604_800_000)))}
-        # Both safe ways to reconcile logs; a stream of its own, so that the rest of a seed is what it was.
+        # Both safe ways to reconcile logs; drawn from their own stream, so that the rest of a seed stays the same.
         if stream(seed, "truncation").random() < EPOCH_REQUEST_SHARE:
             config["log.truncation.mode"] = "epoch-request"
         if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
@@ -128,7 +128,7 @@ class Simulation:
         self._result = RunResult(seed=seed)
         partitions = rng.randint(1, 3)
         shapes = rng.choice(((True,), (False,), (True, False)))
-        # One topic per producer, so that each topic is judged by its producer's promise.
+        # One topic per producer, so that each topic is checked against its producer's guarantee.
         self._topics = {f"topic-{'once' if is_idempotent else 'plain'}": is_idempotent for is_idempotent in shapes}
         self._partitions = partitions
         self._is_grouped = {topic: rng.random() < 0.5 for topic in self._topics}
@@ -137,7 +137,7 @@ class Simulation:
         self._consumers: list[ConsumerClient] = []
 
     def run(self) -> RunResult:
-        """Run it, and return what became of it."""
+        """Run it and return the result."""
         began = time.perf_counter()
         cluster = self._cluster
         result = self._result
@@ -152,7 +152,7 @@ class Simulation:
                 asyncio.set_event_loop(cluster.loop)
                 try:
                     cluster.loop.run_until_complete(self._main())
-                except Exception as error:  # noqa: BLE001 - a run that cannot go on is a failed run, with its seed
+                except Exception as error:  # noqa: BLE001 - a run that cannot continue is a failed run, with its seed
                     cluster.failures.append(f"the run broke off: {error!r} {_where(error)}")
                 result.digest = cluster.trace.digest()
                 self._take_apart()
@@ -245,7 +245,7 @@ class Simulation:
             for name in self._topics
         ]
         while not all(name in cluster.store.image.topics for name in self._topics):
-            # This client fails with an AttributeError while it has not learnt of a controller.
+            # This client fails with an AttributeError until it knows the controller.
             with contextlib.suppress(KafkaError, AttributeError):
                 await admin.create_topics(topics)
             await asyncio.sleep(0.1)
@@ -290,7 +290,7 @@ class Simulation:
             consumer.stop()
         for client in self._clients():
             if not client.task.done():
-                # This client never stops waiting for its last commit when its coordinator is lost at that moment.
+                # This client waits for ever for its last commit if it loses its coordinator at that moment.
                 await asyncio.wait([client.task], timeout=CLIENT_STOP_S)
         await self._cluster.stop()
 
@@ -302,7 +302,7 @@ class Simulation:
 
 
 def _too_quiet(result: RunResult) -> list[str]:
-    """Return a failure if almost nothing was acknowledged: a run that proves nothing must not pass for a proof."""
+    """Return a failure if almost nothing was acknowledged: such a run proves nothing and must not pass."""
     total = result.acknowledged + result.in_doubt
     if result.acknowledged < 10 or result.acknowledged < 0.3 * total:
         return [f"only {result.acknowledged} of {total} sends were acknowledged"]
@@ -310,5 +310,5 @@ def _too_quiet(result: RunResult) -> list[str]:
 
 
 def run_seed(seed: int, settings: RunSettings | None = None, lines: TextIO | None = None) -> RunResult:
-    """Return what became of one seed."""
+    """Run one seed and return the result."""
     return Simulation(seed, settings or RunSettings(), lines).run()

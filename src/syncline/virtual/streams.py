@@ -1,8 +1,8 @@
-"""Named streams of random numbers, all drawn from one seed.
+"""Named streams of random numbers, all derived from one seed.
 
-One stream per purpose and per link, never one for all: when a fault is taken
-out of a plan, everything else must still see the numbers it saw before, or no
-failure could ever be made smaller.
+One stream per purpose and per link, never one for all: when a fault is removed
+from a plan, everything else must still see the same numbers, or no failure could
+be reduced to a smaller one.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""What happened in a run, as lines and as one hash.
+"""The events of a run, as lines and as one hash.
 
 Each event (bytes delivered on a link, a disk operation, a commit, a fault, a
-moment in a broker, an answer to a client) is one tuple of integers and
-strings. Two runs are the same when their hashes are the same; where they are
-not, the first line that differs shows where to look. Nothing in an event may
-come from the process that runs the simulation: no addresses, no real time.
+step of a broker, an answer to a client) is one tuple of integers and strings.
+Two runs are the same if their hashes are the same; if not, the first line that
+differs shows where to look. Nothing in an event may come from the process that
+runs the simulation: no addresses, no real time.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ LAST_EVENTS_KEPT: Final = 400
 
 
 class Trace:
-    """The events of one run, hashed as they come; also written to `lines` when given."""
+    """The events of one run, hashed as they happen; also written to `lines` if given."""
 
     def __init__(self, lines: TextIO | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -50,5 +50,5 @@ class Trace:
 
 
 def fingerprint(data: bytes) -> int:
-    """Return a number that stands for `data` in an event."""
+    """Return a number that represents `data` in an event."""
     return zlib.crc32(data)

@@ -1,8 +1,8 @@
-"""One end of a simulated connection, as asyncio's protocols know it.
+"""One end of a simulated connection, with the interface of an asyncio transport.
 
-The bytes travel through two pipes (`pipe.py`), one per direction. What is in
-flight beyond the kernels' buffers counts as this transport's own write buffer,
-and the protocol has to pause.
+The bytes travel through two pipes (`pipe.py`), one per direction. Bytes in flight
+that exceed the kernels' buffers count as this transport's write buffer, and the
+protocol has to pause.
 
 Invariants: `connection_made` comes first, `connection_lost` last and once;
 nothing is delivered while reading is paused or before the protocol started.
@@ -40,7 +40,7 @@ class Carrier(Protocol):
 
 
 class VirtualSocket:
-    """What `get_extra_info("socket")` returns: it takes options and does nothing with them."""
+    """What `get_extra_info("socket")` returns: it accepts options and ignores them."""
 
     family = 2
     type = 1
@@ -86,7 +86,7 @@ def connected_pair(
 
 
 class VirtualTransport(asyncio.Transport):
-    """One end of a connection, as asyncio's protocols and streams know it."""
+    """One end of a connection, for asyncio's protocols and streams."""
 
     outgoing: Pipe
     peer: "VirtualTransport"
@@ -108,21 +108,21 @@ class VirtualTransport(asyncio.Transport):
         self._is_lost = False
         self._high_bytes = HIGH_WATER_BYTES
         self._low_bytes = HIGH_WATER_BYTES // 4
-        self.is_gone = False  # this end no longer exists: whatever arrives is answered with a reset
-        self.is_silent = False  # gone with its host: whatever arrives is not answered at all
+        self.is_gone = False  # this end no longer exists: everything that arrives is answered with a reset
+        self.is_silent = False  # gone with its host: nothing that arrives is answered
 
     def __repr__(self) -> str:
         return f"<VirtualTransport {self.outgoing.number} {self.host}>{self.peer_host}>"
 
-    # Coming to life
+    # Starting
 
     def adopt(self, context: contextvars.Context) -> None:
-        """Belong to the process of `context`."""
+        """Assign this end to the process of `context`."""
         self.context = context
         self.process = context.get(current_process)
 
     def accept(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Begin the server's side, in its process."""
+        """Start the server's side, in its process."""
         if not self.is_gone:
             self.start(factory())
 
@@ -136,7 +136,7 @@ class VirtualTransport(asyncio.Transport):
     # Receiving
 
     def arrived(self, item: list[bytes] | None) -> None:
-        """Take what came out of the peer's pipe."""
+        """Receive what came out of the peer's pipe."""
         if self.is_gone:
             if not self.is_silent:
                 self.outgoing.send_reset()
@@ -145,7 +145,7 @@ class VirtualTransport(asyncio.Transport):
         self._deliver()
 
     def reset_arrived(self) -> None:
-        """Learn that the connection no longer exists on the other side."""
+        """Handle a reset: the connection no longer exists on the other side."""
         self._received.clear()
         self._lose(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
 
@@ -235,7 +235,7 @@ class VirtualTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def drained(self) -> None:
-        """Look again at what is in flight: the other side has read some."""
+        """Check the bytes in flight again: the other side has read some."""
         if self._is_writing_paused and self.get_write_buffer_size() <= self._low_bytes:
             self._is_writing_paused = False
             self._network.loop.call_soon(self._resume_writing, context=self.context)
@@ -245,7 +245,7 @@ class VirtualTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def get_write_buffer_size(self) -> int:
-        """Return the bytes that the kernels have no room for."""
+        """Return the number of bytes that the kernels have no room for."""
         return max(0, self.outgoing.in_flight_bytes - self._network.settings.window_bytes)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -253,7 +253,7 @@ class VirtualTransport(asyncio.Transport):
         return self._low_bytes, self._high_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the marks at which the protocol has to pause and may go on."""
+        """Set the marks at which the protocol has to pause and may resume."""
         if high is None:
             high = HIGH_WATER_BYTES if low is None else 4 * low
         if low is None:
@@ -299,7 +299,7 @@ class VirtualTransport(asyncio.Transport):
         self._lose(error)
 
     def broke_later(self, error: OSError) -> None:
-        """Lose the connection because the kernel gave it up."""
+        """Lose the connection because the kernel gave up."""
         self._network.loop.call_soon(self._abort, error, context=self.context)
 
     def break_both(self, error: OSError) -> None:
@@ -328,7 +328,7 @@ class VirtualTransport(asyncio.Transport):
         self._network.forget(self)
 
     def process_died(self, *, is_silent: bool) -> None:
-        """Be closed by the kernel, or vanish with the host."""
+        """Close as the kernel does, or vanish with the host."""
         if self.is_gone:
             return
         has_unread = bool(self._received)
@@ -344,7 +344,7 @@ class VirtualTransport(asyncio.Transport):
         self._protocol = None
 
     def peer_is_back(self) -> None:
-        """Hear that the other host runs again, without this connection if it had vanished."""
+        """Handle the return of the other host, which may have lost this connection."""
         if self.peer.is_silent:
             self.peer.is_silent = False
             self.outgoing.bounce_stalled()

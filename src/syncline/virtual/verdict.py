@@ -1,4 +1,4 @@
-"""Judging a finished run: the answers that clients got against what lies on the disks.
+"""Judging a finished run: the answers that clients got against what is on the disks.
 
 Names of the checks: H1 (an offset has one value), H2 (an acknowledged record is
 there), H5 (once, when the producer is idempotent), H7 and H10 are judged while
@@ -18,7 +18,7 @@ from syncline.virtual.workload import ConsumerClient, ProducerClient, Sent
 
 
 class Verdict(NamedTuple):
-    """What was found: violations, and duplicates of producers that may make them."""
+    """Violations, and the number of duplicates from producers that may write them."""
 
     violations: list[str]
     duplicates: int
@@ -30,7 +30,7 @@ def unsettled(
     producers: Sequence[ProducerClient],
     consumers: Sequence[ConsumerClient],
 ) -> str | None:
-    """Return what is still missing now that all faults have ended; None when the cluster is whole."""
+    """Return what is still missing after all faults have ended; None if the cluster is whole."""
     for key in keys:
         record = cluster.store.image.partition(key.topic, key.partition)
         if record is None:
@@ -64,7 +64,7 @@ def judge(
     producers: Sequence[ProducerClient],
     consumers: Sequence[ConsumerClient],
 ) -> Verdict:
-    """Return what is wrong with the logs, as they lie on the disks of all replicas."""
+    """Return what is wrong with the logs on the disks of all replicas."""
     violations: list[str] = []
     duplicates = 0
     for key in keys:
@@ -81,7 +81,7 @@ def judge(
 
 
 def _agreed_log(cluster: VirtualCluster, key: TopicPartition, violations: list[str]) -> bytes:
-    """Return the log below the highest mark; report it if replicas differ below the marks that both have."""
+    """Return the log below the highest mark; report replicas that differ below the lower of their marks."""
     record = cluster.store.image.partition(key.topic, key.partition)
     if record is None:
         violations.append(f"L1 {key} does not exist")

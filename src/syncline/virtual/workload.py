@@ -1,8 +1,8 @@
-"""Unmodified clients at work: producers that remember what was acknowledged, consumers that remember what they read.
+"""Unmodified clients at work: producers that record acknowledgements, consumers that record what they read.
 
-Each value is unique (client, partition, number), so it names its writer and
+Each value is unique (client, partition, number), so it identifies its writer and
 its place in that writer's order. A send ends `ok` (with an offset) or `info`:
-a time-out or a broken connection leaves open whether the record was stored.
+after a time-out or a broken connection it is open whether the record was stored.
 Timestamps are passed explicitly, because the client's record builder, written
 in C, would read the real clock.
 """
@@ -19,12 +19,12 @@ from syncline.virtual.clock import EPOCH_MS
 from syncline.virtual.cluster import VirtualCluster
 
 BURST_MAX: Final = 8
-# A pause after an error: without it, client and user would raise the same error without end.
+# A pause after an error: without it, the client would raise the same error again and again at one instant.
 POLL_AGAIN_S: Final = 0.1
 
 
 class Sent(NamedTuple):
-    """One record that was sent: what became of it, and when."""
+    """One record that was sent: its outcome, and when."""
 
     key: TopicPartition
     value: bytes
@@ -55,7 +55,7 @@ class ProducerClient:
         self.task: asyncio.Task[None] = self.process.context.run(cluster.loop.create_task, self._run())
 
     def stop_sending(self) -> None:
-        """Send nothing new; requests in flight go on."""
+        """Send nothing new; requests in flight continue."""
         self._is_open = False
 
     async def _run(self) -> None:
@@ -66,7 +66,7 @@ class ProducerClient:
             acks="all",
             enable_idempotence=self.is_idempotent,
             linger_ms=rng.choice((0, 0, 5, 50)),
-            # Also how long it waits for a broker that lost its power and has forgotten the connection.
+            # Also how long it waits for a broker that lost power and no longer has the connection.
             request_timeout_ms=20_000 if self.is_idempotent else rng.choice((2_000, 5_000, 15_000)),
             retry_backoff_ms=100,
             metadata_max_age_ms=3_000,
@@ -188,8 +188,8 @@ class ConsumerClient:
         for record in batch:
             expected = reads[-1].offset + 1 if reads else 0
             if record.offset == 0 and expected > 0:
-                # This client checks no leader epochs: a former leader with a shorter log (it lost its unsynced end)
-                # makes it start over, as it would in Kafka (KIP-320, KIP-392).
+                # This client does not check leader epochs: a former leader with a shorter log (it lost its unsynced
+                # end) makes it start over, as it would with Kafka (KIP-320, KIP-392).
                 self.resets += 1
             elif record.offset > expected or (record.offset < expected and self.group is None):
                 self.violations.append(f"H7 {key}: {self.name} read {record.offset} where {expected} was next")
@@ -200,7 +200,7 @@ class ConsumerClient:
 
 
 async def _started(client: Any) -> None:
-    """Start a client, again and again while no broker can be reached."""
+    """Start a client; retry while no broker can be reached."""
     while True:
         try:
             await client.start()

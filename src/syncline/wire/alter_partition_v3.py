@@ -1,7 +1,7 @@
-"""AlterPartition version 3 with a wish of our own: to give a partition away (KIP-501).
+"""AlterPartition version 3 with one field of our own, by which a leader relinquishes a partition (KIP-501).
 
-The schema is Kafka's plus one tagged field of a partition, `relinquish` (tag 10000, far from those that Kafka gives
-out). A request without the wish is byte for byte Kafka's. The message goes between brokers of one cluster only.
+The schema is Kafka's plus one tagged field of a partition, `relinquish` (tag 10000, far from the tags that Kafka
+assigns). A request without it is Kafka's, byte for byte. Only brokers of one cluster exchange this message.
 """
 
 import uuid
@@ -19,7 +19,7 @@ RELINQUISH_TAG = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionData:
-    """What a leader asks for one partition."""
+    """What a leader requests for one partition."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(3)

@@ -1,17 +1,18 @@
 """Counts that a message announces, checked before a decoder allocates for them.
 
-One hard idea: `kio` reserves room for as many items as an array says it has,
-before it reads the first. Five bytes may announce four thousand million items,
-and the kernel kills a process that cannot get 32 GB. So a message with arrays is
-walked once beforehand: this module makes a walker from the schema's own classes
-that steps over every field and compares each count with the bytes left.
+One hard idea: `kio` allocates as many items as an array announces before it
+reads the first. Five bytes may announce four thousand million items, and the
+kernel kills a process that cannot get 32 GB. So a message with arrays is walked
+once beforehand: this module makes a walker from the schema's own classes that
+steps over every field and compares each count with the bytes left.
 
-Counts above any use are refused as well: a frame of 100 MB holds millions of items, each of which costs time.
-A null array where the schema has none is refused here, too: `kio` hands it on as None, whatever the type says.
+It also refuses counts above any real use, since a frame of 100 MB holds millions
+of items, each of which costs time; and null arrays where the schema allows none,
+since `kio` returns None for them, whatever the type says.
 
-A walker takes (buffer, position) and returns the position behind what it
-walked. It checks counts only; where bytes are missing, IndexError,
-struct.error or a position past the end show it, and the decoder refuses.
+A walker takes (buffer, position) and returns the position after what it walked.
+It checks only counts; if bytes are missing, it raises IndexError or
+struct.error or returns a position past the end, and the decoder refuses.
 """
 
 import dataclasses
@@ -81,7 +82,7 @@ def _entity_shape(entity_type: Any) -> _Shape:
 
 
 def _sequence(shapes: list[_Shape]) -> Walk:
-    """Return a walk over one after the other, neighbours of fixed size taken together."""
+    """Return a walk over one shape after the other; join neighbours of fixed size."""
     steps: list[int | Walk] = []
     for shape in shapes:
         if shape.walk is not None:
@@ -128,7 +129,7 @@ def _over_compact_bytes(buffer: memoryview, position: int) -> int:
 
 
 def _over_compact_string(buffer: memoryview, position: int) -> int:
-    """Step over a string, no longer than a legacy string can be: other versions ask for it in that form."""
+    """Step over a string no longer than a legacy string can be, since other versions return it in that form."""
     end = _over_compact_bytes(buffer, position)
     if end - position > STRING_BYTES_MAX + 3:
         raise DecodeError(f"a string at {position} has {end - position - 3} bytes, {STRING_BYTES_MAX} are allowed")
@@ -164,7 +165,7 @@ def _array_shape(item: _Shape, *, flexible: bool, is_nullable: bool) -> _Shape:
 
 
 def _nullable_entity_shape(shape: _Shape) -> _Shape:
-    """Return the shape of a structure behind a byte that is negative for null."""
+    """Return the shape of a structure after a byte that is negative for null."""
 
     def walk(buffer: memoryview, position: int) -> int:
         if buffer[position] >= 0x80:

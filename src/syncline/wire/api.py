@@ -1,10 +1,10 @@
 """Which messages each listener serves, in which versions.
 
-One hard idea: the table is a promise. Clients derive the broker's age and its
-features from it, so what is listed must be served exactly, and what is not
-served must not be listed. Produce is the exception that proves it: its floor is
-advertised as 0 although 3 is the lowest served, because old librdkafka reads
-"no compression" from any higher floor (KAFKA-18659).
+One hard idea: the table is a promise. Clients derive the broker's release and its
+features from it, so a broker serves exactly what the table lists. Produce is the
+one exception: its floor is advertised as 0 although 3 is the lowest version
+served, because old librdkafka turns compression off at any higher floor
+(KAFKA-18659).
 
 A message is "flexible" from some version on: compact lengths, tagged fields,
 and the request header that has tags, too (KIP-482).
@@ -119,7 +119,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
 }
 
-# Records, the metadata of group members and forwarded requests of clients may be as large as
+# Records, the metadata of group members and forwarded client requests may be as large as
 # socket.request.max.bytes. All other messages are lists of small items, which take time to read.
 LISTS_BYTES_MAX: Final = 4 << 20
 _MAY_BE_LARGE: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FORWARD})
@@ -174,7 +174,7 @@ assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexibl
 
 
 def is_served(key: int, version: int, listener: str) -> bool:
-    """Return whether the listener ("client" or "internal") answers this version of the message."""
+    """Return whether the listener ("client" or "internal") serves this version of the message."""
     # A plain int finds its IntEnum member, because the two are equal and hash alike.
     served = _LISTENERS[listener].get(key)  # type: ignore[call-overload]
     return served is not None and served.min <= version <= served.max
@@ -193,6 +193,6 @@ def request_header_version(key: int, version: int) -> int:
 def response_header_version(key: int, version: int) -> int:
     """Return 1 (with tagged fields) or 0.
 
-    ApiVersions answers with 0 in every version: a client reads it before it knows what the broker speaks.
+    For ApiVersions it is 0 in every version: a client reads that answer before it knows the broker's versions.
     """
     return 1 if version >= _FLEXIBLE_SINCE[key] and key != ApiKey.API_VERSIONS else 0

@@ -4,10 +4,10 @@ What each version changed: 1 throttle time; 3 flexible, the client's software
 name and version, features (KIP-511, KIP-584); 4 features whose range begins at
 0 may be listed (KIP-1022).
 
-A client cannot know what the broker speaks before this answer, so the answer's
-header is always version 0, and a request that is newer than anything served is
-answered in version 0 with UNSUPPORTED_VERSION and the one row that lists the
-versions of ApiVersions itself.
+Before this answer a client does not know the broker's versions, so the answer's
+header is always version 0. The answer to a request newer than any served version
+is in version 0: UNSUPPORTED_VERSION and one row with the versions of ApiVersions
+itself.
 """
 
 import re
@@ -35,7 +35,7 @@ class ApiVersionsRequest(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A feature of the cluster: the levels this broker supports, and the level in force (None: not finalized)."""
+    """A feature: the levels that this broker supports, and the level in force (None: not finalized)."""
 
     name: str
     min_level: int
@@ -72,7 +72,7 @@ def encode_api_versions_response(
     features_epoch: int = -1,
     throttle_ms: int = 0,
 ) -> bytes:
-    """Return the body of an answer; what `version` has no field for is left out."""
+    """Return the body of an answer, with the fields that `version` has."""
     rows = [_ROW.pack(key, served.min, served.max) for key, served in sorted(versions.items())]
     head = INT16.pack(error_code)
     if version < FLEXIBLE_SINCE:
@@ -83,7 +83,7 @@ def encode_api_versions_response(
 
 
 def _feature_tags(version: int, features: Sequence[Feature], features_epoch: int) -> bytes:
-    # Clients of version 3 reject a range that begins at 0, so such features are withheld from them.
+    # Clients of version 3 reject a range that begins at 0, so leave such features out for them.
     supported = [feature for feature in features if feature.min_level > 0 or version >= 4]
     finalized = [feature for feature in features if feature.finalized_level is not None]
     fields = []

@@ -1,12 +1,12 @@
-"""Messages as typed entities, through `kio`: everything except the hot path.
+"""Messages as typed entities, through `kio`: all messages except those of the hot path.
 
-One hard idea: the schemas cost more to import than a broker costs to start, so
-each (key, version) is imported with its first message. A parent that forks
-brokers calls `preload` for those that every start needs.
+One hard idea: importing all schemas takes longer than starting a broker, so each
+(key, version) is imported with its first message. A parent that forks brokers
+calls `preload` for those that every start needs.
 
-`kio` believes the counts of arrays, so they are checked first
-(`announced_counts`). It copies what it reads, so an entity may outlive the receive buffer; it
-refuses writable buffers, so bodies are passed on as read-only views.
+`kio` trusts the counts of arrays, so they are checked first (`announced_counts`).
+It copies what it reads, so an entity may outlive the receive buffer. It refuses
+writable buffers, so it gets bodies as read-only views.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def response_type(key: int, version: int) -> Entity:
 
 
 def decode_request(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
-    """Return the request whose body begins at `position`; bytes after it are ignored, as Kafka does.
+    """Return the request whose body begins at `position`; ignore bytes after it, as Kafka does.
 
     Raises DecodeError.
     """
@@ -94,8 +94,8 @@ def _module(key: int, version: int, direction: str) -> ModuleType:
 def _spare_hypothesis() -> None:
     """Import `kio` without its test support.
 
-    It registers generators with Hypothesis wherever that is installed, which costs a quarter of a second at the
-    first request; no broker needs them. Tests that do import Hypothesis themselves, and then it is left alone.
+    Where Hypothesis is installed, `kio` registers generators with it, which costs a quarter of a second at the first
+    request; no broker needs them. If a test has already imported Hypothesis, this does nothing.
     """
     if "kio.static" in sys.modules or "hypothesis" in sys.modules:
         return
@@ -142,7 +142,7 @@ def _decode(key: int, version: int, direction: str, body: Buffer, position: int)
             check_counts(view, position)
         return read(view, position)[0]
     except Exception as error:
-        # kio has a DecodeError of its own, but leaks others (ValueError for varints, OverflowError for times).
+        # kio has its own DecodeError, but also raises others (ValueError for varints, OverflowError for times).
         # Any exception while decoding a peer's bytes means that the bytes are malformed.
         raise DecodeError(f"{ApiKey(key).name} version {version} {direction}: {error}") from error
 

@@ -1,10 +1,10 @@
-"""Addresses of brokers inside answers: where a client that asked a broker that does not lead should go (KIP-951)."""
+"""Addresses of brokers inside answers: they lead a client from a broker that does not lead to the leader (KIP-951)."""
 
 from typing import NamedTuple
 
 
 class NodeEndpoint(NamedTuple):
-    """A broker that an answer mentions, and how to reach it."""
+    """A broker that an answer mentions, and its address."""
 
     node_id: int
     host: str

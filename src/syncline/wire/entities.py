@@ -1,10 +1,10 @@
 """From plain data to a kio entity of any version.
 
-The versions of a message differ in a field or two, and kio has a class for
-each. Handlers build one dict with everything the newest version knows; here it
-becomes the class at hand: fields that a version lacks are left out, nested
-dicts become nested entities, numbers become the error codes and time spans
-that kio wants. What `build` needs to know of a class is worked out once.
+The versions of a message differ in a field or two, and kio has a class for each.
+Handlers build one dict with all fields of the newest version. `build` makes an
+entity of the requested class from it: it omits fields that the version lacks and
+turns nested dicts into nested entities, and numbers into kio's error codes and
+time spans. It analyses each class once.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Errors of a peer on the wire; the broker closes such a connection."""
+"""Protocol errors of a peer; the broker closes the connection."""
 
 from syncline.records.errors import DecodeError
 

@@ -43,7 +43,7 @@ _HEAD_V15: Final = struct.Struct(">iiibii")
 _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
-# With the byte that counts the tagged fields behind it.
+# Includes the byte that counts the tagged fields after it.
 _PARTITION_V12: Final = struct.Struct(">iiqiqiB")
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _INT32: Final = struct.Struct(">i")
@@ -51,7 +51,7 @@ _TOPIC_ID: Final = struct.Struct("16s")
 
 
 class FetchPartition(NamedTuple):
-    """Where to read one partition from, and what the reader knows about it."""
+    """From where to read one partition, and what the reader knows about it."""
 
     partition: int
     current_leader_epoch: int
@@ -106,7 +106,7 @@ def _parse_flexible(buffer: Buffer, version: int, position: int) -> FetchRequest
         )
         position += 25
     topics: list[tuple[Topic, list[FetchPartition]]] = []
-    # 1 is the compact spelling of "no items": the steady state of a session.
+    # 1 is the compact encoding of "no items", the usual case in a session.
     if buffer[position] == 1:
         position += 1
     else:
@@ -153,7 +153,7 @@ def _parse_topics(buffer: Buffer, version: int, position: int, topics: list[tupl
         for _ in range(not_null(partition_count)):
             *fields, tag_count = unpack(buffer, position)
             partitions.append(_make(FetchPartition, fields))
-            # The tag count stands 32 bytes in; a follower of version 17 sends its directory id there.
+            # The tag count is the byte after the first 32; a follower of version 17 sends its directory id as a tag.
             position = position + 33 if tag_count == 0 else skip_tags(buffer, position + 32)
         topics.append((topic, partitions))
         position = skip_tags(buffer, position)

@@ -1,9 +1,10 @@
-"""Answers to Fetch, by hand: written in versions 4-17, read in 12-17, records never copied.
+"""Answers to Fetch, by hand: written in versions 4-17, read in 12-17.
 
-Written as parts: bytes that are made here, and between them the records as they
-came from the log. Small record sets are joined to the bytes around them,
-because a copy of a few kilobytes costs less than one more buffer. Read as views
-of the buffer that was received, which the follower writes to its log.
+An answer is written as parts: bytes that are made here, and between them the
+records as they came from the log. Small record sets are joined to the bytes
+around them, because a copy of a few kilobytes costs less than one more buffer;
+other records are never copied. A follower reads records as views of the receive
+buffer and writes these to its log.
 
 Versions: see `fetch`. Offsets are -1 where a row is in error.
 """
@@ -60,10 +61,10 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: Buffer = b""
-    # None unless the reader asked for committed data only.
+    # None unless the reader asked only for committed data.
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     preferred_read_replica: int = -1
-    # (epoch, end offset): the reader's log diverges from the leader's here at the latest.
+    # (epoch, end offset): the reader's log diverges from the leader's at this offset or before.
     diverging_epoch: tuple[int, int] | None = None
     current_leader: LeaderIdAndEpoch | None = None
 
@@ -141,7 +142,7 @@ def _encode_legacy(response: FetchResponse, version: int) -> list[Buffer]:
         out = bytearray(_HEAD.pack(*response[:3]))
     out += _INT32.pack(len(response.topics))
     for topic, partitions in response.topics:
-        assert isinstance(topic, str), f"version {version} names topics, it does not number them"
+        assert isinstance(topic, str), f"version {version} has topic names, not ids"
         out += string(topic)
         out += _INT32.pack(len(partitions))
         for row in partitions:

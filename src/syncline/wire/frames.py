@@ -1,21 +1,21 @@
 """Frames: a size of four bytes, then that many bytes; parsed in the receive buffer.
 
 One hard idea: how much is read at a time decides whether bytes must be moved.
-While frames are small, reads take what is there (64 KB), and many frames are
-parsed from one read. Once the size of a large frame is known, reads stop at its
-end, so that a batch of a megabyte lies contiguous, is never moved, and little
-of the next frame has to be copied to the front.
+While frames are small, a read takes up to 64 KB, and many frames are parsed from
+one read. Once the size of a large frame is known, reads stop at its end, so that
+a batch of a megabyte is contiguous and never moved, and little of the next frame
+has to be copied to the front.
 
 Ownership: a frame is a writable view of the receive buffer, valid until the
 next `get_buffer`, which a transport calls before it reads again. A handler may
-change it (the leader stamps batches in place) and write it to disk; what it
-keeps must be copied. A connection that stops reading (back-pressure) may leave
-whole frames behind and take them later.
+change it (the leader stamps batches in place) and write it to disk, and must copy
+what it keeps. A connection that stops reading (back-pressure) may leave whole
+frames in the buffer and take them later.
 
-Memory: a frame's size is a claim until its bytes arrive, so the buffer grows
+Memory: a peer may announce a size and never send the bytes, so the buffer grows
 with what was received, at most doubling, and never beyond the largest frame
-allowed. A large buffer is given back when it is empty and the next frame turns
-out small. Sizes are bytes.
+allowed. An empty large buffer is freed if the next frame is small. Sizes are
+bytes.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from syncline.wire.response_header import encode_response_header
 
 SIZE_BYTES: Final = 4
 READ_BYTES: Final = 65_536
-# Room that an announced size alone may take; beyond it, bytes must have arrived.
+# An announced size alone gets at most this much room; for more, bytes must have arrived.
 CLAIM_BYTES_MAX: Final = 2 << 20
 # An empty buffer larger than this is exchanged for a small one.
 KEEP_BYTES_MAX: Final = 2 << 20
@@ -49,11 +49,11 @@ class FrameParser:
 
     @property
     def capacity_bytes(self) -> int:
-        """How large the buffer is."""
+        """The size of the buffer."""
         return len(self._buffer)
 
     def check_invariants(self) -> None:
-        """Assert how the places in the buffer relate, and that it is no larger than the largest frame asks for."""
+        """Assert that the positions in the buffer are consistent, and that it is no larger than the largest frame."""
         assert 0 <= self._start <= self._end <= len(self._buffer), (
             f"pending from {self._start} to {self._end} in a buffer of {len(self._buffer)} bytes"
         )
@@ -65,11 +65,11 @@ class FrameParser:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes received and not yet handed out."""
+        """The number of received bytes that are not handed out yet."""
         return self._end - self._start
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
-        """Return where the next bytes go, never empty. Frames handed out before are no longer valid."""
+        """Return the room for the next bytes, never empty; this invalidates all frames handed out before."""
         pending = self._end - self._start
         if pending == 0:
             self._start = self._end = 0
@@ -82,14 +82,14 @@ class FrameParser:
         return self._room_for_large(pending, wanted)
 
     def buffer_updated(self, received_bytes: int) -> None:
-        """Count bytes that the transport wrote to the buffer it got last."""
+        """Count bytes that the transport wrote into the room that it got last."""
         self._end += received_bytes
         assert self._end <= len(self._buffer), "more was received than there was room for"
 
     def next_frame(self) -> memoryview | None:
-        """Return the next whole frame without its size, or None until more bytes come.
+        """Return the next whole frame without its size, or None until more bytes arrive.
 
-        Raises FrameError if the size is negative or above the limit; the connection is of no more use then.
+        Raises FrameError if the size is negative or above the limit; the connection is then unusable.
         """
         start = self._start
         available = self._end - start - SIZE_BYTES
@@ -107,7 +107,7 @@ class FrameParser:
         return self._view[start:end]
 
     def _frame_end(self) -> int:
-        """Return where the frame that begins at `_start` ends, as far as that is known."""
+        """Return the end of the frame that begins at `_start`, as far as it is known."""
         if self._end - self._start < SIZE_BYTES:
             return self._start + SIZE_BYTES
         (size,) = INT32.unpack_from(self._buffer, self._start)
@@ -116,21 +116,21 @@ class FrameParser:
     def _room_for_small(self, pending: int, wanted: int) -> memoryview:
         missing = max(wanted - pending, 1)
         room = len(self._buffer) - self._end
-        # Little room would mean many short reads; what is pending here is small and cheap to move.
+        # Little room would mean many short reads; the pending bytes are few and cheap to move.
         if room < missing or (room < READ_BYTES // 4 and self._start > 0):
             self._move_to_front(pending + missing)
         return self._view[self._end : self._end + READ_BYTES]
 
     def _room_for_large(self, pending: int, wanted: int) -> memoryview:
         granted = min(wanted, max(2 * pending, CLAIM_BYTES_MAX))
-        # A whole frame left behind by a paused reader still needs room for one byte.
+        # A paused reader may have left a whole frame behind; there must still be room for one byte.
         granted = max(granted, pending + 1)
         if self._start + granted > len(self._buffer):
             self._move_to_front(granted)
         return self._view[self._end : self._start + granted]
 
     def _move_to_front(self, capacity: int) -> None:
-        """Put the pending bytes at the beginning of a buffer of at least `capacity`."""
+        """Move the pending bytes to the beginning of a buffer of at least `capacity`."""
         pending = self._end - self._start
         if capacity > len(self._buffer):
             kept = self._view[self._start : self._end]
@@ -141,7 +141,7 @@ class FrameParser:
             self._start, self._end = 0, pending
 
     def _replace(self, capacity: int, pending: int) -> None:
-        # A new object, never a resized one: the transport and frames may still hold views of the old.
+        # A new object, never a resized one: the transport and frames may still have views of the old one.
         self._buffer = bytearray(-(-capacity // READ_BYTES) * READ_BYTES)
         self._view = memoryview(self._buffer)
         self._start, self._end = 0, pending

@@ -1,4 +1,4 @@
-"""Hints in answers: the present leader, and where to reach brokers (KIP-951).
+"""Hints in answers: the current leader, and the addresses of brokers (KIP-951).
 
 The same two structures, in tagged fields, in the answers to Produce (from
 version 10) and Fetch (current leader from 12, endpoints from 16).

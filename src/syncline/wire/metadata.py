@@ -1,13 +1,13 @@
-"""Metadata, by hand: a cluster of thousands of partitions is described in a millisecond (versions 0-12).
+"""Metadata, by hand: describes a cluster of thousands of partitions in a millisecond (versions 0-12).
 
 What each version changed: 1 null means all topics, controller id, racks; 2
 cluster id; 3 throttle time; 4 auto-creation may be declined; 5 offline
 replicas; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids
 (KIP-516); 11 no operations of the cluster; 12 names may be null (asked by id).
 
-Clients ask often, and ask all brokers; through general codecs an answer costs
-ten times as much. The rows of a topic may be encoded once and kept
-(`encode_partitions`): they depend on the version only.
+Clients ask often, and ask all brokers; with a general codec an answer would cost
+ten times as much. The rows of a topic can be encoded once and kept
+(`encode_partitions`): they depend only on the version.
 """
 
 import struct
@@ -36,7 +36,7 @@ from syncline.wire.primitives import (
     varint,
 )
 
-# The value of a row when the client did not ask for operations.
+# The value of the field if the client did not ask for operations.
 NO_OPERATIONS: Final = -(1 << 31)
 
 MetadataBroker = NodeEndpoint
@@ -48,7 +48,7 @@ _TOPIC_ID: Final = struct.Struct("16s")
 
 
 class MetadataRequest(NamedTuple):
-    """What a client wants to know."""
+    """A client's request for metadata."""
 
     # (topic id or None, name or None); None instead of the list asks for all topics.
     topics: list[tuple[bytes | None, str | None]] | None
@@ -70,7 +70,7 @@ class MetadataPartition(NamedTuple):
 
 
 class MetadataTopic(NamedTuple):
-    """One topic as clients see it; `partitions` may be what `encode_partitions` made for the same version."""
+    """One topic as clients see it; `partitions` may be the result of `encode_partitions` for the same version."""
 
     error_code: int
     name: str | None
@@ -121,7 +121,7 @@ def _parse_legacy(buffer: Buffer, version: int, position: int) -> MetadataReques
     if version == 0:
         not_null(count)
     topics: list[tuple[bytes | None, str | None]] | None = []
-    # In version 0 it is the empty list that asks for everything.
+    # In version 0 an empty list asks for everything.
     if count < 0 or (version == 0 and count == 0):
         topics = None
     for _ in range(count):
@@ -146,7 +146,7 @@ def encode_metadata_response(
     throttle_ms: int = 0,
     authorized_operations: int = NO_OPERATIONS,
 ) -> bytearray:
-    """Return the body of an answer; what `version` has no field for is left out."""
+    """Return the body of an answer, with the fields that `version` has."""
     flexible = version >= _FLEXIBLE_SINCE
     nullable = nullable_compact_string if flexible else nullable_string
     out = bytearray(INT32.pack(throttle_ms) if version >= 3 else b"")
@@ -191,7 +191,7 @@ def _add_topic(out: bytearray, version: int, topic: MetadataTopic) -> None:
 
 
 def encode_partitions(version: int, partitions: Sequence[MetadataPartition]) -> bytes:
-    """Return the partitions of one topic, their number included."""
+    """Return the partitions of one topic, preceded by their count."""
     flexible = version >= _FLEXIBLE_SINCE
     rows = [_count(len(partitions), flexible=flexible)]
     for error_code, partition, leader, leader_epoch, replicas, isr, offline in partitions:

@@ -1,10 +1,10 @@
 """The building blocks of messages: strings, counts and tagged fields.
 
-Two spellings of every length: legacy (fixed width, -1 for null) and compact
+Every length has two encodings: legacy (fixed width, -1 for null) and compact
 (an unsigned varint of length + 1, 0 for null; KIP-482). Readers take a buffer
 and a position and return the value and the position after it; they raise
-DecodeError. Slices are always checked by hand, because Python shortens a slice
-that reaches past the end instead of refusing it.
+DecodeError. They check every slice, because Python shortens a slice that reaches
+past the end instead of refusing it.
 """
 
 import struct
@@ -19,7 +19,7 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 TOPIC_ID_BYTES: Final = 16
-# Far above any use, far below what would keep a broker busy for long: every item costs microseconds.
+# Far above any real use, far below what would keep a broker busy for long: every item costs microseconds.
 ITEMS_MAX: Final = 100_000
 TAGS_MAX: Final = 100
 NO_TOPIC_ID: Final = bytes(TOPIC_ID_BYTES)
@@ -87,7 +87,7 @@ def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
 def read_count(buffer: Buffer, position: int, item_bytes_min: int) -> tuple[int, int]:
     """Return the number of items of a legacy array; -1 stands for null.
 
-    Refuses a number that the rest of the buffer cannot hold, before a decoder allocates for it, and one above
+    Refuses a count that the rest of the buffer cannot hold, before a decoder allocates for it, and a count above
     ITEMS_MAX.
     """
     (count,) = INT32.unpack_from(buffer, position)
@@ -110,7 +110,7 @@ def read_compact_count(buffer: Buffer, position: int, item_bytes_min: int) -> tu
 
 
 def not_null(count: int) -> int:
-    """Return `count` of an array that must be there."""
+    """Return `count`, which belongs to an array that must not be null."""
     if count < 0:
         raise DecodeError("an array that must not be null is null")
     return count

@@ -1,14 +1,14 @@
-"""Produce, by hand: the records of a request are found, not copied (versions 3-11).
+"""Produce, by hand: the parser locates the records of a request without copying them (versions 3-11).
 
 What each version changed: 3 transactional ids and record batches (KIP-98); 5
 log start offset in the answer; 7 zstd allowed (KIP-110); 8 record errors
 (KIP-467); 9 flexible (KIP-482); 10 current leader and endpoints in the answer
 (KIP-951); 11 no change of form (KIP-890 errors).
 
-Positions are into the buffer that was given; `records_end` is exclusive. Times
-are milliseconds. Requests that end early, carry negative lengths or announce
-more than they hold raise DecodeError; bytes after a complete request are
-ignored, as Kafka does.
+Positions refer to the caller's buffer; `records_end` is exclusive. Times are
+milliseconds. Requests that end early, contain negative lengths or announce more
+than they hold raise DecodeError; bytes after a complete request are ignored, as
+in Kafka.
 """
 
 import struct
@@ -47,7 +47,7 @@ from syncline.wire.primitives import (
 
 FLEXIBLE_SINCE: Final = 9
 
-# (partition, records start, records end), the end being None where the client sent null.
+# (partition, start of records, end of records); the end is None if the client sent null.
 PartitionRecords: TypeAlias = tuple[int, int, int | None]
 
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
@@ -55,7 +55,7 @@ _INT32: Final = struct.Struct(">i")
 _PARTITION_AND_SIZE: Final = struct.Struct(">ii")
 _RESULT_V3: Final = struct.Struct(">ihqq")
 _RESULT_V5: Final = struct.Struct(">ihqqq")
-# record_errors [] and error_message null and no tags: what almost every row of a flexible answer ends with.
+# Includes the end of almost every row of a flexible answer: no record_errors, a null error_message, no tags.
 _RESULT_FLEXIBLE: Final = struct.Struct(">ihqqqBBB")
 
 
@@ -69,7 +69,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """The outcome for the records of one partition."""
+    """The result for the records of one partition."""
 
     partition: int
     error_code: int
@@ -109,7 +109,7 @@ def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
     else:
         transactional_id, position = read_nullable_compact_string(buffer, position)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
-    # Topic: a name, a count and tags, one byte each at least.
+    # A topic has a name, a count and tags, each of at least one byte.
     topic_count, position = read_compact_count(buffer, position + 6, 3)
     topics = []
     row_count = 0
@@ -166,7 +166,7 @@ def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
 
 
 def _with_more(row_count: int, added: int) -> int:
-    """Return the number of partitions so far, over all topics."""
+    """Return the number of partitions so far, in all topics."""
     if row_count + added > ITEMS_MAX:
         raise DecodeError(f"{row_count + added} partitions in a produce request")
     return row_count + added
@@ -178,7 +178,7 @@ def encode_produce_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytearray:
-    """Return the body of an answer; what `version` has no field for is left out."""
+    """Return the body of an answer, with the fields that `version` has."""
     if version >= FLEXIBLE_SINCE:
         return _encode_flexible(version, topics, throttle_ms, node_endpoints)
     out = bytearray(_INT32.pack(len(topics)))
@@ -242,7 +242,7 @@ def encode_produce_request(
     timeout_ms: int,
     topics: Sequence[tuple[str, Sequence[tuple[int, Buffer]]]],
 ) -> list[Buffer]:
-    """Return the body of a request (flexible versions) as parts; the records are not copied."""
+    """Return the body of a request (flexible versions) as parts, without copying the records."""
     assert version >= FLEXIBLE_SINCE, f"brokers produce with version {FLEXIBLE_SINCE} or newer, not {version}"
     parts: list[Buffer] = []
     out = bytearray(nullable_compact_string(transactional_id))

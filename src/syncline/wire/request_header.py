@@ -1,8 +1,8 @@
 """Request headers: what a broker must know before it can read a request.
 
-Version 1 is the key, the version, the correlation id and the client's id (an
-int16 string, nullable, even in flexible versions); version 2 adds tagged
-fields. Read by hand, because it is read for every request.
+Version 1 has the key, the version, the correlation id and the client's id (a
+nullable string with an int16 length, even in flexible versions); version 2 adds
+tagged fields. Parsed by hand, because every request has one.
 """
 
 import struct
@@ -30,9 +30,9 @@ class RequestHeader(NamedTuple):
 def parse_request_header(frame: Buffer) -> RequestHeader:
     """Return the header of a frame (without its size).
 
-    Whether the version is served is the listener's decision, not judged here: a version newer than any known
-    one has the newest header. Negative ones pass with ApiVersions only, which is answered at any version.
-    Raises DecodeError, also for a key that no listener serves.
+    The listener decides whether it serves the version: a version newer than any known one has the newest header.
+    Negative versions pass only for ApiVersions, which is answered in any version. Raises DecodeError, also for a
+    key that no listener serves.
     """
     try:
         number, version, correlation_id, size = _FIXED.unpack_from(frame, 0)

@@ -1,7 +1,7 @@
 """Response headers: the correlation id, and tagged fields in flexible versions.
 
-Which of the two it is depends on the request, so the reader of an answer
-looks up the correlation id first (`api.response_header_version`).
+The header version depends on the request, so the reader of an answer first finds
+the request by its correlation id (`api.response_header_version`).
 """
 
 import struct
