@@ -1,7 +1,7 @@
 """The model against the code: wherever the model decides, `core` decides the same, in every state within bounds.
 
-What keeps them together is not care: a rule that is changed in one place only
-fails here, with the state that shows the difference.
+A rule that is changed in only one of the two fails here, with the state that
+shows the difference.
 """
 
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ class CoordinationContract:
         assert second.lease.image.topic_configs("t") == {"a": "1"}
 
     def test_lease_moves_on_when_it_is_given_up(self, world: StoreWorld) -> None:
-        """Resigning hands over at once, and the one who resigned does not win again."""
+        """Resigning hands the lease over at once, and the broker that resigned does not win it again."""
         first = Campaigner(world, 1).wins()
         second = Campaigner(world, 2)
         first.view.resign(first.lease.lease_epoch)

@@ -75,7 +75,7 @@ def contents(log: PartitionLog) -> list[tuple[int, bytes]]:
 def read(
     log: PartitionLog, offset: int, max_bytes: int = 2**31, upper: int = 2**62, at_least_one: bool = True
 ) -> bytes:
-    """Return what a read gets, from memory or not."""
+    """Return the bytes of a read, whether they are in memory or not."""
     plan = log.read_plan(offset, max_bytes, upper, at_least_one)
     data = plan.read_resident()
     if data is None:

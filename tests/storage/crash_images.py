@@ -1,7 +1,7 @@
-"""Every disk that a power cut may leave, from a recorded stream of operations.
+"""Disks that a power cut may leave, derived from a recorded stream of operations.
 
-For a prefix of the stream the operations that were made durable are certain;
-of the others, which wait in caches, any subset may have arrived, in order. The
+Of the operations before the power cut, those that were synced are certain; of
+the others, which wait in caches, any subset may have arrived, in order. The
 images tried: none, all, every prefix, all but one of the last eight, random
 subsets; the last write torn at several bytes; and each of the last writes
 present in size with zeros or garbage instead of data from byte 0, 8, 16 or 64 on.

@@ -1,9 +1,10 @@
 """What a log does in a test of power cuts, and what may be found afterwards.
 
-A story acts on a log over a recording disk and keeps its own account of it: the
-batches in order, and what storage has promised by returning from a call. Before
-an operation the account admits its outcome, after it the account demands it;
-each state of the account is a mark in the stream of operations.
+A story uses a log on a recording disk and keeps its own account of it: the
+batches in order, and what storage has promised by returning from a call. From
+the start of an operation the account allows its outcome; after the operation it
+requires the outcome. Each state of the account is a mark in the stream of
+operations.
 """
 
 from dataclasses import dataclass, replace
@@ -79,18 +80,18 @@ class Story:
             append(self.log, self.epoch, **fields)
 
     def flush(self) -> None:
-        """Flush, and from then on demand it."""
+        """Flush, and from then on require what was flushed."""
         self.log.flush()
         self._mark(flushed_end=self.log.log_end, may_be_absent=False)
 
     def flush_later(self) -> None:
-        """Flush behind the loop's back."""
+        """Flush in a worker."""
         end = self.log.log_end
         self.log.flush_later(lambda error: None if error else self._mark(flushed_end=end, may_be_absent=False))
         self.disk.pump()
 
     def pump(self) -> None:
-        """Let the background catch up; whatever recovery point it reached is a promise."""
+        """Run pending background work; the recovery point that it reaches is a promise."""
         self.disk.pump()
         if self.log.recovery_point > self.account.flushed_end:
             self._mark(flushed_end=self.log.recovery_point)
@@ -110,7 +111,7 @@ class Story:
         self._mark(possible=(kept,))
 
     def restart(self, offset: int) -> None:
-        """Drop everything and go on elsewhere."""
+        """Drop everything and go on at `offset`."""
         self._mark(flushed_end=0, log_start=max(offset, self.log.log_end))
         self.log.restart_at(offset)  # type: ignore[arg-type]
         self._mark(possible=((),), log_start=offset, must_be_empty_at=offset, flushed_end=0)

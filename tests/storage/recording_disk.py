@@ -1,4 +1,4 @@
-"""A disk in memory that remembers every operation, so that a power cut can be tried after each.
+"""A disk in memory that records every operation, so that tests can cut the power after each.
 
 Contents and names are kept apart, as file systems do: an inode has bytes, a
 directory has names of inodes. `sync` makes the bytes of one inode durable,
@@ -10,7 +10,7 @@ Work given to `run_later` waits until `pump`, so that a test decides when the
 background catches up.
 """
 
-# What the methods of the port do is said there.
+# The port documents its methods.
 # ruff: noqa: D102
 
 import errno
@@ -100,7 +100,7 @@ class Image:
         )
 
     def apply(self, op: Op) -> None:
-        """Let an operation happen. What refers to things that never came to be does nothing."""
+        """Apply an operation; do nothing if it refers to something that was never created."""
         if isinstance(op, Write):
             data = self.contents.setdefault(op.inode, bytearray())
             if len(data) < op.position:
@@ -146,11 +146,11 @@ class RecordingDisk:
         self._locks: set[str] = set()
 
     def mark(self, kind: str, value: Any = None) -> None:
-        """Note for the checker what has been promised by now."""
+        """Record for the checker what has been promised so far."""
         self.ops.append(Mark(kind, value))
 
     def pump(self) -> int:
-        """Do what waits in the background; return how much that was."""
+        """Run the waiting background work; return how many pieces there were."""
         count = 0
         while self._later:
             work, done = self._later.popleft()

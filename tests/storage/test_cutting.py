@@ -208,7 +208,7 @@ def test_plan_is_left_to_a_worker_when_it_would_take_long(monkeypatch: pytest.Mo
 
 
 def test_search_changes_nothing_until_the_cut() -> None:
-    """Whoever leads meanwhile, leads with the whole log."""
+    """Until then the whole log is there, for instance if this replica becomes leader."""
     scene = long_scene(is_cold=True)
     search = scene.log.plan_cut(Offset(5))
     assert isinstance(search, CutSearch)
@@ -227,7 +227,7 @@ def test_search_changes_nothing_until_the_cut() -> None:
 
 @pytest.mark.parametrize("event", ["append", "cut", "restart", "retention"])
 def test_stale_plan_is_refused_when_the_log_has_changed(event: str) -> None:
-    """It speaks of another log; nothing is done by it, and a new plan does."""
+    """The plan was made for another log: it changes nothing, and a new plan works."""
     scene = long_scene(is_cold=False)
     log = scene.log
     plan = log.plan_cut(Offset(9))
@@ -250,7 +250,7 @@ def test_stale_plan_is_refused_when_the_log_has_changed(event: str) -> None:
 
 
 def test_search_fails_the_log_when_the_disk_refuses() -> None:
-    """As every read that a log cannot do without; while a lack of descriptors, or another log by now, harm nothing."""
+    """An I/O error takes the log offline; a lack of descriptors, or a log that has changed since, does not."""
     scene = long_scene(is_cold=True)
     log = scene.log
     search = log.plan_cut(Offset(9))
@@ -268,7 +268,7 @@ def test_search_fails_the_log_when_the_disk_refuses() -> None:
 
 
 def test_restart_reads_nothing() -> None:
-    """A log that begins anew elsewhere needs to know nothing of what it held."""
+    """A log that restarts at another offset needs nothing of what it held."""
     scene = long_scene(is_cold=True)
 
     scene.log.restart_at(Offset(99))

@@ -118,7 +118,7 @@ def test_short_write_is_cut_off_and_raises_why(real_disk: RealDisk, tmp_path: Pa
 def test_append_is_refused_for_good_when_a_failed_one_cannot_be_cut_off(
     real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows what the file holds then."""
+    """The contents of the file are then unknown."""
     file = real_disk.open(str(tmp_path / "x"), create=True)
 
     def fail(*_: object) -> int:

@@ -26,7 +26,7 @@ def test_offset_checkpoint_has_version_count_and_lines() -> None:
 
 
 def test_empty_checkpoint_file_has_no_entries() -> None:
-    """Kafka makes them so."""
+    """Kafka creates such files."""
     assert checkpoints.decode_offsets("file", b"") == {}
 
 

@@ -216,7 +216,7 @@ def test_flush_moves_the_recovery_point_to_the_end(disk: RecordingDisk, log: Par
 
 
 def test_flush_starts_by_itself_after_so_many_records(directory: LogDirectory, disk: RecordingDisk) -> None:
-    """`flush.messages` is honoured behind the loop's back."""
+    """`flush.messages` starts a flush in a worker."""
     log = directory.create(KEY, TOPIC_ID, LogSettings(flush_messages=2))
     append(log)
     append(log)
@@ -419,7 +419,7 @@ def test_deleted_files_stay_until_the_delay_is_over(disk: RecordingDisk, log: Pa
 
 
 def test_deleted_files_may_be_removed_by_somebody_else_first(disk: RecordingDisk, log: PartitionLog) -> None:
-    """Who needs room at once is no disk error."""
+    """An operator who needs room may remove them; that is no disk error."""
     for _ in range(5):
         append(log, timestamp_ms=1)
     disk.pump()

@@ -38,7 +38,7 @@ class StopHistory(Simulation):
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._rng = stream(seed, "stops")
-        # Without eligible replicas the last member of an in-sync set is trusted whatever became of its disk.
+        # Without eligible replicas, the last member of an in-sync set is trusted whatever happened to its disk.
         self._may_lose_disks = self._rng.random() < 0.7
         config = {"eligible.leader.replicas.enable": str(self._may_lose_disks).lower()}
         if self._rng.random() < 0.3:
@@ -214,7 +214,7 @@ class StopHistory(Simulation):
         else:
             cluster.kill(host)
         if kind == "again":
-            # Its supervisor was faster than the word that all stop.
+            # Its supervisor restarted it before it stopped all brokers.
             self._start([host])
             await asyncio.sleep(rng.choice((0.01, 0.3, 2)))
             cluster.kill(host)

@@ -95,7 +95,7 @@ def test_loop_raises_when_somebody_spins_and_nothing_can_happen() -> None:
 
 
 def test_time_out_of_nothing_takes_a_microsecond() -> None:
-    """Who waits with a time-out of 0 until a deadline has passed gets there."""
+    """Code that waits with a time-out of 0 until a deadline has passed reaches it."""
     loop = VirtualLoop()
 
     async def until(deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""Faults planted in the rules themselves: a proof room that lets them pass proves nothing.
+"""Faults planted in the rules themselves: simulations that let them pass would prove nothing.
 
 Each must be caught within 200 seeds; the seeds run in order until one fails.
 """

@@ -1,4 +1,4 @@
-"""AlterPartition between our own brokers: Kafka's message, and one wish more."""
+"""AlterPartition between our own brokers: Kafka's message, and one more field."""
 
 import io
 from typing import Any

@@ -52,7 +52,7 @@ def test_decode_copies_so_that_the_receive_buffer_may_be_reused() -> None:
 
 
 def test_unknown_version_is_a_decode_error() -> None:
-    """No schema, no meaning."""
+    """There is no schema for it."""
     with pytest.raises(DecodeError):
         codec.decode_request(ApiKey.METADATA, 99, b"")
 
@@ -101,7 +101,7 @@ def test_announced_counts_are_refused_before_anything_is_allocated(key: ApiKey, 
 
 
 def test_more_items_than_any_use_has_are_refused() -> None:
-    """A hundred thousand and one groups: reading millions would keep everybody else waiting."""
+    """A hundred thousand and one groups: reading millions would make all other requests wait."""
     asked = b"".join((struct.pack(">i", ITEMS_MAX + 1), b"\x00\x01g" * (ITEMS_MAX + 1)))
 
     with pytest.raises(DecodeError, match="100001 items"):
