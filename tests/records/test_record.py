@@ -15,8 +15,7 @@ from syncline.records.batch import BatchHeader, crc_matches
 from syncline.records.builder import BatchBuilder, assemble
 from syncline.records.compression import Codec, compress, decompress
 from syncline.records.errors import DecodeError
-from syncline.records.recompress import recompress
-from syncline.records.record import Record, first_at_or_after, keyless, latest, read_records, records_block
+from syncline.records.record import Record, first_at_or_after, keyless, latest, read_records
 from tests.record_batches import build_batch
 from tests.records.vector import VECTOR
 from tests.strategies import batches, codecs, damaged, record_fields
@@ -167,19 +166,6 @@ def test_keyless_names_the_places_in_the_batch() -> None:
     batch = build_batch([(1, None, b"a"), (1, b"", b"b"), (1, None, b"c")])
 
     assert keyless(batch, 0, BatchHeader.parse(batch)) == [0, 2]
-
-
-@given(batches(), codecs)
-def test_recompress_changes_the_codec_and_nothing_else(batch: bytes, codec: Codec) -> None:
-    """The records, their offsets and their times are the same afterwards."""
-    before = BatchHeader.parse(batch)
-    changed = recompress(batch, 0, before, codec)
-    after = BatchHeader.parse(changed)
-
-    assert crc_matches(changed, 0, after)
-    assert after.compression == codec
-    assert read_records(changed, 0, after) == read_records(batch, 0, before)
-    assert bytes(records_block(changed, 0, after)) == bytes(records_block(batch, 0, before))
 
 
 def test_header_key_must_not_be_null() -> None:

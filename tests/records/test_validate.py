@@ -9,7 +9,6 @@ from syncline.model.errors import ErrorCode
 from syncline.records.batch import BatchHeader, crc_matches, reseal
 from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
-from syncline.records.record import read_records
 from syncline.records.validate import Fault, InvalidBatch, TopicRules, admit, prepare
 from tests.record_batches import build_batch
 from tests.records.vector import VECTOR
@@ -41,8 +40,8 @@ def validate(data: bytes, rules: TopicRules = RULES, version: int = 9, now_ms: i
     """Return (batch as it would be stored, header)."""
     buffer = bytearray(b"head" + data + b"tail")
     view = memoryview(buffer)
-    stored, position, header = prepare(view, 4, admit(view, 4, 4 + len(data), version), rules, now_ms)
-    return bytes(stored[position : position + header.size_bytes]), header
+    header = prepare(view, 4, admit(view, 4, 4 + len(data), version), rules, now_ms)
+    return bytes(view[4 : 4 + header.size_bytes]), header
 
 
 def refusal(data: bytes, rules: TopicRules = RULES, version: int = 9, now_ms: int = NOW_MS) -> InvalidBatch:
@@ -306,26 +305,6 @@ def test_append_time_topic_takes_times_from_the_future() -> None:
     batch = build_batch([(1 << 45, b"k", b"v")])
 
     assert validate(batch, RULES._replace(append_time=True))[1].max_timestamp == NOW_MS
-
-
-@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
-def test_batch_is_stored_with_the_codec_of_its_topic(codec: Codec) -> None:
-    """A topic's own compression replaces the producer's, and the batch stays readable."""
-    batch = build_batch([(1000, b"k", b"v" * 500)], compression=Codec.GZIP)
-    stored, header = validate(batch, RULES._replace(compression=codec))
-
-    assert header.compression == codec
-    assert crc_matches(stored, 0, header)
-    assert read_records(stored, 0, header)[0].value == b"v" * 500
-
-
-def test_size_counts_again_when_the_codec_changed_it() -> None:
-    """A batch that passes packed may be too large unpacked."""
-    batch = build_batch([(1000, b"k", bytes(2000))], compression=Codec.GZIP)
-    rules = RULES._replace(message_bytes_max=200)
-
-    assert validate(batch, rules)[0] == batch
-    assert refusal(batch, rules._replace(compression=Codec.NONE)).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_form_is_judged_before_the_rest() -> None:

@@ -214,7 +214,6 @@ class Partition:
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
             compacted="compact" in config.cleanup_policy,
-            compression=None,
         )
         if self.leader is not None:
             settings = self._surroundings.configs.partition_settings(config)

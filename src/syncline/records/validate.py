@@ -7,12 +7,11 @@ checks whether it leads the partition; `prepare` follows and checks the content:
 size and CRC, counts, producer fields, timestamps, keys. A batch that passes may
 be stamped and appended as it lies in the buffer.
 
-A batch stays closed, with three exceptions: a compacted topic (every record
-needs a key), header timestamps that contradict each other or are outside the
-limits (the answer names the records), and a topic with its own codec. So a wrong
-but plausible maximum timestamp is stored as sent, and so is a compressed body
-that cannot be read; Kafka, which opens every compressed batch, corrects the
-first and refuses the second.
+A batch stays closed, with two exceptions: a compacted topic (every record needs
+a key), and header timestamps that contradict each other or are outside the
+limits (the answer names the records). So a wrong but plausible maximum timestamp
+is stored as sent, and so is a compressed body that cannot be read; Kafka, which
+opens every compressed batch, corrects the first and refuses the second.
 
 Units: sizes are bytes, times milliseconds since the Unix epoch.
 Source: KIP-467 (record errors), KIP-937 (timestamp limits), Kafka 4.3 as observed.
@@ -39,7 +38,6 @@ from syncline.records.batch import (
 from syncline.records.buffers import Buffer, WritableBuffer
 from syncline.records.compression import Codec
 from syncline.records.errors import DecodeError
-from syncline.records.recompress import recompress
 from syncline.records.record import keyless, timestamps
 
 ZSTD_SINCE: Final = 7
@@ -99,8 +97,6 @@ class TopicRules(NamedTuple):
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     compacted: bool
-    # The codec to store with; None keeps the producer's.
-    compression: int | None = None
 
 
 def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
@@ -156,13 +152,10 @@ def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
     return size if size <= available else None
 
 
-def prepare(
-    buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
-) -> tuple[WritableBuffer, int, BatchHeader]:
-    """Check an admitted batch and apply the topic's rules to it.
+def prepare(buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int) -> BatchHeader:
+    """Check an admitted batch, apply the topic's rules to it where it lies, and return its header after that.
 
-    Returns (buffer, position, header) of the batch to stamp and append: the batch where it lies, or a new buffer if
-    the topic has its own codec. Raises InvalidBatch.
+    Raises InvalidBatch.
     """
     if header.base_offset != 0:
         raise _refused(
@@ -187,18 +180,13 @@ def prepare(
         header = _settle_create_time(buffer, position, header, rules, now_ms)
     if rules.compacted:
         _check_keys(buffer, position, header, rules)
-    if rules.compression is not None and rules.compression != header.compression:
-        buffer, position = _recompressed(buffer, position, header, rules.compression), 0
-        header = BatchHeader.parse(buffer)
-        if header.size_bytes > rules.message_bytes_max:
-            raise _too_large(header, rules)
     if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
         raise InvalidBatch(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {header.size_bytes} bytes in append to partition {rules.topic_partition}, which "
             f"exceeds the maximum configured segment size of {rules.segment_bytes_max}.",
         )
-    return buffer, position, header
+    return header
 
 
 def _refused(
@@ -329,13 +317,6 @@ def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: Topic
         [(index, text) for index in missing[:RECORD_ERRORS_MAX]],
         fault=Fault.KEYLESS,
     )
-
-
-def _recompressed(buffer: Buffer, position: int, header: BatchHeader, compression: int) -> bytearray:
-    try:
-        return recompress(buffer, position, header, compression)
-    except DecodeError as error:
-        raise _unreadable(header, error) from error
 
 
 def _unreadable(header: BatchHeader, error: DecodeError) -> InvalidBatch:

@@ -133,7 +133,7 @@ def _append(
         if refusal:
             log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
-        buffer, position, header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms())
+        header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms())
     except InvalidBatch as invalid:
         producing.counters.invalid_batches[invalid.fault] += 1
         has_start = invalid.fills_log_start and partition is not None
@@ -166,7 +166,7 @@ def _append(
         return row, partition, verdict.last_offset + 1
     assert verdict is None or isinstance(verdict, Accepted)
     try:
-        base_offset = partition.append(buffer, position, header)
+        base_offset = partition.append(request.body, start, header)
     except StorageError as error:
         return ProducedPartition(index, error.code, error_message=str(error)), None, -1
     append_time_ms = header.max_timestamp if header.is_append_time else -1
