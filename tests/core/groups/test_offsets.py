@@ -119,6 +119,17 @@ def test_commit_with_metadata_is_judged_partition_by_partition(metadata: str, er
     assert (stored[1].metadata, stored[1].leader_epoch) == ("ok", 4)
 
 
+@pytest.mark.parametrize(("metadata", "is_kept"), [("x" * 32_767, True), ("\u20ac" * 10_923, False)])
+def test_commit_with_metadata_that_no_record_can_hold_is_refused(metadata: str, is_kept: bool) -> None:
+    """Whatever limit is configured, a string of a record has at most 32,767 bytes."""
+    driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=0, offset_metadata_max=100_000))
+
+    ticket = driver.commit("", -1, _commit_of(metadata=metadata))
+
+    error = ErrorCode.NONE if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert driver.answers[ticket].errors == {("t", 0): error}
+
+
 @pytest.mark.parametrize("offset", [-1, -5, 10**15])
 def test_commit_of_any_offset_is_accepted(offset: int) -> None:
     """Offsets are the client's business."""

@@ -22,7 +22,7 @@ from typing import Final
 
 from syncline.core.groups.member import Member, restored
 from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMember, Protocol
-from syncline.core.groups.records import StoredGroup, subscribed_topics
+from syncline.core.groups.records import GroupRecordError, StoredGroup, subscribed_topics
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 
@@ -294,7 +294,10 @@ class Group:
 
 
 def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group:
-    """Return the group that was stored: STABLE with its members, or EMPTY."""
+    """Return the group that was stored: STABLE with its members, or EMPTY. Raises GroupRecordError."""
+    instances = [each.group_instance_id for each in stored.members if each.group_instance_id is not None]
+    if len({each.member_id for each in stored.members}) < len(stored.members) or len(set(instances)) < len(instances):
+        raise GroupRecordError(f"generation {stored.generation} of {group_id} was stored with a member twice")
     group = Group(group_id, wall_ms=wall_ms)
     group.generation = stored.generation
     group.protocol_type = stored.protocol_type or None
@@ -309,5 +312,4 @@ def restored_group(group_id: str, stored: StoredGroup, *, wall_ms: int) -> Group
     if stored.state_timestamp_ms != NONE:
         group.state_timestamp_ms = stored.state_timestamp_ms
     group.subscribed = group.read_subscriptions()
-    assert len(group.members) == len(stored.members), f"{group_id} was stored with a member twice"
     return group

@@ -29,7 +29,15 @@ from syncline.core.groups.messages import (
 )
 from syncline.core.groups.outbox import Outbox, group_write_error, offset_write_error
 from syncline.core.groups.rebalance import Rebalance
-from syncline.core.groups.records import CommittedOffset, GroupKey, GroupRecord, OffsetKey, group_record, offset_record
+from syncline.core.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    OffsetKey,
+    group_record,
+    is_storable,
+    offset_record,
+)
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 
@@ -81,12 +89,11 @@ class Offsets:
         accepted: dict[OffsetKey, CommittedOffset] = {}
         for wanted in request.offsets:
             outcome = error
-            if error is ErrorCode.NONE and _utf16_length(wanted.metadata) > self._out.settings.offset_metadata_max:
+            if error is ErrorCode.NONE and self._is_too_large(wanted.metadata):
                 outcome = ErrorCode.OFFSET_METADATA_TOO_LARGE
             errors[wanted.topic, wanted.partition] = outcome
             if outcome is ErrorCode.NONE:
                 accepted[OffsetKey(group_id, wanted.topic, wanted.partition)] = self._committed(wanted)
-        assert len(accepted) <= len(errors), f"{len(accepted)} offsets are accepted, {len(errors)} were asked for"
         if not accepted:
             self._out.reply(ticket, CommitReply(errors=errors))
             return
@@ -122,6 +129,10 @@ class Offsets:
             commit_timestamp_ms=self._out.at.wall_ms,
             expire_timestamp_ms=wanted.expire_timestamp_ms,
         )
+
+    def _is_too_large(self, metadata: str) -> bool:
+        """Return whether a client's text exceeds the configured limit, or what a record can hold."""
+        return _utf16_length(metadata) > self._out.settings.offset_metadata_max or not is_storable(metadata)
 
     def _write_commit(
         self,
