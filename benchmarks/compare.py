@@ -2,9 +2,10 @@
 
     python -m benchmarks.compare REVISION [--rounds 2]
 
-First each side starts several times, in turns. Then, in each round, both clusters run at the same time and are measured
-in turns: otherwise the machine's drift from minute to minute, or a lucky cluster, would outweigh the difference. The
-command prints the medians, the ratio of this tree to the revision, and the range of both.
+First each side starts several times, in turns; `--rounds 0` measures nothing else. Then, in each round, both clusters
+run at the same time and are measured in turns: otherwise the machine's drift from minute to minute, or a lucky cluster,
+would outweigh the difference. The command prints the medians, the ratio of this tree to the revision, and the range of
+both.
 """
 
 import argparse

@@ -109,7 +109,7 @@ class Cluster:
     def fence(self, broker: int) -> None:
         """Fence a broker: out of the ISR unless it is the last, and out of leadership."""
         known = self.current
-        standings = self.stand(broker, replace(known.standings[broker], is_fenced=True))
+        standings = self.stand(broker, known.standings[broker]._replace(is_fenced=True))
         isr = tuple(one for one in known.isr if one != broker) or known.isr
         if known.leader != broker:
             self.publish(standings=standings, isr=isr, partition_epoch=known.partition_epoch + (isr != known.isr))
@@ -126,7 +126,7 @@ class Cluster:
     def unfence(self, broker: int) -> None:
         """Let a broker serve again; it leads if it is what the leaderless partition waited for."""
         known = self.current
-        standings = self.stand(broker, replace(known.standings[broker], is_fenced=False))
+        standings = self.stand(broker, known.standings[broker]._replace(is_fenced=False))
         if known.leader == -1 and broker in known.isr:
             self.publish(
                 standings=standings,

@@ -216,7 +216,7 @@ def test_image_that_no_batch_makes_trips_an_assertion() -> None:
     sound = start()
     sound.check_invariants()
     orphan = {ConfigResource(ResourceType.TOPIC, "gone"): {"a": "1"}}
-    shuffled = {"t": replace(sound.topics["t"], partitions=(record(1), record(0)))}
+    shuffled = {"t": sound.topics["t"]._replace(partitions=(record(1), record(0)))}
 
     with pytest.raises(AssertionError, match="configurations of the topic gone, which does not exist"):
         replace(sound, configs=orphan).check_invariants()

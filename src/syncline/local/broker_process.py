@@ -13,7 +13,6 @@ import logging
 import os
 import random
 import resource
-import secrets
 import signal
 import socket
 import sqlite3
@@ -153,7 +152,7 @@ class BrokerProcess:
             disk=disk,
             coordination=coordination,
             clock=SystemClock(),
-            rng=random.Random(secrets.randbits(128)),  # noqa: S311 - ids and tie-breaks, no secrets
+            rng=random.Random(os.urandom(16)),  # noqa: S311 - ids and tie-breaks, no secrets
             on_unfit=self._unfit,
             block=time.sleep,
         )

@@ -119,8 +119,7 @@ class PartitionRecord(NamedTuple):
         assert self.leader == NONE or self.leader in self.isr, f"the leader is not in its ISR: {self}"
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     """A topic with its partitions; `partitions[n]` is partition n."""
 
     name: str
@@ -209,8 +208,7 @@ Change = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataDelta:
+class MetadataDelta(NamedTuple):
     """What differs between two images; everything in the order of the newer image."""
 
     partitions: tuple[TopicPartition, ...] = ()

@@ -14,7 +14,7 @@ import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Coordination
@@ -52,8 +52,7 @@ EVEN_LOOK_S: Final = 0.002
 FORWARDING_BYTES: Final = 1_024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listen:
+class Listen(NamedTuple):
     """Where a listener is: host and port as advertised, and the socket if it is bound already."""
 
     host: str

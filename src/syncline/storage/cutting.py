@@ -12,7 +12,6 @@ Units: positions are bytes; `end_offset` is exclusive.
 Source: KIP-101; scenario S16 (a cut also rolls back producer state).
 """
 
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from syncline.core.producer_state import ProducerTable
@@ -53,8 +52,7 @@ class Stretch(NamedTuple):
     starts: tuple[tuple[Offset, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CutPlan:
+class CutPlan(NamedTuple):
     """Everything that a cut at `offset` needs."""
 
     offset: Offset
@@ -65,8 +63,7 @@ class CutPlan:
     producers: ProducerTable | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CutSearch:
+class CutSearch(NamedTuple):
     """What a worker needs to make a plan. Use it once: its copy of the segment becomes part of the plan."""
 
     disk: Disk
@@ -167,7 +164,7 @@ def plan(
     search = _search(disk, directory, segments, producers, offset, shape)
     if segment.index is not None:
         try:
-            return replace(search, segment=segment.copy(segment.file)).run_resident()
+            return search._replace(segment=segment.copy(segment.file)).run_resident()
         except (NotResident, NotABatch, OSError):
             # The worker will run into the same broken log or disk, and report it.
             pass

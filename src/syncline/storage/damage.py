@@ -15,8 +15,7 @@ followed by good batches is what a crash may leave.
 Source: studies of storage faults in replicated stores (damage taken for a torn tail).
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.ids import Offset
 from syncline.storage.errors import DamagedLogError
@@ -28,8 +27,7 @@ ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """How the last process left the log, according to the checkpoints of its directory."""
 
     is_clean: bool
@@ -39,8 +37,7 @@ class Circumstances:
     log_start: Offset
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """The first place in a log that cannot be what was written."""
 
     offset: Offset

@@ -15,7 +15,6 @@ inclusive bounds. Source: KIP-74 (at least one batch), KIP-227.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from syncline.model.ids import Offset
@@ -114,8 +113,7 @@ def hints_from_index(index: OffsetIndex, segment_bytes: int, segment_end: int, w
     return Hints(start, index.boundary_up_to(start + wanted.max_bytes), upper, is_whole)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """A read whose position is not known yet: a worker finds it and reads it."""
 
     disk: Disk

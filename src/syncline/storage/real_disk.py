@@ -20,7 +20,6 @@ import errno
 import fcntl
 import itertools
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -96,6 +95,9 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it."""
+        # Imported late: it imports compressors for archives, and a start deletes nothing.
+        import shutil
+
         shutil.rmtree(path)
 
     def make_directory(self, path: str) -> None:

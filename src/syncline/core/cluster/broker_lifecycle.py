@@ -13,9 +13,8 @@ Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
@@ -37,8 +36,7 @@ class BrokerState(Enum):
     SHUTDOWN_NOW = "shutdown-now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(NamedTuple):
     """What a broker process reports about itself when it starts."""
 
     broker_id: BrokerId
@@ -52,16 +50,14 @@ class Registration:
     previous_broker_epoch: int = NONE
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationAnswer:
+class RegistrationAnswer(NamedTuple):
     """The broker's epoch, or why the controller refuses the registration."""
 
     error: ErrorCode
     broker_epoch: BrokerEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(NamedTuple):
     """The controller's view of a broker, for that broker."""
 
     error: ErrorCode

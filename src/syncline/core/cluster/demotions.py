@@ -14,7 +14,6 @@ new process may have a new disk.
 Source: KIP-501; the limits are ours (docs/slow-leaders.md).
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -24,8 +23,7 @@ from syncline.model.metadata import MetadataImage
 PartitionKey = tuple[UUID, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RelinquishLimits:
+class RelinquishLimits(NamedTuple):
     """`leader.relinquish.max.per.window`, `.window.ms` and `.demotion.ms`."""
 
     max_per_window: int = 3

@@ -12,8 +12,7 @@ Source: KIP-227, KIP-73 (throttling by leaving out), KIP-279 (questions before f
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from syncline.core.fetching.session import NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
@@ -24,8 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 _FULL: Final = OPENING_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequestPlan(Generic[Key]):
+class FetchRequestPlan(NamedTuple, Generic[Key]):
     """One request to the leader: the partitions to list, and those to drop from the session."""
 
     session_id: int

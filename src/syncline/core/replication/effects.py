@@ -10,7 +10,7 @@ Units: offsets are exclusive ends; times in ms of the node's monotonic clock.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.core.replication.evidence import Evidence
 from syncline.model.errors import ErrorCode
@@ -39,8 +39,7 @@ class RefusalOutcome(Enum):
     IGNORED = "ignored"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IsrMember:
+class IsrMember(NamedTuple):
     """A member of a proposed ISR, and the incarnation that fetched (-1: unknown)."""
 
     broker_id: BrokerId
@@ -72,8 +71,7 @@ class ProposeIsr:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class IsrAnswer:
+class IsrAnswer(NamedTuple):
     """The controller's answer to one proposal."""
 
     error: ErrorCode

@@ -9,14 +9,14 @@ or "unknown".
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 
 Scalar = int | str | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerView:
+class FollowerView(NamedTuple):
     """What the leader knew of one follower just before a decision."""
 
     broker_id: BrokerId

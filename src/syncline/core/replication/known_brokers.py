@@ -12,13 +12,12 @@ Source: KIP-841 (fenced brokers stay out of the ISR), KIP-903 (broker epochs).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerStanding:
+class BrokerStanding(NamedTuple):
     """One registered broker: its incarnation, and whether it may serve."""
 
     broker_epoch: BrokerEpoch

@@ -20,8 +20,8 @@ Invariants: each unfinished round lowers the follower's latest epoch, so the rou
 Source: KIP-101, KIP-279 (several quick elections), KIP-320 and KIP-595 (compare within the fetch).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
 from syncline.model.errors import ErrorCode
@@ -67,8 +67,7 @@ def find_divergence(
     return None if fetch_offset <= log_end else ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(NamedTuple):
     """Where to cut a follower's log, by which rule, and whether the follower must ask the leader again."""
 
     offset: Offset

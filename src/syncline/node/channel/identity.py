@@ -1,13 +1,12 @@
 """What a broker process reports about itself when it registers."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from syncline.model.ids import NONE, BrokerId
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokerIdentity:
+class BrokerIdentity(NamedTuple):
     """The identity of a broker process, and its listeners."""
 
     broker_id: BrokerId

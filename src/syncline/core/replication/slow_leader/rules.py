@@ -1,14 +1,12 @@
 """What a leader does about its own slow reads, as configured."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 # Partitions that one run of the watchdog may hand over.
 RELINQUISHED_AT_ONCE_MAX: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class SlowReadRules:
+class SlowReadRules(NamedTuple):
     """The configuration of the feature; None in its place means that the feature is off.
 
     `cap_ms`: how long the leader spares a waiting follower, None: for ever. `relinquishes`: whether it hands
