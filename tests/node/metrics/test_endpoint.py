@@ -415,3 +415,19 @@ async def test_client_that_does_not_take_its_answer_is_cut_off(world: World) -> 
     await world.later(10)
 
     assert len(served.connections) == 0
+
+
+async def test_client_that_asks_again_without_taking_its_answer_is_cut_off(world: World) -> None:
+    """What it still asks buys no time: the next request is read only once the answer before it is taken."""
+    await world.topic("many", partitions=300)
+    await serve(world)
+    client = await HttpClient.connect()
+    client.transport.pause_reading()
+    for _ in range(5):
+        client.send(GET)
+        await world.later(1)
+    await world.later(endpoint.TAKEN_S + 5)
+    served = world.node().metrics
+    assert served is not None
+
+    assert len(served.connections) == 0

@@ -188,7 +188,8 @@ class HttpConnection(asyncio.Protocol):
             data = data.lstrip(b"\r\n")
             if not data:
                 return
-            if not self._is_answering:
+            # While the client has yet to take an answer, that deadline stands.
+            if not self._is_answering and self._is_writable:
                 self._wait(REQUEST_S, self._too_slow)
         self._http.receive_data(data)
         if self._is_answering or not self._is_writable:
