@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncline.pipeline import decode as decoding
 from syncline.pipeline.decode import Decoded, DecodeError
 from syncline.records.compression import DECOMPRESSED_BYTES_MAX
-from tests.pipeline.batches import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
+from tests.pipeline.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 
 EVERYTHING = tuple(decoding.COLUMNS)
 END = 2**62
@@ -223,6 +223,49 @@ def test_decoder_refuses_a_codec_that_does_not_exist() -> None:
     """Codes 5 to 7 are free."""
     with pytest.raises(DecodeError, match="batch at offset 5 cannot be decompressed: compression 6 does not exist"):
         _decode(batch(_numbered(1), base_offset=5, attributes=6))
+
+
+def _sealed(records: bytes, count: int, *, attributes: int = 0) -> bytes:
+    """Return a batch with any bytes for its records, under a sound checksum."""
+    raw = bytearray(batch(_numbered(1), base_offset=77, attributes=attributes)[:61] + records)
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    struct.pack_into(">i", raw, 57, count)
+    struct.pack_into(">I", raw, 17, crc32c.crc32c(bytes(raw[21:])))
+    return bytes(raw)
+
+
+_HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("sealed", "message"),
+    [
+        pytest.param(
+            _sealed(cramjam.zstd.compress(bytes(1 << 20)).read(), 1 << 20, attributes=4),
+            "claims 1048576 records in 1048576 bytes",
+            id="a-bomb-of-empty-records",
+        ),
+        pytest.param(_sealed(bytes(70), 2**31 - 1), "claims 2147483647 records in 70 bytes", id="every-record"),
+        pytest.param(_sealed(b"\xff" * 1_000, 1), "has an integer that does not end", id="a-length-without-end"),
+        pytest.param(
+            _sealed(b"\x20\x00\x00\x00" + _HUGE + bytes(6), 1), "longer than all records", id="a-key-of-8-exabytes"
+        ),
+        pytest.param(
+            _sealed(b"\x20\x00\x00\x00\x01" + _HUGE + bytes(6), 1), "longer than all records", id="a-value-as-long"
+        ),
+        pytest.param(
+            _sealed(b"\x22\x00\x00\x00\x01\x01\x02" + _HUGE + b"\x00", 1),
+            "longer than all records",
+            id="a-header-as-long",
+        ),
+        pytest.param(_sealed(b"", 1, attributes=CONTROL), "control record ends before", id="no-control-record"),
+        pytest.param(_sealed(b"\xff" * 5, 1, attributes=CONTROL), "control record ends before", id="half-of-one"),
+    ],
+)
+def test_decoder_refuses_what_no_record_can_be_with_the_one_error(sealed: bytes, message: str) -> None:
+    """Sizes and numbers that a producer made up are checked before they are added, followed or counted."""
+    with pytest.raises(DecodeError, match=message):
+        _decode(sealed)
 
 
 @settings(deadline=None)

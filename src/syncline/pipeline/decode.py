@@ -47,6 +47,8 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _ABORT: Final = 0
 _VARINT_BYTES_MAX: Final = 10
+# Length, attributes, two deltas, two lengths and the number of headers, one byte each.
+_RECORD_BYTES_MIN: Final = 7
 CHUNK_BYTES_MAX: Final = 2**31 - 1
 _HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -171,11 +173,14 @@ def _control_type(view: memoryview, position: int) -> int:
     """Return the type of the control record at `position`: its key is a version and a type, two bytes each."""
     body = bytes(view[position : position + 3 * _VARINT_BYTES_MAX])
     place = 0
-    for skip in (0, 1, 0, 0):  # length; then one byte of attributes and timestamp delta; offset delta; key length
-        place += skip
-        while body[place] & 0x80:
+    try:
+        for skip in (0, 1, 0, 0):  # length; then one byte of attributes and timestamp delta; offset delta; key length
+            place += skip
+            while body[place] & 0x80:
+                place += 1
             place += 1
-        place += 1
+    except IndexError:
+        raise DecodeError("a control record ends before its key does") from None
     return int.from_bytes(body[place + 2 : place + 4], "big")
 
 
@@ -245,10 +250,10 @@ class _Records:
 
         timestamp_deltas, place = _varints(data, starts + 1)
         offset_deltas, place = _varints(data, place)
-        key_lengths, key_starts = _varints(data, place)
-        value_lengths, value_starts = _varints(data, key_starts + np.maximum(key_lengths, 0))
+        key_lengths, key_starts = _lengths(data, place)
+        value_lengths, value_starts = _lengths(data, key_starts + np.maximum(key_lengths, 0))
         records_end = value_starts + np.maximum(value_lengths, 0)
-        if (key_lengths < -1).any() or (value_lengths < -1).any() or (records_end > ends).any():
+        if (records_end > ends).any():
             raise DecodeError("a record's key or value is longer than the record")
         append_time = per_record([batch.attributes & _LOG_APPEND_TIME for batch in batches]) != 0
         created = per_record([batch.base_timestamp for batch in batches]) + timestamp_deltas
@@ -292,6 +297,12 @@ def _record_bounds(buffer: Buffer, batches: Sequence[_Batch]) -> tuple[Ints, Int
     ends: list[int] = []
     for batch in batches:
         position, batch_end = batch.start, batch.end
+        # A few compressed bytes may claim to be millions of records: refused before anything is kept of them.
+        if batch.record_count * _RECORD_BYTES_MIN > batch_end - position:
+            raise DecodeError(
+                f"the batch at offset {batch.base_offset} claims {batch.record_count} records in"
+                f" {batch_end - position} bytes"
+            )
         try:
             for _ in range(batch.record_count):
                 byte = buffer[position]
@@ -301,6 +312,10 @@ def _record_bounds(buffer: Buffer, batches: Sequence[_Batch]) -> tuple[Ints, Int
                 else:
                     length, shift = byte & 0x7F, 7
                     while (byte := buffer[position]) >= 0x80:
+                        if shift >= 7 * _VARINT_BYTES_MAX:
+                            raise DecodeError(
+                                f"the batch at offset {batch.base_offset} has an integer that does not end"
+                            )
                         length |= (byte & 0x7F) << shift
                         shift += 7
                         position += 1
@@ -344,6 +359,15 @@ def _varints(data: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Ints]:
     return decoded, place
 
 
+def _lengths(data: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Ints]:
+    """Return the lengths at the given places, -1 for null, and the places after them; none is beyond the data."""
+    lengths, place = _varints(data, positions)
+    # Checked before anything is added to them: a sum that overflows is a place before the data.
+    if (lengths < -1).any() or (lengths > len(data)).any():
+        raise DecodeError("a field of a record is longer than all records")
+    return lengths, place
+
+
 def _cut(buffer: Buffer, starts: Ints, lengths: Ints) -> pa.Array:
     """Return the pieces of the buffer as a binary array; a length below 0 is null. The starts must ascend."""
     count = len(starts)
@@ -374,8 +398,8 @@ def _headers(records: _Records) -> pa.Array:
     for nth in range(int(counts.max(initial=0))):
         rows = np.flatnonzero(counts > nth)
         slots = list_starts[rows] + nth
-        key_lengths[slots], key_starts[slots] = _varints(data, place[rows])
-        value_lengths[slots], value_starts[slots] = _varints(
+        key_lengths[slots], key_starts[slots] = _lengths(data, place[rows])
+        value_lengths[slots], value_starts[slots] = _lengths(
             data, key_starts[slots] + np.maximum(key_lengths[slots], 0)
         )
         place[rows] = value_starts[slots] + np.maximum(value_lengths[slots], 0)
