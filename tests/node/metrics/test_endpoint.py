@@ -2,11 +2,12 @@
 
 import asyncio
 import re
+from collections.abc import Iterable
 
 import pytest
 
 from syncline.node.metrics import endpoint
-from syncline.node.metrics.endpoint import CONNECTIONS_MAX
+from syncline.node.metrics.endpoint import CONNECTIONS_MAX, HttpConnection
 from tests.node.metrics.scraping import GET, HttpClient, ask, scrape, serve
 from tests.node.world import World
 
@@ -431,3 +432,42 @@ async def test_client_that_asks_again_without_taking_its_answer_is_cut_off(world
     assert served is not None
 
     assert len(served.connections) == 0
+
+
+class Unread(asyncio.Transport):
+    """A transport whose peer reads nothing: `close` waits for what is written, as that of a socket does."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def writelines(self, list_of_data: Iterable[object]) -> None:
+        """Keep what is written."""
+
+    def can_write_eof(self) -> bool:
+        """Return whether one side can end before the other: it cannot."""
+        return False
+
+    def close(self) -> None:
+        """Wait for the peer, which never reads."""
+
+    def abort(self) -> None:
+        """End at once."""
+        self._connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("path", ["metrics", "wrong"])
+async def test_client_that_does_not_take_its_last_answer_is_cut_off(world: World, path: str) -> None:
+    """A few kilobytes that stay unread would keep a closing connection, and its place among those for metrics."""
+    await serve(world)
+    await scrape(world)
+    served = world.node().metrics
+    assert served is not None
+    connection = world.call(1, HttpConnection, served)
+    world.call(1, connection.connection_made, Unread(connection))
+    world.call(1, connection.data_received, b"GET /%b HTTP/1.0\r\n\r\n" % path.encode())
+    await world.later(endpoint.TAKEN_S - 1)
+    assert connection in served.connections
+    await world.later(2)
+
+    assert connection not in served.connections

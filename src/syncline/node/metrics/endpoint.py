@@ -269,7 +269,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._write(self._transport, 200, CONTENT_TYPE, page, is_last=self._has_all)
         if self._http.our_state is h11.MUST_CLOSE:
-            self._transport.close()
+            self._close(self._transport)
         elif self._is_writable:
             self._await_request(self._transport)
 
@@ -302,7 +302,7 @@ class HttpConnection(asyncio.Protocol):
         self._write(transport, refusal.status, "text/plain; charset=utf-8", body, is_last=True, more=more)
         self._is_ending = True
         if self._has_all or not transport.can_write_eof():
-            transport.close()
+            self._close(transport)
             return
         transport.write_eof()
         self._wait(LINGER_S, self.abort)
@@ -332,6 +332,12 @@ class HttpConnection(asyncio.Protocol):
                 parts += self._http.send_with_data_passthrough(h11.Data(data=part)) or ()
         self._http.send(h11.EndOfMessage())
         transport.writelines(parts)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """Close once the client has taken what is written; it has half a minute."""
+        if self._is_writable:
+            self._wait(TAKEN_S, self.abort)
+        transport.close()
 
     # Time-outs.
 
