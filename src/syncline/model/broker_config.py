@@ -1,13 +1,13 @@
 """The configuration of a broker: what Syncline reads, each setting declared once, as a field.
 
 The field is the definition: its name with dots is the configuration's name, and
-`setting` gives its type, default, when it may change, and what it is for. Names
-that are stored without effect stand in `kept_configs`.
+`setting` declares its type, default, documentation, and when it may change. Names
+that are stored without effect are in `kept_configs`.
 
-A broker's configuration is resolved from four layers, the first that has a
+A broker's configuration is resolved from four layers, of which the first with a
 value wins: set dynamically for this broker, set dynamically for all, given in
-its file or command line, default. It is resolved anew when one of the layers
-changes; the object itself never changes.
+its file or command line, default. It is resolved again when one of the layers
+changes; the object itself is immutable.
 
 Units are in Kafka's names: `_ms`, `_bytes`, `_minutes`, `_seconds`.
 Source: Kafka's broker configurations, as of 4.3; `own` ones are Syncline's.
@@ -50,7 +50,7 @@ from syncline.model.kept_configs import KEPT_BROKER_CONFIGS, THROTTLE_RATES
 
 PROTECTION_CAP: Final = "follower.fetch.pending.insync.max.ms"
 
-# The classes of Kafka that have a meaning here; "" is none.
+# The Kafka class names that Syncline supports; "" is none.
 _REPLICA_SELECTORS: Final = (
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -62,7 +62,7 @@ _REPLICA_SELECTORS: Final = (
 class BrokerConfig:
     """The configuration of one broker. Without arguments: the defaults."""
 
-    # The texts of its file and command line, as DescribeConfigs shows them.
+    # The values from its file and command line as text, as DescribeConfigs shows them.
     static: Mapping[str, str] = field(default_factory=dict)
     # fmt: off
     auto_create_topics_enable: bool = setting(BOOLEAN, True, READ_ONLY,
@@ -308,7 +308,7 @@ class BrokerConfig:
         return config
 
     def check(self) -> None:
-        """Raise `ConfigError` when two values do not go together."""
+        """Raise `ConfigError` if two values contradict each other."""
         wait_ms = self.replica_fetch_wait_max_ms
         if wait_ms > self.replica_socket_timeout_ms:
             raise ConfigError("replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms")
@@ -328,7 +328,7 @@ class BrokerConfig:
 
 
 def check_protection_cap(cap_ms: int, lag_ms: int) -> None:
-    """Raise `ConfigError` when followers that wait for their leader would be spared for less than a lag window."""
+    """Raise `ConfigError` if followers that wait for their leader would be spared for less than a lag window."""
     if 0 <= cap_ms < lag_ms:
         raise ConfigError(f"{PROTECTION_CAP} ({cap_ms}) should be -1 or at least replica.lag.time.max.ms ({lag_ms})")
 

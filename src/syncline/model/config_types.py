@@ -1,10 +1,10 @@
-"""Configuration values: from text to a typed value and back, with Kafka's words for what is wrong.
+"""Configuration values: from text to a typed value and back, with Kafka's error messages.
 
 Every value arrives as text (file, command line, AlterConfigs) and leaves as
 text (DescribeConfigs); in between it is a bool, int, float, str or a tuple of
 strings. Parsing follows Java, since clients compare what they wrote with what
 they read back: numbers are bounded by their type, a double prints as
-`1.0E10`, blanks around a value and around the items of a list do not count.
+`1.0E10`, blanks around a value and around the items of a list are ignored.
 
 A configuration that Syncline reads is declared once, as a field of `BrokerConfig`
 or `TopicConfig` made by `setting`: the field's name with dots for underscores is
@@ -51,7 +51,7 @@ LIST: Final = ConfigType.LIST
 CLASS: Final = ConfigType.CLASS
 PASSWORD: Final = ConfigType.PASSWORD
 
-# What the documentation of a configuration says that Syncline stores and does not read.
+# The documentation of a configuration that Syncline stores but does not read.
 NOT_ACTED_ON: Final = "Accepted and stored for compatibility; Syncline does not act on it."
 NOT_YET: Final = "Accepted and stored; Syncline does not act on it yet."
 
@@ -84,7 +84,7 @@ class Problem(NamedTuple):
 Check = Callable[[Value], Problem | None]
 
 _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
-# No number needs more; Python refuses to read one of thousands of digits.
+# No number needs more digits; Python refuses to parse thousands of them.
 _INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
 _LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
 _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?\Z")
@@ -102,7 +102,7 @@ class ConfigDefinition:
     check: Check | None = None
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     documentation: str = ""
-    # Broker configurations that give the value when this one is not set, most specific first.
+    # Broker configurations whose value applies if this one is not set, most specific first.
     synonyms: tuple[str, ...] = ()
     # Neither listed nor documented: for tests, under Kafka's name where it has one.
     hidden: bool = False
@@ -204,7 +204,7 @@ def as_fields(settings: Mapping[str, ConfigDefinition], values: Mapping[str, Val
 
 
 def scale_to_ms(name: str) -> int:
-    """Return by what a duration under this name is multiplied to give the milliseconds of a topic."""
+    """Return the factor that converts a duration under this name to milliseconds."""
     return _SCALE_TO_MS.get(name.rpartition(".")[2], 1)
 
 
@@ -241,7 +241,7 @@ def between(low: float, high: float) -> Check:
 
 
 def between_or(low: int, high: int, other: int) -> Check:
-    """Return a check of two bounds beside which one more value is allowed."""
+    """Return a check of two bounds that also allows one other value."""
 
     def check(value: Value) -> Problem | None:
         assert isinstance(value, int), "bounds are for numbers"
@@ -287,7 +287,7 @@ SEGMENT_BYTES: Final = at_least(1 << 20)
 
 
 def _in_message(value: Value) -> str | None:
-    # Java prints a list that is refused as a whole in brackets.
+    # Java prints a list in brackets if it is refused as a whole.
     if not isinstance(value, tuple):
         return show(value)
     return f"[{', '.join(value)}]"

@@ -7,7 +7,7 @@ sentence for the person who reads it. Source: the Kafka protocol guide.
 from enum import IntEnum
 from typing import Final
 
-# What a client sent may be quoted, and a string on the wire has at most 32,767 bytes, four of them a character.
+# A message may quote a client's text; a string on the wire has at most 32,767 bytes, up to four per character.
 MESSAGE_LENGTH_MAX: Final = 8_000
 
 

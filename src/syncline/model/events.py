@@ -24,20 +24,24 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         evidence {}
     fault               kind, target string | phase: begin, end | note string
 
-Writers: the leader its ISR changes, its watermark's stalls and the progress of its followers; every broker what it
-observes (`observation`: it decided nothing, but something was unusual); the controller elections (also the first one
-of a new partition, reason CREATED, leader_before -1), ISR changes that it decides itself (a fenced replica: rule
-"fencing") and broker states, `subject` being the broker that they are about; a follower its truncations; the injector
-of a fault, that fault, with broker -1 when it is no broker. A fault's target is "broker-N", "TOPIC-PARTITION", or the
-directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault agree in kind and target.
+Who writes what:
 
-Units: `ts_ms` and `since_ms` are Unix time by the writer's clock; all other `*_ms` of an event's own are durations in
+- a leader: its ISR changes, the stalls of its watermark, and the progress of its followers;
+- a follower: its truncations;
+- every broker: what it observes (`observation`: it decided nothing, but something was unusual);
+- the controller: elections (also the first one of a new partition, reason CREATED, leader_before -1), ISR changes that
+  it decides itself (a fenced replica: rule "fencing"), and the states of brokers (`subject` is the broker concerned);
+- the injector of a fault: that fault, with broker -1 if the injector is not a broker. A fault's target is "broker-N",
+  "TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
+  have the same kind and target.
+
+Units: `ts_ms` and `since_ms` are Unix time by the writer's clock; all other `*_ms` fields of events are durations in
 milliseconds; `*_log_end` and watermarks are exclusive offsets; an unknown number is -1. `before` and `after` are the
 ISR in ascending order; for a refused change `after` is what the leader proposed. `evidence` holds the numbers that the
 rule compared, as JSON values; its times are of the writer's monotonic clock, which showed `noted_ms` at `ts_ms`. The
-phases of an observation agree in writer, kind, subject, partition and `since_ms`; an observation that was noticed
-afterwards has the last phase only. A progress sample describes the interval that ends at `ts_ms`: the worst lag in it
-and the log ends at its end.
+phases of an observation have the same writer, kind, subject, partition and `since_ms`; an observation noticed
+afterwards has only the last phase. A progress sample describes the interval that ends at `ts_ms`: the largest lag in
+it and the log ends at its end.
 """
 
 import json
@@ -55,7 +59,7 @@ Json: TypeAlias = "str | int | float | bool | list[Any] | tuple[Any, ...] | Mapp
 
 
 class EventDecodeError(ValueError):
-    """Bytes that are no journal event: not JSON, no envelope, or a known type without a field that it needs."""
+    """Bytes that are not a journal event: not JSON, without envelope, or a known type that lacks a required field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +146,7 @@ class FollowerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Records wait above the writing leader's high watermark, which does not move; or it moves again."""
+    """The writing leader's high watermark is stalled below waiting records, or advances again."""
 
     TYPE: ClassVar[str] = "watermark"
 
@@ -208,7 +212,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent:
-    """An event of a type that a newer writer knows; everything beyond the envelope is in `rest`."""
+    """An event of a type that only newer writers know; all fields beyond the envelope are in `rest`."""
 
     type: str
     version: int
@@ -255,8 +259,8 @@ def to_json(event: Event) -> bytes:
 def from_json(data: bytes | bytearray | memoryview | str) -> Event:
     """Return the event that a journal record's value holds.
 
-    Fields that this reader does not know are dropped from known types. Raises `EventDecodeError` when the value
-    is no event at all, or lacks a field that has no default.
+    Drops unknown fields of known types. Raises `EventDecodeError` if the value is not an event, or lacks a field
+    that has no default.
     """
     try:
         content = json.loads(data if isinstance(data, str) else bytes(data))

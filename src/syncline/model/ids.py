@@ -1,8 +1,8 @@
-"""Names for the numbers that must not mix.
+"""Types for the numbers that must not mix.
 
-Offsets count records; a leader epoch numbers a leadership term; a broker epoch
-one registration of one broker process. All of them use -1 for "none", as the
-Kafka protocol does. A bare `int` stops at the codec.
+Offsets count records; a leader epoch numbers a term of leadership; a broker epoch
+numbers a registration of a broker process. All of them use -1 for "none", as the
+Kafka protocol does. Only codecs use a bare `int`.
 """
 
 from typing import Final, NamedTuple, NewType

@@ -1,8 +1,8 @@
-"""Kafka's configurations that Syncline checks, stores and shows, and nothing in it reads.
+"""Kafka's configurations that Syncline checks, stores and shows, but does not read.
 
 Tools list, set and read back these names; a broker that refused them would
 break scripts that work with Kafka. Their documentation says that they have no
-effect, except for those that the options of `syncline up` decide.
+effect, except for those that options of `syncline up` determine.
 Source: Kafka's configurations, as of 4.3.
 """
 
@@ -172,7 +172,7 @@ INTERNAL_SEGMENT_BYTES: Final = ConfigDefinition(
     "internal.segment.bytes", INT, None, at_least(1), CLUSTER_WIDE, hidden=True
 )
 
-# Known and dynamic, yet listed only while set: a throttle without a value is none.
+# Known and dynamic, but listed only while set: without a value there is no throttle.
 THROTTLE_RATES: Final[dict[str, ConfigDefinition]] = {
     name: _row(name, LONG, None, at_least(0), CLUSTER_WIDE)
     for name in (

@@ -4,8 +4,8 @@ The state of the cluster is a `MetadataImage`; the only way from one image to
 the next is a batch of `Change`s. The controller commits the batch, and every
 broker applies the same batch to its own image, so that equal versions are
 equal images. An image is never modified: `apply` copies what a batch touches
-(one topic's tuple of partitions, the dict that holds it) and shares the rest,
-which is what makes `difference` cheap: what is the same object did not change.
+(one topic's tuple of partitions, the dict that holds it) and shares the rest.
+This makes `difference` cheap: a shared object has not changed.
 
 Units: `version` counts committed batches; it is Kafka's metadata offset.
 Invariants: versions are consecutive; the partitions of a topic are numbered
@@ -129,7 +129,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterCreated:
-    """The first change of all: the cluster gets its id."""
+    """The first change: the cluster gets its id."""
 
     cluster_id: str
 
@@ -158,7 +158,7 @@ class BrokerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic exists from here on, with all these partitions."""
+    """A topic was created with these partitions."""
 
     name: str
     topic_id: UUID
@@ -167,7 +167,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Partitions of one topic have these new states; numbers at the end of the topic are new partitions."""
+    """Partitions of one topic have these new states; numbers beyond the topic's last one are new partitions."""
 
     topic_id: UUID
     partitions: tuple[PartitionRecord, ...]
@@ -175,7 +175,7 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone, its partitions and its configurations with it."""
+    """A topic was deleted, with its partitions and configurations."""
 
     topic_id: UUID
 
@@ -209,7 +209,7 @@ Change = (
 
 
 class MetadataDelta(NamedTuple):
-    """What differs between two images; everything in the order of the newer image."""
+    """The difference between two images, in the order of the newer one."""
 
     partitions: tuple[TopicPartition, ...] = ()
     deleted_topics: tuple[Topic, ...] = ()
@@ -237,7 +237,7 @@ class MetadataImage:
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, partition: int) -> PartitionRecord | None:
-        """Return the state of one partition, None if topic or partition is unknown."""
+        """Return the state of one partition; None if topic or partition is unknown."""
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
@@ -260,17 +260,17 @@ class MetadataImage:
         return self.configs.get(ConfigResource(ResourceType.TOPIC, topic), {})
 
     def broker_configs(self, broker_id: BrokerId) -> Mapping[str, str]:
-        """Return what is set dynamically for one broker only."""
+        """Return the configurations set dynamically for one broker."""
         return self.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
 
     def cluster_configs(self) -> Mapping[str, str]:
-        """Return what is set dynamically for all brokers."""
+        """Return the configurations set dynamically for all brokers."""
         return self.configs.get(CLUSTER_DEFAULTS, {})
 
     def apply(self, changes: Iterable[Change], version: int) -> "MetadataImage":
-        """Return the image after one batch of changes, which becomes `version`.
+        """Return the image after one batch of changes, with this version.
 
-        Within a decision that is tried out, the version stays; the empty image takes a snapshot of any version.
+        A decision may try changes out without a new version; the empty image takes a snapshot of any version.
         """
         assert self.version == 0 or version in (self.version, self.version + 1), (
             f"version {version} after {self.version}"
@@ -281,7 +281,7 @@ class MetadataImage:
         return draft.finish(version)
 
     def check_invariants(self) -> None:
-        """Assert what holds for every image, in time that grows with the number of partitions."""
+        """Assert what holds for every image, in time proportional to the number of partitions."""
         assert self.topic_names == {topic.topic_id: name for name, topic in self.topics.items()}, "ids and names differ"
         for name, topic in self.topics.items():
             numbers = [record.partition for record in topic.partitions]
@@ -307,7 +307,7 @@ class MetadataImage:
 
 
 class _Draft:
-    """An image being changed: each mapping is copied when it is first written to."""
+    """An image under construction: each mapping is copied before the first write to it."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
@@ -417,10 +417,10 @@ class _Draft:
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """Return what a broker that acted on `old` has to look at when `new` arrives.
+    """Return the changes that a broker has to apply when `new` follows `old`.
 
-    Objects shared by both images are skipped without looking inside. The old
-    topic and the partitions of the new one are both listed when a topic was deleted and created again under its name.
+    Skips objects that both images share. If a topic was deleted and created again under its name, lists both the old
+    topic and the partitions of the new one.
     """
     partitions: list[TopicPartition] = []
     deleted = [

@@ -1,8 +1,8 @@
-"""The written form of metadata changes: one line of JSON per batch.
+"""The encoding of metadata changes: one line of JSON per batch.
 
-A change is an array: a tag, then the fields in order. A controller's store and
-the stream of changes to brokers hold the same text, so that it is encoded once.
-A reader refuses a tag that it does not know: guessing would make images differ.
+A change is an array: a tag, then the fields in order. The controller's store and
+the stream of changes to brokers use the same text, so that it is encoded once.
+A reader refuses an unknown tag: skipping it would make images differ.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Reasons: why the controller took a decision, as data.
 
-A journal event carries a `Reason` and, in its evidence, the numbers that belong to it. Readers compare reasons and
-never words; sentences are made from both in one place (`explain.words.wording`).
+A journal event carries a `Reason` and, in its evidence, the numbers that belong to it. Readers compare reasons, never
+text; one place makes sentences from both (`explain.words.wording`).
 
 The values are written to the journal and are stable: one may be added at any time, none may change its meaning.
-A reader that does not know a value, or reads text that a broker wrote before version 2, takes it for `UNKNOWN`.
+A reader treats a value that it does not know, and text written before version 2, as `UNKNOWN`.
 """
 
 from enum import StrEnum
@@ -19,7 +19,7 @@ class Reason(StrEnum):
     REGISTERED_AGAIN = "registered-again"
     REGISTERED_AFTER_CLEAN_STOP = "registered-after-clean-stop"
     REGISTERED_WITHOUT_PROOF = "registered-without-proof-of-clean-stop"
-    # A new process took the place of the old one in every ISR (quick.bounce.enable).
+    # A new process replaced the old one in every ISR (quick.bounce.enable).
     BOUNCED = "bounced"
     CAUGHT_UP_WITH_METADATA = "caught-up-with-metadata"
     SESSION_TIMED_OUT = "session-timed-out"  # timeout_ms, silent_ms
@@ -51,16 +51,16 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
-# A broker leaves because it announced that it stops.
+# Reasons for which a stopping broker leaves.
 STOPS: Final = frozenset({Reason.STOP_ANNOUNCED, Reason.STOP_GRANTED, Reason.STOPPED_TOGETHER})
-# An administrator or the balancer wanted the election: nothing was wrong.
+# Reasons of elections that an administrator or the balancer requested: nothing was wrong.
 WANTED: Final = frozenset(
     {Reason.CREATED, Reason.PREFERRED_REPLICA_BACK, Reason.PREFERRED_REQUESTED, Reason.UNCLEAN_REQUESTED}
 )
 
 
 def reason_of(value: object) -> Reason:
-    """Return the reason that an event carries, `UNKNOWN` for a value that this reader does not know."""
+    """Return the reason that an event carries; `UNKNOWN` for a value that this reader does not know."""
     return _BY_VALUE.get(value, Reason.UNKNOWN) if isinstance(value, str) else Reason.UNKNOWN
 
 

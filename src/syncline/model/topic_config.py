@@ -2,8 +2,8 @@
 
 A topic's configuration is its own overrides over the broker's: `of_broker` names
 the broker's configurations that apply where the topic has none, the most specific
-first. It is resolved anew when either changes; the object itself never changes.
-Names that are stored without effect stand in `kept_configs`.
+first. It is resolved again when either changes; the object itself is immutable.
+Names that are stored without effect are in `kept_configs`.
 
 Source: Kafka's topic configurations, as of 4.3.
 """
@@ -143,7 +143,7 @@ def validate_topic_config(name: str, value: str) -> None:
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:
-    """Raise `ConfigError` when one of a topic's overrides is bad, or two do not go together."""
+    """Raise `ConfigError` if one of a topic's overrides is invalid, or two contradict each other."""
     for name, value in overrides.items():
         validate_topic_config(name, value)
     parsed = parse_all(TOPIC_CONFIGS, overrides)
@@ -167,7 +167,7 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDefinition]] = {
     INTERNAL_SEGMENT_BYTES.name: INTERNAL_SEGMENT_BYTES,
 }
 
-# For each field of a topic's configuration: fields of the broker's, each with what its value is multiplied by.
+# For each field of a topic's configuration: fields of the broker's, each with a factor for its value.
 _BROKER_FIELDS: Final = tuple(
     (
         definition.name.replace(".", "_"),

@@ -1,1 +1,1 @@
-"""From the journal's events to findings: what was wrong, and what it caused; data, and no words."""
+"""From the journal's events to findings: what was wrong, and what it caused, as data without sentences."""

@@ -1,4 +1,4 @@
-"""What was wrong with brokers: processes that ended or stopped, loops and disks that were slow, late knowledge.
+"""What was wrong with brokers: processes that ended or were paused, slow loops and disks, late metadata.
 
 A broker's own report (its loop did not run, its disk was slow) counts more than what others conclude from its
 silence. Each function returns the conditions of its kinds that no condition among its arguments explains.
@@ -15,11 +15,11 @@ from syncline.model.reasons import STOPS, Reason
 
 # Ignore a disk whose slow time adds up to less than this.
 SLOW_DISK_MS: Final = 600
-# A process that registers within this time after a death is the one that takes the place of the dead one.
+# A process that registers within this time after a death replaces the dead one.
 _RESTART_MS: Final = 60_000
 # A connection that broke within this time before a registration broke because the process before it ended.
 _CONNECTION_LOST_MS: Final = 30_000
-# Disk work beside the loop: a follower waits for the read, a log for its cut, and the broker goes on.
+# Disk operations beside the loop: a follower waits for the read, or a log for its cut, but the broker continues.
 _BESIDE_THE_LOOP: Final = frozenset({"read", "cut"})
 
 
@@ -108,7 +108,7 @@ def slow_disks(history: History) -> list[Condition]:
 
 
 def stalls(history: History, disks: Sequence[Condition]) -> list[Condition]:
-    """Return when loops of brokers did not run, unless they waited for their disks."""
+    """Return the times when loops of brokers did not run, unless they waited for their disks."""
     found: list[Condition] = []
     for each in history.of_kind("stall"):
         broker = each.last.broker
@@ -126,7 +126,7 @@ def stalls(history: History, disks: Sequence[Condition]) -> list[Condition]:
 
 
 def _inferred_stalls(history: History, reported: Sequence[Condition]) -> list[Condition]:
-    """Return brokers that send nothing to anyone, although their processes are not known to be gone."""
+    """Return the brokers that send nothing to any other, although their processes are not known to be gone."""
     found = []
     for gap in history.of_kind("heartbeat-gap"):
         broker = gap.last.subject
@@ -142,7 +142,7 @@ def _inferred_stalls(history: History, reported: Sequence[Condition]) -> list[Co
 
 
 def _misses(silence: Observed, gap: Observed, condition: Condition) -> bool:
-    """Return whether another broker than the controller misses the one with the gap, and hears none of its beats."""
+    """Return whether a broker other than the controller misses the one with the gap, and received none of its beats."""
     return (
         silence.last.subject == condition.broker
         and silence.last.kind in SILENCES
@@ -153,7 +153,7 @@ def _misses(silence: Observed, gap: Observed, condition: Condition) -> bool:
 
 
 def unreachable_controllers(history: History, deep: Sequence[Condition]) -> list[Condition]:
-    """Return when brokers got no answer from the controller."""
+    """Return the times when brokers got no answer from the controller."""
     found: list[Condition] = []
     for each in history.of_kind("controller-unreachable"):
         condition = Condition(
@@ -171,7 +171,7 @@ def unreachable_controllers(history: History, deep: Sequence[Condition]) -> list
 
 
 def late_metadata(history: History, deep: Sequence[Condition]) -> list[Condition]:
-    """Return when brokers applied metadata late."""
+    """Return the times when brokers applied metadata late."""
     found = []
     for each in history.of_kind("metadata-late"):
         condition = Condition(
@@ -189,7 +189,7 @@ def late_metadata(history: History, deep: Sequence[Condition]) -> list[Condition
 
 
 def fresh_logs(history: History, late: Sequence[Condition]) -> list[Condition]:
-    """Return which replicas filled an empty log of this partition, unless they learned of it late."""
+    """Return the replicas that filled an empty log of this partition, unless they applied its metadata late."""
     found = []
     for each in history.of_kind("catching-up"):
         event = each.last

@@ -1,8 +1,8 @@
 """Causes: which condition explains that a replica was missing.
 
-A condition is a candidate if it was there when the replica went missing and befell a broker that can bring this
-about; the role of that broker decides the cause's name, as the same pause is the follower's or the leader's. Among
-the candidates those that lasted for half of the time come first, and of these the deepest.
+A condition is a candidate if it held when the replica went missing and affected a broker that can cause this. The role
+of that broker decides the cause's name: the same pause may be the follower's or the leader's. Candidates that lasted
+for half of the time come first, and of these the deepest.
 
 Units: Unix milliseconds.
 """
@@ -15,7 +15,7 @@ from syncline.explain.diagnosis.findings import Cause
 
 # A broker may report a cause this much after another broker reports the effect.
 SLACK_MS: Final = 1_000
-# How long before an effect its cause may have begun, when no event tells.
+# How long before an effect its cause may have begun, if no event shows when.
 LOOK_BACK_MS: Final = 15_000
 
 
@@ -30,9 +30,9 @@ class Causes:
     def of_absence(
         self, replica: int, leader: int, begin_ms: int, at_ms: int, *, is_fenced: bool
     ) -> tuple[Cause, Condition | None]:
-        """Return why a replica could not show that it is there and has everything.
+        """Return why a replica could not prove to its leader that it has everything.
 
-        It could not show it to its leader; to the controller if it `is_fenced`.
+        If it `is_fenced`: why it could not prove to the controller that it is alive.
         """
         best: Condition | None = None
         for condition in self._candidates(replica, leader, begin_ms, at_ms, is_fenced=is_fenced):
@@ -40,14 +40,14 @@ class Causes:
                 best = condition
         if best is not None:
             return name_of(best, leader, is_fenced=is_fenced), best
-        # All brokers were healthy; what remains is that clients wrote faster than followers could fetch.
+        # All brokers were healthy; the remaining cause is that clients wrote faster than followers could fetch.
         for each in self._conditions:
             if each.kind is Kind.BURST and each.touches(begin_ms - SLACK_MS, at_ms):
                 return Cause.BURST, each
         return Cause.UNKNOWN, None
 
     def of_giving_away(self, leader: int, at_ms: int) -> tuple[Cause, Condition | None]:
-        """Return the slow disk for which a leader gave a partition away."""
+        """Return the slow disk because of which a leader gave a partition away."""
         for each in self._conditions:
             is_there = each.touches(at_ms - LOOK_BACK_MS, at_ms + SLACK_MS)
             if each.kind is Kind.DISK and each.broker == leader and is_there:
@@ -101,7 +101,7 @@ class Causes:
         self, condition: Condition, replica: int, leader: int, *, is_fenced: bool, begin_ms: int, at_ms: int
     ) -> bool:
         mine = condition.broker == replica
-        # The controller fences: conditions of the partition's leader have no part in it.
+        # The controller fences, so conditions of the partition's leader do not matter.
         leads = condition.broker == leader and (not is_fenced or replica == leader)
         blocks = condition.blocked_ms > 0
         match condition.kind:
@@ -113,7 +113,7 @@ class Causes:
                 return (mine and (blocks or cuts_log)) or (leads and (blocks or reads_for))
             case Kind.CUT | Kind.SILENT:
                 ends = {condition.broker, condition.other}
-                # Between replicas it is the deeper cause, even if one of them is the controller as well.
+                # A cut between replicas is the deeper cause, even if one of them is also the controller.
                 if {replica, leader} <= ends <= self._replicas:
                     return True
                 is_mine = is_fenced and replica in ends and condition.kind is Kind.CUT

@@ -10,7 +10,7 @@ from typing import Final
 
 from syncline.model.events import Json
 
-# Two reports of one moment may differ by this much.
+# Timestamps of two reports of one moment may differ by this much.
 CLOCKS_MS: Final = 500
 # Reports of one condition that lie this close belong together.
 JOIN_MS: Final = 2_000
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     BURST = "burst of writes"
 
 
-# From the root of a chain of causes to its end: the root is named before what it brings about.
+# From the root of a chain of causes to its end: a root is named before its effects.
 DEPTH: Final = (
     Kind.GONE,
     Kind.STALL,

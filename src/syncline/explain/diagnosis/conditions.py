@@ -21,12 +21,12 @@ from syncline.explain.diagnosis.connection_conditions import cuts
 from syncline.explain.diagnosis.history import History
 
 BURST_RECORDS: Final = 1_000
-# How many times the usual number of records a burst has at least.
+# A burst has at least this many times the usual number of records.
 BURST_FACTOR: Final = 5
 
 
 def conditions_of(history: History) -> list[Condition]:
-    """Return what was wrong, in the order in which it began, without what a deeper condition explains."""
+    """Return what was wrong, ordered by beginning, without conditions that a deeper one explains."""
     disks = slow_disks(history)
     deep = [*deaths(history), *stalls(history, disks), *stops(history)]
     blocking = [*deep, *(each for each in disks if each.blocked_ms)]
@@ -41,7 +41,7 @@ def conditions_of(history: History) -> list[Condition]:
 
 
 def _bursts(history: History) -> list[Condition]:
-    """Return when clients wrote much more than usual."""
+    """Return the times when clients wrote much more than usual."""
     found: list[Condition] = []
     inflows = sorted(
         each.inflow_records

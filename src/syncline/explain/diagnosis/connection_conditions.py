@@ -1,8 +1,8 @@
 """Cut connections between replicas, and the directions in which nothing arrives.
 
-A broker that misses another one sends it beats on the connection that their fetches use. Beats that arrive prove
-that direction. If both brokers miss each other, both ran, and beats are missing, the connection is cut; if only one
-misses the other, the other may just be silent.
+A broker that misses another one sends it beats on the connection that their fetches use. Beats that arrive prove that
+their direction works. If both brokers miss each other, both ran, and beats are missing, the connection is cut; if only
+one misses the other, the other may just be silent.
 
 Source: ours; docs/journal.md describes the beats.
 """
@@ -65,7 +65,7 @@ def _cut(
         return None
     misses_leader = any(each.last.kind == "leader-silent" for each in reports)
     if not misses_leader and (len(missing) == 2 or _spoke(history, pair, missing, begin_ms)):
-        # A follower that neither asks nor misses its leader does not know that it should ask: its metadata are old.
+        # A follower that neither fetches nor misses its leader does not know that it should: its metadata is old.
         return None
     if len(missing) == 2:
         # Both send beats: a direction in which none arrives is lost.
@@ -81,7 +81,7 @@ def _cut(
     if condition.is_over or any(condition.touches(gap.begin_ms, gap.end_ms) for gap in gaps):
         condition.kind = Kind.SILENT
     else:
-        # The silent broker reaches the controller, and its own reports of this connection may not be here yet.
+        # The silent broker reaches the controller; its own reports of this connection may not have arrived yet.
         condition.lost = ((condition.broker, misser),)
     return condition
 

@@ -1,11 +1,11 @@
 """Diagnosis: why a partition's replicas did what they did, as findings with their evidence.
 
 One hard idea: different brokers report an effect (a replica left, a leader changed, a watermark stopped) and a
-condition (a process was paused, a connection was cut). A cause is a condition that was there before the effect,
-befell a broker that can bring the effect about, and is explained by no deeper condition. Without one the cause is
-unknown, and the finding says so.
+condition (a process was paused, a connection was cut). A cause is a condition that held before the effect, affected a
+broker that can cause it, and is explained by no deeper condition. Without such a condition the cause is unknown, and
+the finding says so.
 
-Pure: events in, findings out; data only, no words. Units: Unix milliseconds.
+Pure: events in, findings out, no sentences. Units: Unix milliseconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def diagnose(
 ) -> Diagnosis:
     """Return what happened to a partition between two times, and why; `replica` selects the findings of one broker.
 
-    Events from before `since_ms` help to understand. `leader` and `replicas` are the present ones, if known.
+    Events from before `since_ms` serve as context. `leader` and `replicas` are the current ones, if known.
     """
     history = History(events, topic, partition)
     conditions = conditions_of(history)
@@ -121,7 +121,7 @@ class _Effects:
         ]
 
     def _joining(self, change: IsrChange, replica: int, leader: int) -> Finding:
-        # An empty log that the replica filled before it joined the last time does not matter for this time.
+        # An empty log that the replica filled before it joined an earlier time does not matter.
         earlier = (
             each.ts_ms
             for each in self._history.isr_changes
@@ -156,7 +156,7 @@ class _Effects:
         )
 
     def _read_in_decision(self, change: IsrChange, replica: int, numbers: Mapping[str, Json]) -> Condition | None:
-        """Return the leader's slow read of which the decision's own evidence tells, if it took long enough."""
+        """Return the leader's slow read that the decision's own evidence shows, if it took long enough."""
         since_ms, decided_ms = numbers.get("reading_since_ms"), numbers.get("decided_ms")
         if not isinstance(since_ms, int) or not isinstance(decided_ms, int) or decided_ms - since_ms < SLOW_DISK_MS:
             return None
@@ -209,12 +209,12 @@ class _Effects:
             condition,
             mark,
             {"until_ms": end_ms, "holders": list(holders)},
-            # Each replica that held it may have had a condition of its own.
+            # Each replica that held the watermark may have had a condition of its own.
             tuple({id(other): other for _, other in known if other is not condition}.values()),
         )
 
     def _missing_members(self, mark: Watermark) -> list[Finding]:
-        """Return why each replica had left that the ISR lacked when it was below its minimum."""
+        """Return, for an ISR below its minimum, why each missing replica had left."""
         last: dict[int, IsrChange] = {}
         for change in self._history.isr_changes:
             if change.ts_ms <= mark.ts_ms and change.outcome == "committed":
@@ -246,7 +246,7 @@ def _is_creation(election: Election) -> bool:
 
 
 def _fencing_began_ms(at_ms: int, reason: Reason, numbers: Mapping[str, Json]) -> int:
-    """Return when, at the latest, the trouble of a broker that was fenced had begun."""
+    """Return the latest time at which the condition of a fenced broker can have begun."""
     timeout_ms = numbers.get("timeout_ms")
     if reason is Reason.SESSION_TIMED_OUT and isinstance(timeout_ms, int):
         return at_ms - timeout_ms
@@ -254,7 +254,7 @@ def _fencing_began_ms(at_ms: int, reason: Reason, numbers: Mapping[str, Json]) -
 
 
 def _leaving_numbers(change: IsrChange, replica: int) -> dict[str, Json]:
-    """Return what the leader knew of a replica that left, its times turned into Unix time."""
+    """Return what the leader knew about a replica that left, with times as Unix time."""
     evidence = change.evidence
     noted_ms = evidence.get("noted_ms")
     if not isinstance(noted_ms, int):

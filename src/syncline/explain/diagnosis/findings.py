@@ -48,7 +48,7 @@ class Effect(StrEnum):
     NOTHING = "none"
 
 
-# Effects that answer something else, and need no cause of their own.
+# Effects that follow from another effect, and need no cause of their own.
 NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED})
 
 
@@ -65,19 +65,19 @@ class Finding:
     event: IsrChange | Election | Watermark | Truncation | None = None
     # Unix times and numbers for the sentences.
     numbers: dict[str, Json] = field(default_factory=dict)
-    # Other conditions of that time, which did not suffice or are explained by this one.
+    # Other conditions of that time, which do not suffice as cause or are explained by it.
     also: tuple[Condition, ...] = ()
 
     @property
     def needs_no_cause(self) -> bool:
-        """Whether the rule alone explains it: an answer to something else, or an election that was requested."""
+        """Whether the rule alone explains it: it follows from another effect, or is a requested election."""
         if self.effect is Effect.ELECTED and isinstance(self.event, Election):
             return self.event.leader_before < 0 or is_wanted(self.event)
         return self.effect in NO_TROUBLE
 
     @property
     def broker(self) -> int:
-        """The broker that the cause befell; for a cut connection, the replica that suffered from it."""
+        """The broker that the cause affected; for a cut connection, the replica that was cut off."""
         return self.replica if self.condition is None else self.condition.broker
 
     def check_invariants(self) -> None:
@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """All findings of a window in order of time, and the one that stands out."""
+    """All findings of a window in order of time, and the main one."""
 
     topic: str
     partition: int
@@ -116,11 +116,11 @@ class Diagnosis:
 
 
 def is_wanted(election: Election) -> bool:
-    """Return whether an administrator or the balancer wanted the election: nothing was wrong."""
+    """Return whether an administrator or the balancer requested the election, so that nothing was wrong."""
     return election.reason in WANTED
 
 
-# How much an effect counts when the main finding is chosen.
+# The weight of an effect in the choice of the main finding.
 _WEIGHTS: Final[Mapping[Effect, int]] = {
     Effect.LEFT: 6,
     Effect.ELECTED: 6,
@@ -131,7 +131,7 @@ _WEIGHTS: Final[Mapping[Effect, int]] = {
     Effect.TRUNCATED: 1,
     Effect.NOTHING: 1,
 }
-# A replica that fills an empty log matters more than what emptied it.
+# A replica that fills an empty log matters more than the cause of its emptiness.
 _NEW_REPLICA_WEIGHT: Final = 20
 
 
@@ -164,5 +164,5 @@ def _weight(finding: Finding) -> int:
 
 
 def _severity(finding: Finding) -> int:
-    """Return how deep a cause lies; of two that explain equally much, the deeper one is the main one."""
+    """Return how deep a cause is; of two that explain equally much, the deeper one is the main one."""
     return 0 if finding.condition is None else len(DEPTH) - DEPTH.index(finding.condition.kind)

@@ -54,7 +54,7 @@ class Observed:
             self.last = event
 
 
-# What the reports of one observation agree in; two reads for two followers may begin in the same millisecond.
+# The fields that identify an observation; two reads for two followers may begin in the same millisecond.
 _Name = tuple[int, str, int, str, int, int, object, object]
 
 
@@ -105,7 +105,7 @@ class History:
         return [each for each in self.observations if each.last.kind == kind]
 
     def leader_at(self, at_ms: int, otherwise: int = -1) -> int:
-        """Return which broker led the partition at a time, `otherwise` if no event shows it."""
+        """Return the leader of the partition at a time; `otherwise` if no event shows it."""
         for election in self.elections:
             if election.ts_ms > at_ms:
                 if election.leader_before >= 0:
@@ -118,7 +118,7 @@ class History:
         return samples[0].broker if samples else otherwise
 
     def replicas(self) -> tuple[int, ...]:
-        """Return every broker that the events show to hold the partition."""
+        """Return every broker that is a replica according to the events."""
         found: dict[int, None] = {}
         for change in self.isr_changes:
             found.update(dict.fromkeys((*change.before, *change.after)))

@@ -1,4 +1,4 @@
-"""Evidence: the sentences that speak for a finding's cause, and those that speak against any other."""
+"""Evidence: the sentences that support a finding's cause, and those that rule out others."""
 
 from typing import Final, assert_never
 
@@ -7,12 +7,12 @@ from syncline.explain.diagnosis.findings import Cause, Effect, Finding
 from syncline.explain.words import wording
 from syncline.explain.words.phrases import Show, count, listed, short, span
 
-# As many of the longest disk operations, and of the other conditions, are named.
+# How many of the longest disk operations, and of the other conditions, are named.
 _NAMED_MAX: Final = 3
 
 
 def evidence_for(finding: Finding, show: Show) -> list[str]:
-    """Return what speaks for the cause."""
+    """Return the evidence for the cause."""
     condition = finding.condition
     if condition is None:
         return []
@@ -99,7 +99,7 @@ def _beats(condition: Condition, source: int, target: int) -> str:
 
 
 def evidence_against(finding: Finding, show: Show) -> list[str]:
-    """Return what speaks against other causes."""
+    """Return the evidence against other causes."""
     if finding.effect is Effect.HELD:
         return [wording.ALSO.format(condition=short(each, show)) for each in finding.also]
     if finding.effect not in {Effect.LEFT, Effect.ELECTED, Effect.NOTHING}:

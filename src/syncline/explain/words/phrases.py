@@ -8,12 +8,12 @@ from syncline.explain.words import wording
 from syncline.model.events import Json
 from syncline.model.reasons import Reason
 
-# Turns Unix milliseconds into the reader's time of day.
+# Converts Unix milliseconds to the reader's time of day.
 Show = Callable[[int], str]
 
 
 def span(duration_ms: object) -> str:
-    """Return a duration as people write it."""
+    """Return a duration as text, in a readable unit."""
     if not isinstance(duration_ms, int):
         return wording.UNKNOWN_NUMBER
     if duration_ms < 1_000:
@@ -24,12 +24,12 @@ def span(duration_ms: object) -> str:
 
 
 def count(value: object) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with separated thousands."""
     return f"{value:,}" if isinstance(value, int) else wording.UNKNOWN_NUMBER
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return a list as people write it."""
+    """Return a list as text: "a, b and c"."""
     assert words, "an empty list has no words"
     if len(words) == 1:
         return words[0]
@@ -37,7 +37,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def reason_in_words(reason: Reason, numbers: Mapping[str, Json]) -> str:
-    """Return why the controller decided something."""
+    """Return the controller's reason in words."""
     return wording.REASONS[reason].format(
         silent=span(numbers.get("silent_ms")),
         timeout=span(numbers.get("timeout_ms")),
@@ -46,7 +46,7 @@ def reason_in_words(reason: Reason, numbers: Mapping[str, Json]) -> str:
 
 
 def title_of(finding: Finding) -> str:
-    """Return the cause of a finding, with the broker or the connection that it befell."""
+    """Return the cause of a finding, with the broker or connection that it affected."""
     condition = finding.condition
     title = wording.TITLES[finding.cause]
     if condition is None:

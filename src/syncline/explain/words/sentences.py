@@ -1,7 +1,7 @@
 """A diagnosis in words: what happened, why, and the evidence for the cause and against others.
 
-Every sentence rests on an event; a cause that no event shows is called unknown. The words themselves are in
-`wording`. `show` turns Unix milliseconds into the reader's time of day.
+Every sentence rests on an event; a cause that no event shows is called unknown. The phrases are in `wording`. `show`
+converts Unix milliseconds to the reader's time of day.
 """
 
 from collections.abc import Mapping
@@ -149,7 +149,7 @@ def _left_by_leader(finding: Finding, event: IsrChange, left: str, show: Show) -
 
 
 def _proposed_earlier(committed_ms: int, decided_ms: int, show: Show) -> str:
-    """Return when the leader proposed a change, if the controller took long to agree."""
+    """Return when the leader proposed a change, if the controller took long to answer."""
     if committed_ms - decided_ms < SLOW_ANSWER_MS:
         return ""
     return wording.PROPOSED_EARLIER.format(decided=show(decided_ms))

@@ -1,7 +1,7 @@
-"""Wording: every phrase of which explanations are made, as templates with named fields.
+"""Wording: all phrases of explanations, as templates with named fields.
 
-Change any of them freely: findings rest on data, and a test replaces all of these by nonsense and compares what is
-found. Fields are in braces; `phrases`, `evidence` and `sentences` fill them in.
+Change them freely: findings rest on data, and a test replaces all phrases by nonsense and compares the findings.
+Fields are in braces; `phrases`, `evidence` and `sentences` fill them in.
 """
 
 from typing import Final

@@ -83,10 +83,10 @@ UNDER_REPLICATED_PARTITIONS: Final = _kafka(
     "Led here, with fewer replicas in sync than assigned; replicas being added do not count as assigned.")
 UNDER_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:UnderMinIsrPartitionCount", GAUGE, "partitions",
-    "Led here, with fewer replicas in sync than min.insync.replicas asks for: acks=all is refused.")
+    "Led here, with fewer replicas in sync than min.insync.replicas requires: acks=all is refused.")
 AT_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:AtMinIsrPartitionCount", GAUGE, "partitions",
-    "Led here, with just as many replicas in sync as min.insync.replicas asks for.")
+    "Led here, with exactly as many replicas in sync as min.insync.replicas requires.")
 REASSIGNING_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:ReassigningPartitions", GAUGE, "partitions",
     "Led here, with a reassignment running. Reassignment is not offered yet: 0.")
@@ -114,22 +114,22 @@ FAILED_ISR_UPDATES: Final = _kafka(
     "Proposals of in-sync sets that the controller answered with an error, or too late to count.")
 PENDING_FOLLOWER_FETCHES: Final = _kafka(
     "server:ReplicaManager:PendingFollowerFetches", GAUGE, "fetches",
-    "Fetches of followers taken up and not yet answered, per partition, that protect them (KIP-501).")
+    "Unanswered fetches of followers that keep them in sync, per partition (KIP-501).")
 PENDING_PROTECTED_REPLICAS: Final = _kafka(
     "server:ReplicaManager:PendingProtectedReplicas", GAUGE, "replicas",
-    "Replicas that are in sync only because a fetch of theirs waits for this leader (KIP-501).")
+    "Replicas that are in sync only because their fetch waits for this leader (KIP-501).")
 PENDING_CAP_EXCEEDED: Final = _kafka(
     "server:ReplicaManager:PendingCapExceededPerSec", COUNTER, "fetches",
     "Fetches that waited for longer than they may protect (KIP-501).")
 LEADER_RELINQUISHES: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishPerSec", COUNTER, "leaderships",
-    "Given up because this broker's disk was too slow (KIP-501).")
+    "Relinquished because this broker's disk was too slow (KIP-501).")
 LEADER_RELINQUISHES_SKIPPED: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishSkippedPerSec", COUNTER, "leaderships",
-    "Not given up although the disk was slow, by what was against it (KIP-501).", ("reason",))
+    "Not relinquished although the disk was slow, by reason (KIP-501).", ("reason",))
 FOLLOWER_FETCH_PROCESS_TIME: Final = _kafka(
     "server:ReplicaManager:FollowerFetchProcessTimeMs", HISTOGRAM, "ms",
-    "How long it took to process a follower's fetch, waiting for data left out (KIP-501).")
+    "How long it took to process a follower's fetch, without the wait for data (KIP-501).")
 
 # Partition
 
@@ -142,7 +142,7 @@ UNDER_MIN_ISR: Final = _kafka(
     PARTITION_LABELS)
 AT_MIN_ISR: Final = _kafka(
     "cluster:Partition:AtMinIsr", GAUGE, "0 or 1",
-    "Whether just min.insync.replicas are in sync; 0 where this broker does not lead.", PARTITION_LABELS)
+    "Whether exactly min.insync.replicas are in sync; 0 where this broker does not lead.", PARTITION_LABELS)
 IN_SYNC_REPLICAS: Final = _kafka(
     "cluster:Partition:InSyncReplicasCount", GAUGE, "replicas",
     "In sync, the leader included; 0 where this broker does not lead.", PARTITION_LABELS)
@@ -160,13 +160,13 @@ MAX_LAG: Final = _kafka(
     "The largest lag of a partition that this broker follows.", ("clientId",))
 MIN_FETCH_RATE: Final = _kafka(
     "server:ReplicaFetcherManager:MinFetchRate", GAUGE, "requests/s",
-    "Of the slowest fetcher, since the scrape before; 0 when nothing is followed.", ("clientId",))
+    "Of the slowest fetcher, since the last scrape; 0 if this broker follows no partition.", ("clientId",))
 FAILED_PARTITIONS: Final = _kafka(
     "server:ReplicaFetcherManager:FailedPartitionsCount", GAUGE, "partitions",
-    "Not followed any more until the controller names a new leader epoch.", ("clientId",))
+    "No longer followed until the controller names a new leader epoch.", ("clientId",))
 DEAD_THREADS: Final = _kafka(
     "server:ReplicaFetcherManager:DeadThreadCount", GAUGE, "threads",
-    "Fetchers here are no threads, and begin anew after any failure: 0.", ("clientId",))
+    "Fetchers are not threads and retry after any failure: 0.", ("clientId",))
 CONSUMER_LAG: Final = _kafka(
     "server:FetcherLagMetrics:ConsumerLag", GAUGE, "messages",
     "The leader's high watermark less the next offset to fetch, by partition that this broker follows; -1 before the"
@@ -186,17 +186,17 @@ PURGATORY_SIZE: Final = _kafka(
     "Partitions that waiting requests watch, by kind of request.", ("delayedOperation",))
 DELAYED_OPERATIONS: Final = _kafka(
     "server:DelayedOperationPurgatory:NumDelayedOperations", GAUGE, "requests",
-    "Waiting for their answer or the end of their time, by kind.", ("delayedOperation",))
+    "Waiting for their answer or their time-out, by kind.", ("delayedOperation",))
 PRODUCE_EXPIRES: Final = _kafka(
     "server:DelayedProduceMetrics:ExpiresPerSec", COUNTER, "partitions",
-    "Of acks=all requests whose time was over before their records were committed.", PARTITION_LABELS, has_total=True)
+    "Of acks=all requests that timed out before their records were committed.", PARTITION_LABELS, has_total=True)
 FETCH_EXPIRES: Final = _kafka(
     "server:DelayedFetchMetrics:ExpiresPerSec", COUNTER, "requests",
     "Answered because their time was over, with less than they asked for; a reader at the end of quiet partitions"
     " does nothing else.", ("fetcherType",))
 DELETE_EXPIRES: Final = _kafka(
     "server:DelayedDeleteRecordsMetrics:ExpiresPerSec", COUNTER, "partitions",
-    "Of DeleteRecords requests whose time was over before all replicas had followed.")
+    "Of DeleteRecords requests that timed out before all replicas had dropped the records.")
 
 # Fetch sessions
 
@@ -207,7 +207,7 @@ FETCH_SESSION_PARTITIONS: Final = _kafka(
     "Remembered, in all sessions together.")
 FETCH_SESSION_EVICTIONS: Final = _kafka(
     "server:FetchSessionCache:IncrementalFetchSessionEvictionsPerSec", COUNTER, "sessions",
-    "Forgotten for want of room.")
+    "Evicted for lack of room.")
 
 # Traffic, by topic
 
@@ -276,7 +276,7 @@ NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "F
 LOG_START_OFFSET: Final = _kafka(
     "log:Log:LogStartOffset", GAUGE, "offset", "The first record that may be read.", PARTITION_LABELS)
 LOG_END_OFFSET: Final = _kafka(
-    "log:Log:LogEndOffset", GAUGE, "offset", "What the next record will have.", PARTITION_LABELS)
+    "log:Log:LogEndOffset", GAUGE, "offset", "The offset of the next record.", PARTITION_LABELS)
 LOG_SIZE: Final = _kafka("log:Log:Size", GAUGE, "bytes", "Of all segments.", PARTITION_LABELS)
 
 # Controller
@@ -318,7 +318,7 @@ METADATA_VERSION: Final = _own(
 BROKER_EPOCH: Final = _own(
     "syncline_broker_epoch", GAUGE, "epoch", "Of this process's registration.")
 CONTROLLER_EPOCH: Final = _own(
-    "syncline_controller_epoch", GAUGE, "epoch", "Of the controller that the metadata name.")
+    "syncline_controller_epoch", GAUGE, "epoch", "Of the controller that the metadata names.")
 HIGH_WATERMARK: Final = _own(
     "syncline_partition_high_watermark", GAUGE, "offset",
     "Everything below it is committed, as far as this replica knows.", PARTITION_LABELS)
