@@ -1,1 +1,1 @@
-"""The command line: every command is a thin layer over a room that could be used without it."""
+"""The command line: every command is a thin layer over a room that also works without it."""

@@ -1,4 +1,4 @@
-"""`check`: play every order of events on a model of replication, and print the shortest history that breaks a rule."""
+"""`check`: play every order of events on a model of replication; print the shortest history that breaks a property."""
 
 import json
 import sys
@@ -102,7 +102,7 @@ def check(
 
 
 def _refuse_others(context: typer.Context) -> None:
-    """Refuse options that have no effect on the documented checks."""
+    """Refuse options that do not apply to the documented checks."""
     useless = [
         parameter.opts[0]
         for parameter in context.command.params

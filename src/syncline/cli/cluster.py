@@ -27,7 +27,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    # `up` parses its own arguments (see cli/up.py); typer only lists it, and passes calls on.
+    # `up` parses its own arguments (see cli/up.py); typer only lists it, and forwards calls.
     app.command(
         name="up",
         help=up.SUMMARY,

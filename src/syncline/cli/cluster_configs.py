@@ -1,6 +1,6 @@
 """Configurations of all brokers at once: Kafka's "default" broker, which has no name.
 
-The client library has no way to name it, so this one request is made by hand. Any broker takes it and passes it on
+The client library cannot name it, so this module encodes the one request by hand. Any broker accepts it and forwards it
 to the controller.
 """
 
@@ -61,17 +61,17 @@ def _exchange(host: str, port: int, key: int, body: bytes) -> memoryview:
     from syncline.wire.frames import frame_request
     from syncline.wire.response_header import response_body_position
 
-    with socket.create_connection((host, port), REQUEST_TIMEOUT_S) as line:
-        line.sendall(b"".join(frame_request(key, _VERSION, 0, "syncline", [body])))
-        (size,) = struct.unpack(">i", _receive(line, 4))
-        frame = memoryview(_receive(line, size))
+    with socket.create_connection((host, port), REQUEST_TIMEOUT_S) as connection:
+        connection.sendall(b"".join(frame_request(key, _VERSION, 0, "syncline", [body])))
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        frame = memoryview(_receive(connection, size))
     return frame[response_body_position(frame, response_header_version(key, _VERSION)) :]
 
 
-def _receive(line: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        part = line.recv(size - len(data))
+        part = connection.recv(size - len(data))
         if not part:
             raise EOFError("the connection was closed")
         data += part

@@ -1,8 +1,8 @@
 """All sub-commands, on one typer application.
 
-click 8.5 has its own help texts for arguments: it drops the one that typer has
-set, and prints a section that typer prints, too. This module restores the text and
-omits click's section.
+click 8.5 has its own help texts for arguments: it drops the text that typer set,
+and prints a section that typer also prints. This module restores the text and omits
+click's section.
 """
 
 from typing import Annotated, Any, get_type_hints

@@ -96,14 +96,14 @@ def alter(
         alter_all_brokers(where, pairs, removals or [])
     else:
         admin = admin_client(where)
-        _note_unknown(admin, kind, name, [*pairs, *(removals or [])])
+        _warn_of_undefined(admin, kind, name, [*pairs, *(removals or [])])
         set_configs(admin, kind, name, pairs, removals or [])
     target = "all brokers" if kind == "broker" and name == ALL_BROKERS else f"{kind} {name}"
     print(json.dumps({"altered": name}) if as_json else f"altered {target}")
 
 
-def _note_unknown(admin: Any, kind: str, name: str, keys: list[str]) -> None:
-    """Warn of unknown names: Kafka stores those of brokers, for plug-ins, without an error."""
+def _warn_of_undefined(admin: Any, kind: str, name: str, keys: list[str]) -> None:
+    """Warn about unknown names: Kafka stores unknown broker configurations, for plug-ins, without an error."""
     resource = _resource(admin, kind, name)
     what = f"cannot alter {kind} {name!r}"
     known = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass
 class Reading:
-    """What to read, and how far it has come."""
+    """What to read, and the progress so far."""
 
     topic: str
     group: str | None
@@ -47,7 +47,7 @@ class Reading:
     timeout_s: float | None
     keys: bool
     as_json: bool
-    # The end of each partition that is not finished; None: no end.
+    # The end of each unfinished partition; None: no end.
     stops: dict[int, int] | None = None
     shown: int = 0
     # The offset after the last record shown, of partitions with something to commit.
@@ -114,7 +114,7 @@ def consume(
                 "group.id": group or "syncline-cli",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest" if start == "latest" else "earliest",
-                # A partition may end before --until: no new records for a group, or none at all.
+                # A partition may end before --until, if the group has no new records in it, or if it has none at all.
                 "enable.partition.eof": until is not None,
                 "error_cb": _note_outage,
             },
@@ -184,7 +184,7 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
     wait_s = POLL_S if reading.timeout_s is None else min(POLL_S, reading.timeout_s)
     began_s = time.monotonic()
     while True:
-        # Polling for many at once would wait for that many, or until its time-out.
+        # Polling for many records would wait for all of them, or until the timeout.
         messages = consumer.consume(1, wait_s)
         if messages:
             wanted = BATCH if reading.limit is None else min(BATCH, reading.limit - reading.shown)
@@ -209,7 +209,7 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
 
 
 def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
-    """Show a record, unless it lies behind the end."""
+    """Show a record, unless it lies beyond the end."""
     index, offset = message.partition(), message.offset()
     if reading.stops is not None:
         stop = reading.stops.get(index)
@@ -223,7 +223,7 @@ def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
 
 
 def _end(stops: dict[int, int] | None, end: Any) -> None:
-    """Handle the end of a partition: it is finished if it should stop there."""
+    """Handle the end of a partition: the partition is finished if its reading stops there."""
     if stops is not None and end.offset() >= stops.get(end.partition(), 0):
         stops.pop(end.partition(), None)
 

@@ -20,7 +20,7 @@ from syncline.model.ids import JOURNAL_TOPIC
 
 START_TIMEOUT_S = 30.0
 CONFIGS = {
-    # A follower that lags longer leaves the in-sync set: short, so that a pause of seconds shows it.
+    # A follower that lags longer leaves the in-sync set: short, so that a pause of seconds has this effect.
     "replica.lag.time.max.ms": "2000",
     "group.initial.rebalance.delay.ms": "500",
 }

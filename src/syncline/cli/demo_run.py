@@ -29,7 +29,7 @@ STOP_TIMEOUT_S: Final = 2.0
 
 
 class DemoRun:
-    """What happens between the start of the brokers and the Spark job."""
+    """The part of the demonstration between the start of the brokers and the Spark job."""
 
     def __init__(self, cluster: RunningCluster, directory: Path, say: Callable[[str], None]) -> None:
         from confluent_kafka.admin import AdminClient
@@ -48,9 +48,9 @@ class DemoRun:
         self._trouble: Exception | None = None
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self._consumed = [0, 0]
-        # All records are read.
+        # Set once all records are read.
         self._stop = threading.Event()
-        # A failure or Ctrl-C: threads stop waiting.
+        # Set by a failure or Ctrl-C: threads stop waiting.
         self._given_up = threading.Event()
 
     def produce_and_consume(self) -> None:
@@ -59,7 +59,7 @@ class DemoRun:
         consumers = [self._thread(self._consume, index) for index in range(2)]
         for consumer in consumers:
             consumer.start()
-        # In another thread: Ctrl-C in a client's callback would raise a SystemError in the main one.
+        # In another thread: in the main one, Ctrl-C in a client's callback would raise a SystemError.
         producer = self._thread(self._produce)
         faults = self._thread(self._inject_faults)
         producer.start()
@@ -71,7 +71,7 @@ class DemoRun:
             self._raise_trouble()
             self._drain()
         except BaseException:
-            # Only a paused broker is worth waiting for: it must resume before it can be stopped.
+            # Wait for a paused broker only: it must resume before it can stop.
             self._given_up.set()
             faults.join(STOP_TIMEOUT_S)
             raise
@@ -194,7 +194,7 @@ class DemoRun:
         killed = self._pid(victim)
         os.kill(killed, signal.SIGKILL)
         self._say(f"killed broker {victim}, the leader of {self.topic}-0, with SIGKILL; its supervisor starts it again")
-        # It may be back too soon to be seen missing in the metadata; a new process id proves that it was gone.
+        # The broker may return before the metadata shows it missing; a new process id proves that it was gone.
         self._wait_until(lambda: self._pid(victim) != killed, 20)
         self._wait_until(lambda: victim in self._isr_of(0), 30)
         self._fault("kill", victim, "end", "back in the in-sync set")
@@ -223,7 +223,7 @@ class DemoRun:
             time.sleep(0.05)
 
     def _check_given_up(self) -> None:
-        """Raise an error in this thread if the run was given up."""
+        """Raise an error in this thread if another one gave up the run."""
         if self._given_up.is_set():
             raise LocalClusterError("the demonstration was given up.")
 
@@ -243,7 +243,7 @@ class DemoRun:
         return []
 
     def _calm_follower(self) -> int:
-        """Return the follower whose pause disturbs least: not the controller, few leaderships."""
+        """Return the follower whose pause disturbs the cluster least: not the controller, few leaderships."""
         metadata = self._metadata()
         partitions = metadata.topics[self.topic].partitions.values()
         led = {broker: sum(1 for partition in partitions if partition.leader == broker) for broker in metadata.brokers}

@@ -28,7 +28,7 @@ ID_HELP: Final = "Its id, as `syncline fault list` shows it; without: all."
 
 
 def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
-    """Begin a fault; it has taken effect when this returns."""
+    """Begin a fault; it is in effect when this returns."""
     options: dict[str, Any] = {name: None if value == [] else value for name, value in given.items()}
     options["topic"], options["partition"] = _place(options["topic"], options["partition"])
     for name, option in OPTIONS.items():

@@ -33,8 +33,8 @@ def isr(
 ) -> None:
     """Show the ISR of each partition, and of each follower the lag and the time left until it is evicted.
 
-    It asks the brokers of a cluster on this machine. LEFT is "-" for followers that are not about to be evicted: they
-    have everything, or are out of the ISR already.
+    It asks the brokers of a cluster on this machine. LEFT is "-" for followers that face no eviction: they have
+    everything, or are already out of the ISR.
     """
     from syncline.local.control import controls
 

@@ -1,4 +1,4 @@
-"""The journal as a client reads it: the events since a time, in order."""
+"""Reading the journal as a client: the events since a given time, in order."""
 
 import time
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class Journal(NamedTuple):
 def read_journal(servers: str, admin: Any, since_ms: int, key: str) -> Journal:
     """Return the events of the journal from a Unix time up to its present end.
 
-    Progress samples of other partitions than `key` are left out: there may be a hundred of them for each other event.
+    It leaves out progress samples of partitions other than `key`: there may be a hundred of them per other event.
     """
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
@@ -76,7 +76,7 @@ def _read(consumer: Any, end: int, key: bytes) -> list[Event]:
             try:
                 events.append(from_json(value))
             except EventDecodeError:
-                # A client wrote this record, and it is no event.
+                # A client wrote this record; it is not an event.
                 continue
         if messages:
             deadline_s = time.monotonic() + READ_TIMEOUT_S

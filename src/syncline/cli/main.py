@@ -41,7 +41,7 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
-        # The reader of our output has closed it (`| head`), so there is no place for a message.
+        # The reader of our output has closed it (`| head`), so a message would reach no one.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence before a person sees a traceback

@@ -39,7 +39,7 @@ FLUSH_STEP_S = 0.2
 PROGRESS_EVERY_S = 2.0
 ACKS = ("all", "-1", "1", "0")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-# The largest request that brokers read; the limit of a record is theirs to enforce.
+# The largest request that brokers read; they enforce the limit per record themselves.
 RECORD_BYTES_MAX = 100 << 20
 
 
@@ -128,7 +128,7 @@ def produce(
                     )
                 _send(producer, topic, message, outcome)
     except LocalClusterError as error:
-        # The lines before the bad one were valid, and were produced.
+        # The lines before the bad one were valid, and are produced.
         _flush(producer, outcome)
         raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before that acknowledged.") from None
     except OSError as error:
@@ -203,7 +203,7 @@ def _makes_topics(admin: Any) -> bool:
     try:
         entries = admin.describe_configs([resource])[resource].result(REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError):
-        # A user who may produce need not be allowed to read configurations: trying will show.
+        # A user who may produce may lack the right to read configurations: try to produce.
         return True
     return "auto.create.topics.enable" not in entries or entries["auto.create.topics.enable"].value != "false"
 

@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 from syncline.local.layout import LocalClusterError
 
-# How long an interrupted run waits for a JVM to start, so that it can be stopped, and to stop.
+# How long an interrupted run waits for a JVM to start, so that it can be stopped, and then for it to stop.
 JVM_TIMEOUT_S: Final = 10.0
-# How many lines of Spark's log are shown if its job fails.
+# How many lines of Spark's log to show if its job fails.
 SPARK_LINES: Final = 15
 
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ def quiet_spark() -> Iterator[None]:
     """Redirect standard error of Spark's processes to a file, which remains only if the job fails.
 
     The JVM warns of its incubator modules before any log configuration applies, and a Python worker that is stopped
-    while it answers prints a useless traceback. Both inherit descriptor 2, so that is what changes.
+    while it answers prints a useless traceback. Both inherit descriptor 2, so this redirects the descriptor.
     """
     descriptor, name = tempfile.mkstemp(prefix="syncline-spark-", suffix=".log")
     log = Path(name)

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
-# By then all addresses have refused, if they do.
+# Every address that refuses connections has done so by then.
 CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
 _REASONS = {
@@ -160,7 +160,7 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
 
 
 def offsets(admin: Any, places: list[Any], spec: Any) -> dict[tuple[str, int], int]:
-    """Return the offset that `spec` means for each partition, by (topic, partition)."""
+    """Return each partition's offset for `spec`, by (topic, partition)."""
     if not places:
         return {}
     what = "cannot read offsets"

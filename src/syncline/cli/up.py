@@ -109,7 +109,7 @@ def run(arguments: Sequence[str]) -> None:
         try:
             _announce(running, as_json=options.json, more="\nCtrl-C stops it.")
         except BrokenPipeError:
-            # The reader of this output is gone, but users of the cluster may not be.
+            # The reader of this output is gone, but the cluster may still have users.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     raise SystemExit(Supervisor(spec, announce).run())

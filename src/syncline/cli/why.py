@@ -32,7 +32,7 @@ from syncline.explain.words.sentences import tell
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, from_json, to_json
 
-# Causes begin before their effects, and a broker that was paused reports that later.
+# Causes begin before their effects, and a paused broker reports its pause later.
 MARGIN_MS = 60_000
 # Show only this many paragraphs, the newest.
 PARAGRAPHS_MAX = 60
@@ -80,14 +80,14 @@ def why(
             f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
             f"{', '.join(map(str, now.replicas))}."
         )
-    # In this order: an event that is written in between is read twice, and counts once.
+    # In this order: an event that is written in between is read twice, but counts once.
     present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
     journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
     diagnosis = diagnose(
         [*journal.events, *unwritten],
         topic,
         partition,
-        # The journal shows nothing from before its first event.
+        # The journal has nothing from before its first event.
         since_ms=max(since_ms, journal.began_ms),
         until_ms=time.time_ns() // 1_000_000,
         replica=replica,
@@ -113,7 +113,7 @@ def why(
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:
     """Return what the leader reports about its followers now, and the events that brokers have not journalled yet.
 
-    While replicas of the journal are in trouble, events are written late: just when users ask why.
+    While replicas of the journal are in trouble, brokers write events late: just when users ask why.
     """
     from syncline.local.control import ControlError, controls
 
@@ -122,7 +122,7 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
     with contextlib.suppress(ControlError):
         brokers = controls(data)
         found = ask(brokers, topic, partition)
-        # Of two brokers that report to lead, the newer leader.
+        # If two brokers report that they lead, take the newer leader.
         present = found["partitions"][0] if found["partitions"] else None
         for broker_id, control in brokers.items():
             if broker_id not in found["silent"]:
@@ -152,7 +152,7 @@ def parse_place(place: str) -> tuple[str, int]:
 
 
 def parse_since(text: str, now_ms: int) -> int:
-    """Return the Unix time that a look-back or an ISO time means."""
+    """Return the Unix time of a look-back or an ISO time."""
     match = _SINCE.fullmatch(text)
     if match is not None:
         return now_ms - int(min(float(match[1]) * _UNIT_MS[match[2]], now_ms))
@@ -165,12 +165,12 @@ def parse_since(text: str, now_ms: int) -> int:
 
 
 def show(unix_ms: int) -> str:
-    """Return a Unix time as the time of the day here."""
+    """Return a Unix time as local time of day."""
     return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%H:%M:%S.%f")[:-4]
 
 
 def show_with_date(unix_ms: int) -> str:
-    """Return a Unix time as date and time here."""
+    """Return a Unix time as local date and time."""
     return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-4]
 
 

@@ -1,4 +1,4 @@
-"""How available a partition is to a client: a real one writes steadily and records when each write is acknowledged."""
+"""Availability to clients: a real client writes steadily and records when each write is acknowledged."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class SteadyProducer:
-    """Writes small records with acks=all, one after the other, in its own thread."""
+    """Writes small records with acks=all, one after another, in its own thread."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Producer

@@ -1,9 +1,9 @@
-"""Bursts of writes under each rule of lag: counted in messages a follower thrashes, counted in time it does not.
+"""Bursts of writes under each lag rule: measured in messages a follower thrashes, measured in time it does not.
 
 Each burst is larger than replica.lag.max.messages, so that for a moment every
 follower is "too far behind", although it copies at full speed and catches up a
-fraction of a second later. Counted in messages it leaves the ISR and returns with
-each burst; counted in time it stays. Source: KIP-16, KAFKA-4485.
+fraction of a second later. Measured in messages it leaves the ISR and returns with
+each burst; measured in time it stays. Source: KIP-16, KAFKA-4485.
 """
 
 from typing import Final

@@ -23,7 +23,7 @@ from syncline.records.batch import HEADER_BYTES, BatchHeader
 from syncline.records.record import read_records
 
 CONTROL_TIMEOUT_S: Final = 5.0
-# A broker that does not answer in time, because of its disk for instance, is queried again at the next look.
+# A broker that does not answer in time, for instance because of its disk, is queried again at the next look.
 LOOK_TIMEOUT_S: Final = 0.5
 END_TIMEOUT_S: Final = 10.0
 READ_BYTES: Final = 65_536
@@ -35,7 +35,7 @@ State = Literal["running", "silent", "paused", "dead"]
 
 @dataclass
 class Process:
-    """What the lab knows of one broker process."""
+    """The state of one broker process."""
 
     broker_id: int
     pid: int = 0
@@ -107,7 +107,7 @@ class LabCluster:
         process = self.processes[broker_id]
         os.kill(process.pid, number)
         if number == signal.SIGKILL:
-            # It answers no more; its process is gone when the keeper reports that.
+            # The broker no longer answers; its process is gone when the keeper reports so.
             process.state = "dead"
         elif number == signal.SIGSTOP:
             process.state = "paused"
@@ -147,7 +147,7 @@ class LabCluster:
         return Control(HOST, self.processes[broker_id].internal_port, broker_id=broker_id, timeout_s=CONTROL_TIMEOUT_S)
 
     def view(self, broker_id: int, topic: str) -> dict[str, Any] | None:
-        """Return what a broker reports of its replicas; None if it does not run or does not answer."""
+        """Return a broker's report of its replicas; None if it does not run or does not answer."""
         process = self.processes[broker_id]
         if process.state != "running" or not process.internal_port:
             return None

@@ -1,6 +1,6 @@
 """KIP-101, first history: both replicas lose a committed record, because a follower cut its log at its own watermark.
 
-The follower has the record and does not know yet that it is committed. It
+The follower has the record but does not know yet that it is committed. It
 restarts so quickly that the controller does not notice; the leader dies before
 the follower fetches again. Source: KIP-101; Kafka before 0.11. Scenarios E08
 and E09.
@@ -12,14 +12,14 @@ from syncline.lab.stage import TOPIC, Outcome, Stage
 
 
 def bounce_unnoticed(stage: Stage, first: str, second: str, third: str) -> None:
-    """Play how F restarts unnoticed, L dies before F fetches again, and F leads; in three steps with these texts."""
+    """Play three steps with these texts: F restarts unnoticed, L dies before F fetches again, F leads."""
 
     def is_written(broker_id: int) -> bool:
         written = stage.cluster.written_high_watermark(broker_id, TOPIC) or 0
         return written == stage.replicas[broker_id].high_watermark
 
     with stage.step(first):
-        # A restart reads the last checkpoint: a stale file would be another history (E14).
+        # A restart reads the last checkpoint: a stale file would make this another history (E14).
         stage.until(lambda: is_written(L) and is_written(F), "L and F have written their high watermarks to disk")
         stage.client(CONTROLLER).set_for_all_brokers("quick.bounce.enable", "true")
         stage.kill(F, "stopped")
@@ -35,7 +35,7 @@ def bounce_unnoticed(stage: Stage, first: str, second: str, third: str) -> None:
 
 
 def come_back(stage: Stage, text: str) -> None:
-    """Play how L returns and follows F."""
+    """Play the step in which L returns and follows F."""
     with stage.step(text) as step:
         before = len(cuts_of(stage, L))
         stage.start(L)
@@ -51,7 +51,7 @@ def come_back(stage: Stage, text: str) -> None:
 
 
 def cuts_of(stage: Stage, broker_id: int) -> list[str]:
-    """Return the lines of a broker's log about cuts of its replica."""
+    """Return the lines of a broker's log that report cuts of its replica."""
     lines = stage.cluster.log_lines(broker_id, f"{TOPIC}-0: truncated")
     return [f"{stage.story.lanes[broker_id]} says: {line.partition(f'{TOPIC}-0: ')[2]}" for line in lines]
 

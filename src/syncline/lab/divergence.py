@@ -1,7 +1,7 @@
 """KIP-101, second history: two replicas hold different records at the same offset, and both believe them committed.
 
-The follower knows only that m1 is committed, restarts unnoticed and leads, and
-another record takes the place of m2. Source: KIP-101; Kafka before 0.11.
+The follower knows only that m1 is committed, restarts unnoticed, becomes leader,
+and writes another record in place of m2. Source: KIP-101; Kafka before 0.11.
 Scenarios E11 and E12.
 """
 

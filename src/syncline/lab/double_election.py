@@ -1,8 +1,8 @@
 """KIP-279: after several quick elections two logs share no record at all, and only whole histories show it.
 
 Two replicas lead in turns, each while the other is down, and each turn writes
-one record: at every offset the two logs have different epochs, and both logs are
-equally long. When both are up again, one answer about one epoch is not enough:
+one record: at every offset the two logs have different epochs, and both logs have
+the same length. When both are up again, one answer about one epoch is not enough:
 each round finds an older epoch that the leader does not have.
 Source: KIP-279. Scenarios E03 and E07.
 """
@@ -54,7 +54,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
             else "Round by round it finds an epoch that B does not have, and cuts it; then it copies B's log."
         )
     ) as step:
-        # So slow that each round can be seen.
+        # Slow enough to see each round.
         stage.begin_fault("link-delay", (B,), B, f"receives from A {LINK_MS} ms late", links=[[A, B]], delay_ms=LINK_MS)
         stage.start(A)
         stage.until(lambda: set(stage.replicas[B].isr) == {A, B}, "A is in sync with B")

@@ -1,4 +1,4 @@
-"""What can go wrong with a run."""
+"""The error of a run that fails."""
 
 from syncline.local.layout import LocalClusterError
 

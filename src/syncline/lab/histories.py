@@ -1,4 +1,4 @@
-"""What the scenarios about truncation share: their modes, and configurations that exclude chance."""
+"""Shared parts of the scenarios about truncation: their modes, and configurations that exclude chance."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,8 +16,8 @@ MODES: Final = {
     BY_WATERMARK: "each follower cuts its log at its own high watermark, as before KIP-101",
 }
 
-# No time-out fences or evicts a broker, and a fetch at the end of a log waits for records longer than a story lasts:
-# a follower learns of a commit only together with the next record.
+# No timeout fences or evicts a broker, and a fetch at the end of a log waits for records longer than a story lasts:
+# a follower learns of a commit only with the next record.
 QUIET: Final[Mapping[str, str]] = {
     "eligible.leader.replicas.enable": "false",
     "broker.heartbeat.interval.ms": "500",

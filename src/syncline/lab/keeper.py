@@ -1,7 +1,7 @@
-"""The keeper: a process of its own that forks the lab's brokers on request, and takes them with it when it ends.
+"""The keeper: a separate process that forks the lab's brokers on request, and ends them when it ends.
 
-It reads commands from its standard input and writes what happens to its
-standard output, both as lines of JSON:
+It reads commands from its standard input and writes events to its standard
+output, both as lines of JSON:
 
     command   {"start": 1, "config": {...}}      start broker 1 with these configurations over the common ones
     event     {"event": "started", "broker": 1, "pid": ..., "port": ..., "internal_port": ...}
@@ -9,9 +9,9 @@ standard output, both as lines of JSON:
               {"event": "failed", "broker": 1, "why": "..."}
               {"event": "ended", "broker": 1, "code": -9}
 
-The keeper ends with its input: however the lab ends, brokers and data directory
-go. Unlike the supervisor of `up`, it never restarts a broker by itself, because
-the history decides when a broker returns.
+The keeper ends when its input does, so however the lab ends, the keeper removes
+brokers and data directory. Unlike the supervisor of `up`, it never restarts a
+broker on its own: the history decides when a broker returns.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Keeper:
             sources: list[int | socket.socket] = [0, self._wake_reader, *ready]
             for source in select.select(sources, [], [])[0]:
                 if isinstance(source, socket.socket):
-                    self._note_serving(ready[source])
+                    self._report_serving(ready[source])
                 elif source == self._wake_reader:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wake_reader, READ_BYTES)
@@ -145,7 +145,7 @@ class Keeper:
             on_failed=lambda why: ready.send(why.encode()[:FAILURE_BYTES_MAX]),
         ).run()
 
-    def _note_serving(self, kept: Kept) -> None:
+    def _report_serving(self, kept: Kept) -> None:
         assert kept.ready is not None
         message = b""
         with contextlib.suppress(OSError):
@@ -179,7 +179,7 @@ def main() -> None:
     """Keep brokers for the lab that started this process."""
     directory, config, cluster_size = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # The lab decides when it is over; its end is the end of the input.
+        # Ctrl-C reaches this process, too, but the lab decides when to end: it closes the input.
         signal.signal(number, signal.SIG_IGN)
     preload()
     gc.collect()

@@ -1,7 +1,7 @@
 """The three lag modes side by side: the same events, judged by each rule (KIP-16, KAFKA-4485).
 
-This starts no brokers: each situation is 40 seconds of one partition, played through the rules that brokers call, on
-a clock of its own. The window is 10,000 ms, ticks come every 5,000 ms, and `replica.lag.max.messages` is 4,000.
+This starts no brokers: each situation plays 40 seconds of one partition through the rules that brokers call, on its own
+clock. The lag window is 10,000 ms, ticks come every 5,000 ms, and `replica.lag.max.messages` is 4,000.
 """
 
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ class _Stage:
         )
 
     def append(self, count: int, now_ms: int) -> None:
-        """Append so many records."""
+        """Append `count` records."""
         self._perform(self.leader.appended(Offset(self.leader.log_end + count), now_ms), now_ms)
 
     def fetch(self, offset: int, now_ms: int, *, captured: int | None = None, read_ms: int = 0) -> None:

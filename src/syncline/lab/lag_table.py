@@ -1,4 +1,4 @@
-"""The table of the lag modes side by side, as text and picture: when each rule has a follower out of the ISR."""
+"""The table of the lag modes side by side, as text and picture: when each rule puts a follower out of the ISR."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Which replica may lead when the last one in the ISR loses power: KIP-966, with eligible leader replicas and without.
+"""Which replica may lead when the last one in the ISR loses power: KIP-966, with and without eligible leader replicas.
 
 Two of three replicas stop cleanly for maintenance; from then on the leader
 refuses writes with acks=all, because one replica is less than
@@ -34,7 +34,7 @@ def _lose_tail(stage: Stage, broker_id: int, value: str) -> None:
     (file,) = sorted(directory.glob("*.log"))
     data = file.read_bytes()
     at = data.rindex(value.encode())
-    # The batch in which the value stands begins with its base offset and length.
+    # The batch with the value begins with its base offset and length.
     begin = max(start for start in _batch_starts(data) if start < at)
     file.write_bytes(data[:begin])
 

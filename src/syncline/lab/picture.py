@@ -1,9 +1,9 @@
 """Pictures of runs: one lane per replica, epochs as bands, log end and high watermark as lines, faults as marks.
 
-Time runs from left to right in the run's steps, which are as wide as they need to be read; the seconds at the bottom
-are real ones. A band is the part of a log that one leader epoch wrote; it ends when the log is cut. The strip on top
-of a lane says whether the replica leads, is in sync, or is out of the ISR. Meaning never hangs on colour alone: the
-log end is solid, the high watermark dashed, a dead replica hatched, a paused one dotted.
+Time runs from left to right in the run's steps, each wide enough to read; the seconds at the bottom are real. A band
+is the part of a log that one leader epoch wrote; it ends when the log is cut. The strip at the top of a lane shows
+whether the replica leads, is in sync, or is out of the ISR. No meaning depends on colour alone: the log end is solid,
+the high watermark dashed, a dead replica hatched, a paused one dotted.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ Key = Callable[[Replica], object]
 
 @dataclass(frozen=True)
 class Span:
-    """A replica that stayed as it was for some time."""
+    """An interval in which a replica did not change."""
 
     start_s: float
     end_s: float
@@ -108,7 +108,7 @@ def _panel(scenario: Scenario, story: Story, top: float) -> tuple[list[str], flo
         y += _LANE + _LANE_GAP
     bottom = y - _LANE_GAP + 8
     marks = [part for step in story.steps for part in _step_mark(axis, step.number, step.end_s, number_y, bottom)]
-    # Under everything but the ground.
+    # Drawn below everything except the background.
     parts = [parts[0], *marks, *parts[1:]]
     for index, edge in enumerate(axis.edges_s):
         parts.append(svg.text(axis.places[index], bottom + 34, f"{edge - axis.edges_s[0]:.2f} s", class_="tick mid"))
@@ -140,7 +140,7 @@ def _step_mark(axis: StepAxis, number: int, end_s: float, y: float, bottom: floa
 
 
 def _spans(story: Story, broker_id: int) -> list[Span]:
-    """Return what a replica was, from when to when."""
+    """Return the states of a replica, each with its interval."""
     mine = [sample for sample in story.samples if sample.broker_id == broker_id]
     ends = [*(sample.at_s for sample in mine[1:]), story.lasted_s][: len(mine)]
     return [Span(sample.at_s, end, sample.replica) for sample, end in zip(mine, ends, strict=True)]
@@ -177,13 +177,13 @@ def _lane(axis: StepAxis, story: Story, broker_id: int, y: float, highest: int) 
 
 
 def _colours(story: Story) -> dict[int, int]:
-    """Return the number of the colour of each epoch that wrote something; neighbours in time differ."""
+    """Return the colour number of each epoch that wrote records; consecutive epochs differ."""
     epochs = sorted({epoch for sample in story.samples for epoch, _, _ in _parts_of(sample.replica)})
     return {epoch: number % len(EPOCH_COLOURS) for number, epoch in enumerate(epochs)}
 
 
 def _standings(story: Story, broker_id: int, spans: Sequence[Span]) -> list[tuple[float, float, str]]:
-    """Return (from, to, standing) of a replica: what it leads by its own belief, else what the newest ISR says."""
+    """Return (from, to, standing) of a replica: leader if it believes so, otherwise by the newest ISR."""
     changes: list[tuple[float, str]] = []
     own, newest = "", -1
     isr: tuple[int, ...] = ()
@@ -226,7 +226,7 @@ def _bands(axis: StepAxis, spans: Sequence[Span], place: Place, colours: dict[in
 
 
 def _band_labels(axis: StepAxis, spans: Sequence[Span], place: Place) -> list[str]:
-    """Return one label for each stretch of one epoch at one place."""
+    """Return a label for each uninterrupted stretch of an epoch."""
     parts = []
     for epoch, low, high, start_s, end_s in _stretches(spans):
         x, end_x = axis.x(start_s), axis.x(end_s)
@@ -238,7 +238,7 @@ def _band_labels(axis: StepAxis, spans: Sequence[Span], place: Place) -> list[st
 
 
 def _parts_of(replica: Replica) -> list[tuple[int, int, int]]:
-    """Return (epoch, first offset, end) of what each epoch wrote, without epochs that wrote nothing."""
+    """Return (epoch, first offset, end) of each epoch that wrote records."""
     ends = [*(start for _, start in replica.epochs[1:]), replica.log_end]
     rows = [(epoch, start, end) for (epoch, start), end in zip(replica.epochs, ends, strict=False)]
     return [row for row in rows if row[2] > row[1]]
@@ -268,7 +268,7 @@ def _outline(axis: StepAxis, spans: Sequence[Span], place: Place, height: Height
 
 
 def _final(story: Story, broker_id: int, spans: Sequence[Span], x: float, y: float) -> list[str]:
-    """Return, at the right of a lane, how it ended."""
+    """Return the final state of a replica, at the right of its lane."""
     if not spans:
         return []
     last = spans[-1].replica
@@ -289,7 +289,7 @@ def _final(story: Story, broker_id: int, spans: Sequence[Span], x: float, y: flo
 
 
 def _marks(axis: StepAxis, marks: Sequence[Mark], y: float) -> list[str]:
-    """Return what was done to one broker, with the words below its lane."""
+    """Return the actions on one broker, labelled below its lane."""
     parts: list[str] = []
     rows = Rows()
     for mark in marks:
@@ -302,7 +302,7 @@ def _marks(axis: StepAxis, marks: Sequence[Mark], y: float) -> list[str]:
 
 
 def _merged(spans: Sequence[Span], key: Key) -> list[Span]:
-    """Return spans in which `key` stays the same as one."""
+    """Return the spans, with consecutive ones of the same `key` merged."""
     merged: list[Span] = []
     for span in spans:
         if merged and key(merged[-1].replica) == key(span.replica):

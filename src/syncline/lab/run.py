@@ -13,7 +13,7 @@ from syncline.lab.scenario import Scenario
 from syncline.lab.stage import Outcome, Stage, Story
 from syncline.local.layout import LocalClusterError
 
-# In the best order for reading; a module is imported when its scenario is played or listed.
+# In reading order; a module is imported when its scenario is played or listed.
 NAMES: Final[Mapping[str, str]] = {
     "data-loss": "data_loss",
     "divergence": "divergence",
@@ -25,7 +25,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 
 
-# Brokers do nothing on their own that could disturb a story; a scenario may override this.
+# With these, brokers do nothing on their own that could disturb a story; a scenario may override them.
 COMMON: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",

@@ -1,4 +1,4 @@
-"""What a scenario is."""
+"""The definition of a scenario."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from syncline.lab.stage import Outcome, Stage
 class Scenario:
     """One history: its brokers, their configurations, and its plot.
 
-    Broker `controller` starts first, so that it becomes and stays the controller. `lanes` are the brokers that the
-    output and the picture show, with their names there.
+    Broker `controller` starts first, so that it becomes and stays the controller. `lanes` names the brokers that the
+    output and the picture show.
     """
 
     name: str

@@ -60,7 +60,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
     try:
         return _with_client(stage, mode, client, leader)
     finally:
-        # An interrupted run does not wait for acknowledgements that cannot come.
+        # An interrupted run does not wait for acknowledgements that cannot arrive.
         client.give_up()
 
 

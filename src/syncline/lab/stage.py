@@ -1,7 +1,7 @@
-"""The stage of one run: a scenario's steps, the state of the brokers at each moment, and what was done to them.
+"""The stage of one run: a scenario's steps, the states of the brokers over time, and the actions on them.
 
-A step ends when the brokers report what it waits for. The stage records every
-state that it sees on the way with its time, for the picture.
+A step ends when the brokers report the state that it waits for. The stage records
+every state that it sees meanwhile, with its time, for the picture.
 
 Offsets are exclusive ends; times are seconds since the run began.
 """
@@ -24,7 +24,7 @@ TOPIC: Final = "t"
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """The state of one replica at one moment; of a dead or paused one, the last state that it reported."""
+    """The state of one replica at one moment; for a dead or paused one, its last reported state."""
 
     state: State = "dead"
     role: str = ""
@@ -85,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result in words, and whether it is the one that this mode must lead to."""
+    """The result in words, and whether this mode must lead to it."""
 
     text: str
     is_expected: bool
@@ -93,7 +93,7 @@ class Outcome:
 
 @dataclass
 class Story:
-    """The record of a whole run, from which it is printed, drawn and compared."""
+    """The record of a whole run, for printing, drawing and comparing it."""
 
     scenario: str
     mode: str
@@ -107,7 +107,7 @@ class Story:
 
 
 class Stage:
-    """What a scenario plays on."""
+    """The brokers and clients of one run, as its scenario uses them."""
 
     def __init__(self, cluster: LabCluster, story: Story, say: Callable[[str], object]) -> None:
         self.cluster = cluster
@@ -151,7 +151,7 @@ class Stage:
     # Observing and waiting.
 
     def look(self) -> dict[int, Replica]:
-        """Query all running brokers, and record what changed."""
+        """Query all running brokers, and record changes."""
         self.cluster.read_events()
         for broker_id in self.cluster.processes:
             if broker_id not in self.replicas:
@@ -167,7 +167,7 @@ class Stage:
         self.story.samples.append(Sample(self.now_s, broker_id, now))
 
     def _update_cluster(self, view: Mapping[str, Any] | None) -> None:
-        """Keep what a broker reports of the cluster, unless its metadata is older than what is known."""
+        """Keep a broker's report of the cluster, unless it has older metadata than the last report."""
         if view is not None and view["version"] >= self._version:
             self._version = view["version"]
             self.controller = view["controller"]
@@ -177,7 +177,7 @@ class Stage:
         view = self.cluster.view(broker_id, TOPIC)
         state = self.cluster.processes[broker_id].state
         if view is None:
-            # A broker that starts counts as dead until its first answer.
+            # A starting broker counts as dead until its first answer.
             if state == "dead" or before.state == "dead":
                 return replace(before, state="dead", role="", phase=None)
             return replace(before, state="silent" if state == "running" else state)
@@ -186,7 +186,7 @@ class Stage:
         return replace(before, state=state, role="") if row is None else _replica_of(state, row)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Observe until the condition holds; the error of a timeout says `what` was awaited."""
+        """Observe until the condition holds; the error of a timeout names `what` was awaited."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             self.look()
@@ -293,7 +293,7 @@ class Stage:
         self.until(lambda: self.replicas[leader].leads, f"broker {leader} leads")
 
     def lost_on_disk(self, broker_id: int, log_end: int) -> None:
-        """Record that a dead replica's disk has lost all from `log_end` on."""
+        """Record that a dead replica's disk has lost everything from `log_end` on."""
         before = self.replicas[broker_id]
         mark = min(before.high_watermark, log_end)
         self._keep(broker_id, replace(before, log_end=log_end, high_watermark=mark))

@@ -1,4 +1,4 @@
-"""The style sheet and the fillings of the lab's pictures: the shared palette, and what only logs over time need."""
+"""The style sheet and the fill patterns of the lab's pictures, on top of the shared palette."""
 
 from typing import Final
 

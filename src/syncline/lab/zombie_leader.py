@@ -1,8 +1,8 @@
-"""A leader that was paused is deposed in its absence, wakes up, and still believes that it leads.
+"""A paused leader is deposed, wakes up, and still believes that it leads.
 
 Its connection to the controller is cut as well, so that it does not learn of the
-new epoch. It takes a write with acks=all that can never commit, because no
-replica follows it any more; other brokers refuse requests that name its epoch.
+new epoch. It accepts a write with acks=all that can never commit, because no
+replica follows it any longer; other brokers refuse requests that name its epoch.
 When it learns of the new epoch, it refuses the write and cuts the records that
 no other replica has. Source: KIP-101, KIP-320.
 """
@@ -23,7 +23,7 @@ MODE: Final = "epoch-fencing"
 
 CONFIG: Final = {
     "broker.heartbeat.interval.ms": "200",
-    # The other brokers see only the silence of the paused leader.
+    # To the other brokers the paused leader is only silent.
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "60000",
     "replica.socket.timeout.ms": "60000",
@@ -62,7 +62,7 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         stage.until(lambda: stage.replicas[ZOMBIE].leads and stage.replicas[ZOMBIE].ends == (2, 1), "Z has taken z")
     with stage.step("Z and N both believe that they lead, but each request names the epoch of one.") as step:
         fenced = stage.client(NEXT).epoch_error(TOPIC, old)
-        # On another connection: answers come in the order of the requests, and z has none yet.
+        # On another connection: answers arrive in the order of the requests, and z has none yet.
         with stage.cluster.client(ZOMBIE) as other:
             ahead = other.epoch_error(TOPIC, new)
         step.notes.append(f"N, asked in epoch {old}: {fenced.name}; Z, asked in epoch {new}: {ahead.name}")

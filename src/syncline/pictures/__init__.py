@@ -1,1 +1,1 @@
-"""What pictures are made of: shapes, scales, axes, labels, legends and colours. Knows nothing of what is drawn."""
+"""Parts of pictures: shapes, scales, axes, labels, legends and colours, independent of their subject."""

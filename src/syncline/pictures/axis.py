@@ -1,8 +1,8 @@
 """Time axes: an even one, and one in steps.
 
 The even axis suits a long history in which only a few moments matter. The stepped one suits a story: each step is wide
-enough to be read and longer steps are wider, so that neither a wait of a second nor a change within milliseconds hides
-the rest; within a step it is even.
+enough to read and longer steps are wider, so that both a wait of a second and a change within milliseconds stay
+visible; within a step it is even.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Words and numbers on a drawing: short enough to fit, and placed so that they do not touch.
 
-Text is never measured, as a drawing is made without a screen: `CHARACTER_PX` is the average width of a character at
-12 px in the usual fonts. Durations are milliseconds.
+Without a screen no text can be measured: `CHARACTER_PX` is the average width of a character at 12 px in the usual
+fonts. Durations are milliseconds.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ def short(number: float) -> str:
 
 
 def wrapped(text: str, characters: int) -> list[str]:
-    """Return a text in lines of at most so many characters; a longer word gets a line of its own."""
+    """Return a text in lines of at most `characters`; a longer word gets its own line."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + len(word) >= characters:
@@ -43,7 +43,7 @@ def wrapped(text: str, characters: int) -> list[str]:
 
 
 class Rows:
-    """Two rows for labels along an axis: a label that would touch the one before it moves to the second row."""
+    """Two rows for labels along an axis: a label that would touch the previous one moves to the second row."""
 
     def __init__(self) -> None:
         self._first_taken_to = float("-inf")

@@ -12,7 +12,7 @@ _ROW: Final = 24.0
 
 
 class Entry(NamedTuple):
-    """A sample of `width` pixels and what it stands for; `draw` gets its left end and the text's baseline."""
+    """A sample of `width` pixels and its meaning; `draw` gets its left end and the text's baseline."""
 
     name: str
     width: float

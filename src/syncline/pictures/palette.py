@@ -1,7 +1,7 @@
 """Colours and type that all pictures share, for light and dark surroundings.
 
 A drawing names roles ("out of the ISR"), and the style sheet gives each role its colour, so that the report and the
-lab show the same thing in the same way. Meaning never hangs on colour alone: what is out of the ISR is hatched, too.
+lab show the same thing in the same way. No meaning depends on colour alone: "out of the ISR" is hatched, too.
 Text on coloured ground has a contrast of at least 4.5 to 1 (WCAG 2, AA).
 
 A picture's own colours go into `sheet()` beside the shared ones.
@@ -48,7 +48,7 @@ svg .fault-line{stroke:var(--fault);stroke-width:1.4} svg .fault-dot{fill:var(--
 svg .fault-label{fill:var(--fault);font-weight:650}
 """
 
-# The ground of what is out of the ISR; a drawing that uses it holds it among its definitions.
+# The fill pattern of "out of the ISR"; a drawing that uses it has it among its definitions.
 HATCHING: Final = svg.pattern(
     "out", 7, svg.rect(0, 0, 7, 7, class_="out-ground"), svg.line(0, 0, 0, 7, class_="out-stripe"), turned=True
 )

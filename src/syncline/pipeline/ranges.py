@@ -1,7 +1,7 @@
 """Offset ranges: which records a query reads, divided among tasks and triggers. Plain calculations, no I/O.
 
 A range is one task's work: the records of one partition from `start` below `end`. Ranges of one partition never
-overlap and together cover exactly what was planned, so each record becomes one row.
+overlap and together cover exactly the planned offsets, so each record becomes one row.
 
 Units: offsets count records; ends are exclusive.
 """

@@ -1,8 +1,8 @@
-"""One way to make a Spark session, with the settings that small and middle-sized work needs.
+"""One way to make a Spark session, with settings for small and medium-sized work.
 
-Spark's defaults are made for clusters of many machines. Three of them hurt badly here: 200 shuffle partitions turn
-a small streaming batch from 0.3 s into 5 s, TCP sockets between the JVM and Python cost 25 ms a task, and workers
-run whatever `python3` is on the path. A master that is given stays as it is: `local[*]` for a laptop, or a cluster.
+Spark's defaults are made for clusters of many machines. Three of them cost a lot here: 200 shuffle partitions turn a
+small streaming batch from 0.3 s into 5 s, TCP sockets between the JVM and Python cost 25 ms a task, and workers run
+the first `python3` on the path. The caller chooses the master: `local[*]` for a laptop, or a cluster.
 
 Profiles: `test` starts fast (serial collector, first compiler only), `local` is for a person's machine,
 `throughput` gives the JVM its full compiler and more memory.
@@ -38,7 +38,7 @@ _MEMORY: Final[dict[Profile, str]] = {"test": "1g", "local": "1g", "throughput":
 
 
 def cache_directory() -> Path:
-    """Return where files may live that can be made again: the platform's cache directory, in a folder of ours."""
+    """Return the directory for files that can be recreated: a folder in the platform's cache directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline"
 
 
@@ -50,13 +50,13 @@ def spark_session(
     cache: Path | None = None,
     extra: dict[str, str] | None = None,
 ) -> SparkSession:
-    """Return a Spark session in which format "syncline" is known; the running one, if there is one.
+    """Return a Spark session that knows the format "syncline"; the running one, if there is one.
 
-    `extra` are Spark properties that win over ours. Raises `JavaNotFoundError` when no fit Java can be found.
+    `extra` are Spark properties that override ours. Raises `JavaNotFoundError` when there is no suitable Java.
     """
     master = master or "local[*]"
     cache = cache or cache_directory()
-    # Workers must run this interpreter: another one would not have our packages, and dies without a message.
+    # Workers must run this interpreter: another one does not have our packages, and dies without a message.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home(cache))
@@ -70,7 +70,7 @@ def spark_session(
 
 
 def _log_configuration(cache: Path) -> Path:
-    """Return a file that keeps Spark quiet up to errors; written beside and renamed, as two may start at once."""
+    """Return a file that limits Spark's log to errors; written elsewhere and renamed, as two sessions may start."""
     cache.mkdir(parents=True, exist_ok=True)
     file = cache / "spark-log4j2.properties"
     draft = file.with_name(f"{file.name}.{os.getpid()}")

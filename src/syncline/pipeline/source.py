@@ -1,16 +1,16 @@
 # ruff: noqa: N802 -- Spark calls these methods by their Java-style names.
 """Spark data source "syncline": topics as DataFrames, batch and streaming, from any Kafka-compatible brokers.
 
-Spark runs this code in several Python processes: one plans a batch, one stays for a stream's whole life and keeps a
-connection, and each task fetches its own offset range straight from the partition's leader and yields Arrow record
-batches. So no object here holds a connection when it is made: Spark pickles it into the next process.
+Spark runs this code in several Python processes: one plans a batch, one lives as long as a stream and keeps a
+connection, and each task fetches its own offset range directly from the partition's leader and yields Arrow record
+batches. So no new object here holds a connection: Spark pickles it into the next process.
 
-Columns are selected by `.schema("offset long, value binary")`: what is not asked for is not decoded. Filters are
-never pushed down, because Spark 4.3 keeps the pushed filters of one query for the next one on the same DataFrame
-and then returns wrong rows; use offsets and timestamps in the options instead.
+`.schema("offset long, value binary")` selects columns; others are not decoded. The source never accepts pushed
+filters, because Spark 4.3 keeps those of one query for the next one on the same DataFrame and then returns wrong rows;
+use offsets and timestamps in the options instead.
 
-A batch query plans its offsets once, when Spark first needs them: two actions on one DataFrame see the same
-records, and `load()` again sees what arrived since.
+A batch query plans its offsets once, when Spark first needs them: two actions on one DataFrame see the same records;
+another `load()` also sees later ones.
 
 Units: offsets count records; ends are exclusive.
 """
@@ -66,7 +66,7 @@ _DEFAULT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "time
 
 
 class DataLossError(Exception):
-    """Records that the query should read are gone; the message says which, and how to go on without them."""
+    """Records that the query should read are gone; the message names them, and how to continue without them."""
 
 
 @dataclass
@@ -110,13 +110,13 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # Spark's class is u
         self._schema = schema
 
     def partitions(self) -> list[RangePartition]:
-        """Return the ranges, one a task."""
+        """Return the ranges, one per task."""
         with BrokerClient(self._options.client) as client:
             places = _places(client, self._options)
             starts = _resolve(client, self._options, places, self._options.starting, "starting")
             ends = _resolve(client, self._options, places, self._options.ending, "ending")
         for place in places:
-            # By time, both ends may fall behind the last record: then there is nothing to read, and no mistake.
+            # By time, both ends may lie beyond the last record: then there is nothing to read, and no error.
             if starts[place] > ends[place] and not (self._options.starting.by_time or self._options.ending.by_time):
                 raise OptionError(
                     f"{place} would be read from offset {starts[place]} to {ends[place]}: "
@@ -157,17 +157,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember the present ends: the query stops there, whatever arrives later."""
+        """Remember the current ends: the query stops there, whatever arrives later."""
         self._target = self._ends()
 
     def latestOffset(self, start: StreamOffset, limit_: ReadLimit) -> StreamOffset:
-        """Return up to where the next micro-batch reads."""
+        """Return the end of the next micro-batch."""
         ends = self._ends() if self._target is None else self._target
         begun = _from_json(start)
         starts = self._starts(begun, ends)
         if isinstance(limit_, ReadMaxRows):
             ends = limit(starts, ends, limit_.max_rows)
-        # A partition that vanished, and one whose end is below what was read, keep their place: never backwards.
+        # A partition that vanished, or that ends below its place, keeps its place: offsets never go back.
         return _as_json({**begun, **{place: max(end, starts[place]) for place, end in ends.items()}})
 
     def reportLatestOffset(self) -> StreamOffset:
@@ -175,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return _as_json(self._ends())
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
-        """Return the ranges of one micro-batch, one a task."""
+        """Return the ranges of one micro-batch, one per task."""
         ends = _from_json(end)
         return _tasks(self._options, self._starts(_from_json(start), ends), ends)
 
@@ -302,7 +302,7 @@ def _read(
             if decoded.next_offset > position:
                 position, moved_at = decoded.next_offset, time.monotonic()
             elif time.monotonic() - moved_at > options.client.timeout_ms / 1000:
-                # A new leader may need a moment to learn how far its log is committed; it never needs this long.
+                # A new leader may need a moment to learn how far its log is committed, but not this long.
                 _report_loss(
                     options, f"{place} ends at offset {position}, before {task.end}, where it ended when planned"
                 )
@@ -312,7 +312,7 @@ def _read(
 
 
 def _after_loss(client: BrokerClient, options: SourceOptions, place: TopicPartition, position: int, end: int) -> int:
-    """Return where to go on when the log no longer holds `position`; raise when the user wants to know."""
+    """Return where to continue when the log no longer holds `position`; raise if `failOnDataLoss` is set."""
     earliest = client.offsets({place: EARLIEST})[place]
     going_on = min(earliest, end) if earliest > position else end
     _report_loss(options, f"{place} no longer holds offsets {position} to {going_on - 1}")
@@ -326,7 +326,7 @@ def _report_loss(options: SourceOptions, what: str) -> None:
 
 
 def _as_json(offsets: Mapping[TopicPartition, int]) -> StreamOffset:
-    """Return offsets as Spark keeps them; sorted, because Spark compares the text."""
+    """Return offsets as Spark stores them; sorted, because Spark compares the text."""
     content: StreamOffset = {}
     for place in sorted(offsets):
         content.setdefault(place.topic, {})[str(place.partition)] = offsets[place]

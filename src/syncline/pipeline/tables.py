@@ -1,7 +1,7 @@
-"""Journal tables: what happened to a cluster, as tables to query.
+"""Journal tables: the history of a cluster as tables to query.
 
-Each table is a pure function from DataFrame to DataFrame, so it runs on a batch, on a stream's micro-batch or on
-rows written by hand in a test. `journal` turns records of the journal topic into events; the others start there.
+Each table is a pure function from DataFrame to DataFrame, so it runs on a batch, on a stream's micro-batch or on the
+rows of a test. `journal` turns records of the journal topic into events; the others take those.
 
 `isr_timeline` is the hard one. The journal holds changes, and a timeline shows states. Three sources name the ISR of a
 partition: an election and an ISR change name the whole ISR after them, and the first progress samples show it where
@@ -9,9 +9,9 @@ the journal begins later than the partition. These states, in order of time, hol
 question per replica ("in or out, under which leader?"), with equal neighbours merged, they are intervals. An ISR
 change does not name the leader, but its leader epoch does.
 
-A journal may lack events: brokers drop some rather than delay the data. So the leaders' samples are a second witness. A
-sample that contradicts the last reported state, under the same leader, counts as a state of its own (`observed`), but
-only two sample intervals later: a change that the controller made takes a moment to reach the leader.
+A journal may lack events: brokers drop some rather than delay the data. So the leaders' samples are a second source. A
+sample that contradicts the last reported state, under the same leader, counts as a new state (`observed`), but only two
+sample intervals later: a change by the controller takes a moment to reach the leader.
 
 Instants are timestamps in UTC, `ended_at` null while the interval lasts; durations are milliseconds; offsets are
 counts of records; unknown numbers are null here and -1 in the journal.
@@ -42,7 +42,7 @@ EVENT_SCHEMA: Final = """
 def journal(records: DataFrame) -> DataFrame:
     """Return events from records of the journal topic, which need the columns `partition`, `offset` and `value`.
 
-    Records that hold no event are dropped. An event that a broker's retry appended twice occurs twice here; the
+    Records without an event are dropped. An event that a broker's retry appended twice occurs twice here; the
     tables below count it once.
     """
     parsed = records.select(
@@ -123,7 +123,7 @@ def faults(events: DataFrame) -> DataFrame:
 
 
 def observations(events: DataFrame) -> DataFrame:
-    """Return what brokers noticed, one row per observation, as last reported.
+    """Return the observations of brokers, one row each, as last reported.
 
     Columns: broker (the writer), kind, subject, topic, partition (null if it is about none), started_at, lasted_ms,
     is_over, evidence.
@@ -161,7 +161,7 @@ def _known(name: str) -> Column:
 
 
 def _with_witnesses(reported: DataFrame, events: DataFrame, in_time: WindowSpec) -> DataFrame:
-    """Return the reported states of each replica, and the samples that come long enough after them to be believed."""
+    """Return the reported states of each replica, and the samples that are late enough after them to count."""
     seen = events.where("type = 'follower_progress'").select(
         "ts_ms",
         *_PARTITION,

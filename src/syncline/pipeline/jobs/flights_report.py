@@ -1,8 +1,8 @@
 """The demonstration's job: read the flights and the journal back from the brokers, check them, draw the report.
 
-It trusts nothing that the producer said: it decides from what a consumer can read whether every record is there once
-and in order. Records are counted by their `row`, which is unique, and order is judged by `sequence` along the
-offsets of each key (`syncline.pipeline.flights` defines both). The journal's tables come from the same brokers.
+It does not trust the producer: it checks from a consumer's reads whether every record exists once and in order. It
+counts records by their `row`, which is unique, and judges order by `sequence` along the offsets of each key
+(`syncline.pipeline.flights` defines both). The journal's tables come from the same brokers.
 
 Units: instants Unix milliseconds, delays minutes, durations milliseconds.
 """
@@ -24,7 +24,7 @@ from syncline.pipeline.report.facts import Check, Facts, FaultMark, FlightCell, 
 from syncline.pipeline.report.page import render
 from syncline.pipeline.session import spark_session
 
-# Only what is looked at: Spark's JSON reader skips the other fields at a third of the cost.
+# Only the fields that the job uses: Spark's JSON reader skips the others at a third of the cost.
 _READ: Final = ("row", "sequence", "carrier", "hour", "departure_delay_min")
 _SCHEMA: Final = ", ".join(f"{name} {FLIGHT_FIELDS[name]}" for name in _READ)
 
@@ -34,7 +34,7 @@ _JOURNAL_COLUMNS: Final = "partition int, offset long, value binary"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the job found: whether all checks hold, where the report is, and ten lines for a terminal."""
+    """The result of the job: whether all checks hold, where the report is, and ten lines for a terminal."""
 
     is_complete: bool
     report: Path
@@ -54,8 +54,8 @@ def run(
 ) -> Summary:
     """Return the summary after writing the report to `out_path`.
 
-    `progress` is called with a few words as each step begins. A running session is used and left running;
-    otherwise one is made for `master` and stopped. A failed check is in the summary, not an exception.
+    The job calls `progress` with a few words as each step begins. It uses a running session and leaves it running;
+    otherwise it makes one for `master` and stops it. A failed check is in the summary, not an exception.
     """
     say = progress or (lambda _: None)
     running = SparkSession.getActiveSession()
@@ -120,7 +120,7 @@ def gather(
 
 
 def read_flights(session: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """Return the flights as rows, with where they lie in the topic."""
+    """Return the flights as rows, with their places in the topic."""
     records = _read(
         session, bootstrap, topic, "key binary, value binary, partition int, offset long, timestamp timestamp"
     )
@@ -156,7 +156,7 @@ def flights_integrity(flights: DataFrame) -> Row:
 
 
 def checks(found: Row | Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
-    """Return what must be true of the topic, and whether it is."""
+    """Return the checks of the topic, each with its result."""
     records, rows = found["records"], found["rows"]
     numbered = expected_rows == 0 or (found["row_min"], found["row_max"]) == (0, expected_rows - 1)
     return (
@@ -197,7 +197,7 @@ def flight_cells(flights: DataFrame) -> tuple[FlightCell, ...]:
 
 
 def replication_facts(events: DataFrame, topic: str) -> dict[str, Any]:
-    """Return what the journal says about a topic, by the names of the fields in `Facts`."""
+    """Return what the journal records about a topic, by the names of the fields in `Facts`."""
     about = events.where((F.col("topic") == topic) | F.col("topic").isNull())
     timeline = tables.isr_timeline(about).select(
         "partition",
@@ -269,6 +269,6 @@ def _read(session: SparkSession, bootstrap: str, topic: str, schema: str) -> Dat
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return a small table as dictionaries; by Arrow, which is many times faster than collecting Spark's rows."""
+    """Return a small table as dictionaries, through Arrow: many times faster than collecting Spark's rows."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows

@@ -1,1 +1,1 @@
-"""The report: one HTML page that needs nothing but itself, its pictures drawn as SVG."""
+"""The report: one self-contained HTML page, its pictures drawn as SVG."""

@@ -1,4 +1,4 @@
-"""What the report shows, as plain data: no Spark here, so that a page can be drawn from values written by hand.
+"""The content of the report as plain data: without Spark, so that a test can draw a page from its own values.
 
 Instants are Unix milliseconds, durations milliseconds, delays minutes. `None` for an end means "still so when the
 journal ended".
@@ -42,7 +42,7 @@ class IsrInterval:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """A partition got another leader, or none."""
+    """A change of a partition's leader, also to none."""
 
     at_ms: int
     partition: int
@@ -89,7 +89,7 @@ class FaultMark:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that must be true of the data, and whether it is."""
+    """A claim about the data, and whether it holds."""
 
     claim: str
     holds: bool

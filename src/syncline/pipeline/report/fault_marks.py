@@ -1,7 +1,7 @@
 """Injected faults on a time axis: a band over the whole height, with a numbered mark at its top.
 
-All replication pictures show the faults at the same places, so that eyes can go straight down from the cause to what
-it did.
+All replication pictures show the faults at the same places, so that a reader can look straight down from a cause to
+its effects.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Picture 1: flights and delays per carrier and hour, as two heat maps that share their rows.
 
 Left, how many flights were scheduled; right, how late they left on average. Colours come in a few named steps, so
-that a reader can find a cell's step in the legend, and every cell also says its number. The delay colours run from
+that a reader can find a cell's step in the legend, and every cell also shows its number. The delay colours run from
 blue (early) over grey to orange (late), which all common kinds of colour vision tell apart.
 """
 
@@ -26,7 +26,7 @@ _COLUMNS_MIN: Final = 17
 
 COUNT_STEPS: Final = (50, 200, 500, 1000, 2000, 3000)
 DELAY_STEPS: Final = (0, 5, 10, 15, 20, 30)
-# Below this many departures an average says more about one bad day than about the hour.
+# Below this many departures an average depends more on one bad day than on the hour.
 DEPARTURES_MIN: Final = 20
 # An hour with fewer flights in the whole year would be an almost empty column.
 HOUR_FLIGHTS_MIN: Final = 30
@@ -34,7 +34,7 @@ HOUR_FLIGHTS_MIN: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One heat map: what it says in words, and how a group of flights becomes a colour step and a number."""
+    """One heat map: its texts, and how a group of flights becomes a colour step and a number."""
 
     left: float
     title: str
@@ -95,7 +95,7 @@ def _delay(cells: Sequence[FlightCell]) -> float | None:
 
 
 def _minutes(late: float) -> str:
-    """Return whole minutes; what rounds to zero has no sign."""
+    """Return whole minutes; a value that rounds to zero has no sign."""
     return str(round(late))
 
 

@@ -1,8 +1,8 @@
-"""Picture 2: which replica was in the ISR when, who led, and what the injected faults did.
+"""Picture 2: when each replica was in the ISR, which one led, and the effects of the injected faults.
 
 A partition is a group of lanes, one for each replica. Thick dark is the leader, lighter is a follower in the ISR,
-hatched is out of it. A line from one lane to another is a change of leaders. Meaning never hangs on colour alone:
-the three states also differ in height, in lightness and by the hatching.
+hatched is out of it. A line from one lane to another is a change of leaders. No meaning depends on colour alone: the
+three states also differ in height, in lightness and in hatching.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _TOP: Final = 88.0
 _LANE: Final = 17.0
 _GROUP_GAP: Final = 13.0
 _LEADER_LABEL_MIN: Final = 92.0
-# What a replica was, by its class in the style sheet: how far its bar stays inside its lane, and the words.
+# The states of a replica, by class in the style sheet: the inset of the bar in its lane, and the words.
 _INSET: Final = {"leads": 1.5, "in-sync": 3.5, "out": 3.5}
 _WORDS: Final = {"leads": "leads", "in-sync": "in the ISR", "out": "out of the ISR"}
 

@@ -1,7 +1,7 @@
-"""Picture 3: how far the followers were behind, in time and in records, with the faults that made them so.
+"""Picture 3: how far the followers were behind, in time and in records, with the faults that caused it.
 
 Each follower broker has a colour, a dash and a name at its line. The strong line is the worst of its partitions at
-each moment, the faint ones are the single partitions. Time runs linearly; records run logarithmically, because a
+each moment, the faint ones are the single partitions. Time is linear; records are logarithmic, because a
 healthy follower is a handful behind and a dead one tens of thousands. A line ends where no leader took samples.
 """
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no script, no font, no picture from anywhere.
+"""The report as one self-contained HTML file: no script, font or picture from elsewhere.
 
 Its style sheet (`style.py`) holds all colours, once for light and once for dark surroundings.
 """

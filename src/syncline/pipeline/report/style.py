@@ -1,4 +1,4 @@
-"""The page's style sheet: the shared palette, and what only the report needs.
+"""The page's style sheet: the shared palette, and the report's own colours and rules.
 
 Lines have Okabe and Ito's colours, delays run from blue to orange: people with any common kind of colour vision can
 tell them apart.
@@ -42,7 +42,7 @@ OWN: Final = {
     "s5": ("#3b4cc0", "#9aa6ff"),
 }
 
-# Text on each heat map step: dark or light, whichever has the larger contrast, for light and dark pages.
+# Text on each heat map step, for light and dark pages: dark or light, whichever has more contrast.
 CELL_TEXT: Final = (
     (("count0", "count1", "count2"), "#1d2126", "#e8e6e1"),
     (("count3",), "#1d2126", "#ffffff"),
@@ -113,7 +113,7 @@ svg .dot{stroke:var(--card);stroke-width:1.5} svg .peak{font-weight:650}
 
 def _numbered() -> str:
     steps = "".join(f"svg .count{n}{{fill:var(--c{n})}} svg .delay{n}{{fill:var(--d{n})}}" for n in range(7))
-    # A dash of its own for each line, so that they stay apart without colour.
+    # Each line has its own dash pattern, so that lines differ without colour.
     dashes = ("none", "9 4", "2.5 4", "12 4 3 4", "5 5", "14 6")
     lines = "".join(
         f"svg path.series{n},svg line.series{n}{{stroke:var(--s{n})}} svg .series.series{n}{{stroke-dasharray:{dash}}}"

@@ -89,7 +89,7 @@ def lag(facts: Facts) -> str:
 
 
 def episodes(facts: Facts) -> int:
-    """Return how often a replica left the ISR; staying out under a new leader is no second time."""
+    """Return how often replicas left the ISR; staying out under a new leader does not count again."""
     lanes: defaultdict[tuple[int, int], list[IsrInterval]] = defaultdict(list)
     for item in sorted(facts.intervals, key=lambda item: item.start_ms):
         lanes[item.partition, item.replica].append(item)
