@@ -58,7 +58,7 @@ class LocalCluster:
         os.kill(self.pids[broker_id], signal.SIGCONT)
 
     def log(self, broker_id: int) -> str:
-        """What a broker wrote to its log."""
+        """The text of a broker's log."""
         return (self.directory / "logs" / f"broker-{broker_id}.log").read_text(errors="replace")
 
     def stop(self) -> None:

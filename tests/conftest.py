@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle if that is wished; otherwise several processes begin with a mixture of what waits and what computes."""
+    """Shuffle if requested; otherwise several processes begin with a mixture of waiting and computing tests."""
     if config.option.shuffle is not None:
         rng = random.Random(config.option.shuffle)
         modules = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def three_brokers() -> Iterator[LocalCluster]:
-    """Three brokers that tests share which leave them alone: each makes topics of its own, none harms a broker."""
+    """Three brokers, shared by tests that do not harm them: each test makes its own topics."""
     started = start_cluster(brokers=3, configs=QUICK_GROUPS)
     try:
         yield started

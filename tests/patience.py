@@ -1,4 +1,4 @@
-"""Waiting for what other processes do in their own time: as long as it takes, up to a limit."""
+"""Waiting for other processes: as long as they take, up to a limit."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ PAUSE_S = 0.02
 
 
 def eventually(look: Callable[[], T], wanted: Callable[[T], bool], *, within_s: float = PATIENCE_S) -> T:
-    """Look until what is seen is as wanted; after the limit return what was seen last, for the test to judge."""
+    """Look until the value is as wanted; after the limit return the last value, for the test to judge."""
     deadline_s = time.monotonic() + within_s
     while not wanted(seen := look()) and time.monotonic() < deadline_s:
         time.sleep(PAUSE_S)

@@ -125,7 +125,7 @@ def test_panels_said_to_work_find_their_metrics(dashboard: Dashboard) -> None:
 def test_configurations_have_the_effect_that_their_documentation_claims(
     config: type, table: dict[str, ConfigDefinition]
 ) -> None:
-    """What no code reads says so, and what some code reads does not say otherwise."""
+    """A configuration that no code reads is documented as such, and no other one is."""
     shell = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if "model" not in path.parts)
     wrong = []
     for field in fields(config):
@@ -151,7 +151,7 @@ def test_scenarios_have_one_row_each() -> None:
 
 
 def test_scenarios_without_a_test_say_why() -> None:
-    """Nothing is missing in silence, nothing is called missing that is there, and little is missing at all."""
+    """Every missing test is listed, no listed one exists, and few are missing."""
     unshown = set(documents.numbers()) - documents.scenario_tests().keys()
 
     assert sorted(unshown) == sorted({**documents.WAITING, **documents.MISSING})

@@ -17,13 +17,13 @@ from syncline.model.errors import ErrorCode
 from .replicas import FetchAnswer, MemoryLog, Replica
 
 BROKERS = (1, 2, 3)
-# Brokers come back sooner than they go: otherwise nothing is ever in sync.
+# Brokers return sooner than they leave: otherwise no replica is ever in sync.
 RARELY = 0.25
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """One version of what the controller says."""
+    """One version of the controller's metadata."""
 
     leader: int
     isr: tuple[int, ...]
@@ -95,7 +95,7 @@ class Cluster:
 
     @property
     def current(self) -> Metadata:
-        """What the controller says now."""
+        """The controller's current metadata."""
         return self.versions[-1]
 
     def publish(self, **changes: object) -> None:
@@ -124,7 +124,7 @@ class Cluster:
         )
 
     def unfence(self, broker: int) -> None:
-        """Let a broker serve again; it leads if it is what the leaderless partition waited for."""
+        """Let a broker serve again; it leads if the leaderless partition waited for it."""
         known = self.current
         standings = self.stand(broker, known.standings[broker]._replace(is_fenced=False))
         if known.leader == -1 and broker in known.isr:
@@ -212,7 +212,7 @@ class Cluster:
         self.check()
 
     def write(self, broker: int) -> None:
-        """A client writes to a broker that believes to lead."""
+        """A client writes to a broker that believes that it leads."""
         host = self.hosts[broker]
         leader = host.replica.leader
         if host.is_up and leader is not None and not leader.check_append(-1):
@@ -287,7 +287,7 @@ class Cluster:
         self.verdicts.append((sender, proposal, answer))
 
     def deliver_verdict(self, _: int) -> None:
-        """The controller's answer reaches the leader; a lost one is asked for again."""
+        """The controller's answer reaches the leader; after a lost one the leader sends the proposal again."""
         if not self.verdicts:
             return
         sender, proposal, answer = self.verdicts.pop(self.rng.randrange(len(self.verdicts)))

@@ -102,7 +102,7 @@ class GroupDriver:
         self.shard.check_invariants()
 
     def advance(self, by_ms: int) -> None:
-        """Let time go on, from deadline to deadline."""
+        """Advance the time, from deadline to deadline."""
         end_ms = self.now_ms + by_ms
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -110,7 +110,7 @@ class GroupDriver:
         self.now_ms = end_ms
 
     def tick(self) -> None:
-        """Let what is due now happen."""
+        """Handle the deadlines that are due now."""
         self.advance(0)
 
     def resign(self) -> None:

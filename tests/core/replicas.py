@@ -145,7 +145,7 @@ class Replica:
         return self.leader.appended(self.log.log_end, now)
 
     def follow(self, leader_epoch: int) -> None:
-        """Become a follower, or hear of a newer leader."""
+        """Become a follower, or learn of a newer leader."""
         self.stop_leading()
         if self.follower is None:
             self.follower = FollowerPartition(BACKOFF_MS, mode=self.mode)
@@ -174,7 +174,7 @@ class Replica:
         )
 
     def perform(self, effects: FollowerEffects) -> None:
-        """Do to the log what the follower decided."""
+        """Perform the follower's effects on the log."""
         assert self.follower is not None
         for effect in effects:
             self.effects.append(effect)

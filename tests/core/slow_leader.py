@@ -60,13 +60,13 @@ class SlowLeader(S0):
 
     @property
     def service(self) -> Service:
-        """What the leader does about its slowness."""
+        """The leader's handling of its own slowness."""
         assert self.partition.slow_leader is not None
         return self.partition.slow_leader
 
     @property
     def waits(self) -> FollowerWaits:
-        """What the slow follower waits for."""
+        """The waits of the slow follower."""
         return self.service.waits_of(self.partition.in_sync.by_id[SLOW])
 
     def read_ends(self, entry: PendingEntry, at: int, *, captured: int = 1100) -> None:

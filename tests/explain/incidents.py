@@ -32,7 +32,7 @@ from .witnesses import (
 
 @dataclass(frozen=True)
 class Incident:
-    """What brokers reported, and the truth about it; without a `cause` nothing was wrong."""
+    """The brokers' reports of an incident, and its true cause; without a `cause` nothing was wrong."""
 
     witnesses: Callable[[], Witnesses]
     cause: Cause | None
@@ -46,7 +46,7 @@ CATALOGUE: dict[str, Incident] = {}
 def incident(
     cause: Cause | None, broker: int | None = None, *, since: int = -60_000
 ) -> Callable[[Callable[[], Witnesses]], Callable[[], Witnesses]]:
-    """Put what a function returns into the catalogue; `broker` None for a cause that befell no single broker."""
+    """Put the reports that a function returns into the catalogue; `broker` None if it hit no single broker."""
 
     def enter(witnesses: Callable[[], Witnesses]) -> Callable[[], Witnesses]:
         CATALOGUE[witnesses.__name__] = Incident(witnesses, cause, broker, since)
@@ -139,7 +139,7 @@ def leader_paused_without_effect() -> Witnesses:
 
 @incident(Cause.FOLLOWER_PAUSED, 3)
 def controller_paused() -> Witnesses:
-    """A broker that cannot reach a paused controller did not cause anything."""
+    """A broker that cannot reach a paused controller is not the cause."""
     return [observation("controller-unreachable", 2, 3, 1_000, 10_000, controller=3), stall(3, 1_000, 10_000)]
 
 
@@ -168,7 +168,7 @@ def leader_gave_the_partition_away() -> Witnesses:
 
 @incident(Cause.LEADER_DISK, 1)
 def leader_relinquished() -> Witnesses:
-    """The controller's own reason tells that the leader gave the partition away."""
+    """The controller's own reason shows that the leader relinquished the partition."""
     return [
         slow_disk(1, 2_000, 27_000, "read", replica=2),
         elected(1, 3, 3_000, Why(Reason.RELINQUISHED, {})),
@@ -177,7 +177,7 @@ def leader_relinquished() -> Witnesses:
 
 @incident(None)
 def leader_served_too_slowly() -> Witnesses:
-    """It gives the partition away, and its evidence holds the limit that it broke."""
+    """It relinquishes the partition, and its evidence has the limit that it exceeded."""
     return [
         dataclasses.replace(
             left(2, 3_000, 500),
@@ -225,7 +225,7 @@ def leader_read_slowly_for_a_client() -> Witnesses:
 
 @incident(Cause.FOLLOWER_DISK, 2)
 def follower_wrote_slowly() -> Witnesses:
-    """The stall of its loop is no pause of its process: a write caused it."""
+    """The stall of its loop is not a pause of its process: a write caused it."""
     return [
         slow_disk(2, 1_000, 9_000, "write"),
         slow_disk(2, 9_000, 17_000, "write"),

@@ -13,14 +13,14 @@ from .witnesses import NOON, PARTITION, TOPIC, diagnosed, fault, joined, left, o
 
 
 def main_of(diagnosis: Diagnosis) -> tuple[Cause, int]:
-    """Return the main cause and the broker that it befell."""
+    """Return the main cause and the broker that it hit."""
     assert diagnosis.main is not None
     return diagnosis.main.cause, diagnosis.main.broker
 
 
 @pytest.mark.parametrize("incident", [pytest.param(each, id=name) for name, each in CATALOGUE.items()])
 def test_diagnosis_names_the_true_cause(incident: Incident) -> None:
-    """Each incident of the catalogue has one main cause, and the broker that it befell."""
+    """Each incident of the catalogue has one main cause, and the broker that it hit."""
     diagnosis = diagnosed(*incident.witnesses(), since=incident.since)
 
     diagnosis.check_invariants()
@@ -47,7 +47,7 @@ def test_diagnosis_names_the_true_cause(incident: Incident) -> None:
     ],
 )
 def test_diagnosis_finds_each_effect_once(incident: object, effects: list[Effect]) -> None:
-    """In order of time; what befell other partitions and what changed nothing is no effect."""
+    """In order of time; events of other partitions, and events that changed nothing, are not effects."""
     assert callable(incident)
     assert [each.effect for each in diagnosed(*incident()).findings] == effects
 
@@ -163,7 +163,7 @@ def test_events_of_version_1_are_diagnosed_without_their_reasons() -> None:
 
 
 def test_replica_selects_the_findings_of_one_broker() -> None:
-    """`--replica` leaves out what befell others."""
+    """`--replica` leaves out events of other replicas."""
     events = (stall(2, 1_000, 14_000), left(2, 12_000, 900), stall(3, 31_000, 44_000), left(3, 42_000, 30_900))
 
     assert {each.replica for each in diagnosed(*events, replica=3).findings} == {3}

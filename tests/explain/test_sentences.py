@@ -127,7 +127,7 @@ def words(incident: object) -> str:
     ],
 )
 def test_sentence_names_what_happened(incident: object, sentence: str) -> None:
-    """Who did what, when, and by which number."""
+    """The sentences name the actor, the action, the time and the number."""
     assert sentence in words(incident)
 
 
@@ -141,7 +141,7 @@ def test_sentence_names_what_happened(incident: object, sentence: str) -> None:
     ],
 )
 def test_sentence_is_absent_where_it_would_be_wrong(incident: object, absent: str) -> None:
-    """What did not happen is not claimed."""
+    """The sentences claim nothing that did not happen."""
     assert absent not in words(incident)
 
 

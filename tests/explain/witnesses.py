@@ -1,4 +1,4 @@
-"""What brokers report of an incident, written by hand: three brokers, partition flights-3, led by broker 1."""
+"""Brokers' reports of an incident, written by hand: three brokers, partition flights-3, led by broker 1."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -80,7 +80,7 @@ def slow_disk(
 
 
 def misses_follower(leader: int, follower: int, since: int, until: int, beats: int = 0) -> list[Observation]:
-    """Return a leader that does not hear a follower's fetches."""
+    """Return a leader that does not receive a follower's fetches."""
     return observation(
         "follower-silent", leader, follower, since, until, connection="open", beats_heard=beats, beats_sent=5
     )

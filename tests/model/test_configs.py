@@ -1,4 +1,4 @@
-"""Configurations: tables, typed objects, and Kafka's words for what is wrong."""
+"""Configurations: tables, typed objects, and Kafka's error messages."""
 
 from dataclasses import fields
 from typing import get_type_hints

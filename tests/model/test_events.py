@@ -98,7 +98,7 @@ def test_event_is_one_flat_object_with_the_envelope_first() -> None:
 
 
 def test_event_of_a_newer_type_is_kept_whole_when_read_and_written_again() -> None:
-    """An old reader passes on what it does not understand."""
+    """An old reader forwards fields that it does not know."""
     newer = b'{"v":2,"type":"throttle_sample","ts_ms":5,"broker":1,"rate":{"in":7}}'
 
     event = events.from_json(newer)
@@ -148,7 +148,7 @@ def test_reason_that_a_reader_does_not_know_is_unknown(written: object, read: Re
     ],
 )
 def test_event_is_refused_when_the_value_is_none(data: bytes) -> None:
-    """What is no event says so by one error, never by a KeyError somewhere later."""
+    """Bytes that are not an event raise one error, never a KeyError later."""
     with pytest.raises(EventDecodeError):
         events.from_json(data)
 

@@ -53,7 +53,7 @@ def start() -> MetadataImage:
 
 
 def test_applying_leaves_the_old_image_as_it_was() -> None:
-    """Images are values: what was, stays."""
+    """Images are values: a change leaves the old one intact."""
     old = start()
     old.apply([PartitionsChanged(T_ID, (record(1, leader=2),)), ConfigsChanged(TOPIC, {"a": None})], 2)
 
@@ -113,7 +113,7 @@ def test_snapshot_leads_to_the_same_image() -> None:
 
 
 def test_unknown_change_is_refused() -> None:
-    """A batch of a newer version is not half understood."""
+    """A batch of a newer version is refused, not read in part."""
     with pytest.raises(ValueError, match="newer version"):
         decode_changes('[["levitate",1]]')
 
@@ -186,7 +186,7 @@ GOOD = record(0, replicas=(1, 2, 3), isr=(1, 2), elr=(3,))
     ],
 )
 def test_partition_that_no_decision_may_make_trips_an_assertion(wrong: dict[str, object], sentence: str) -> None:
-    """A planted fault is found in the state, before any reply."""
+    """A check finds a planted bug in the state, before any reply."""
     GOOD.check_invariants()
     with pytest.raises(AssertionError, match=sentence):
         GOOD._replace(**wrong).check_invariants()

@@ -1,4 +1,4 @@
-"""Tests that are coroutines run in virtual time; `world` is what they run in."""
+"""Tests that are coroutines run in virtual time, in a `world`."""
 
 import inspect
 
@@ -14,7 +14,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> World:
-    """Return a world of one broker, or of what the marker `brokers` says."""
+    """Return a world of one broker, or of as many as the marker `brokers` names."""
     marker = request.node.get_closest_marker("brokers")
     return World() if marker is None else World(*marker.args, **marker.kwargs)
 

@@ -1,4 +1,4 @@
-"""Beats: a few bytes without an answer, which only brokers may send, and which cost no other connection anything."""
+"""Beats: a few bytes without an answer, which only brokers may send, and which cost no other connection."""
 
 import struct
 
@@ -16,7 +16,7 @@ two = pytest.mark.brokers(2, journal_enable="true")
 
 
 async def test_beat_of_a_leader_is_counted_between_answers(world: World) -> None:
-    """It answers no request, and the answers around it find theirs."""
+    """A beat answers no request, and the answers around it match their requests."""
     peer, _ = await connect(lambda server: (server.transport.write(BEAT_FRAME), server.send(server.ids[-1], b"yes")))
 
     assert await ask(peer) == b"yes"
@@ -35,7 +35,7 @@ async def test_answer_that_nobody_asked_for_still_ends_the_connection(world: Wor
 
 @two
 async def test_beat_of_a_follower_is_answered_by_a_beat_and_holds_nobody_up(world: World) -> None:
-    """What was asked before and after it is answered in order."""
+    """Requests before and after it are answered in order."""
     client = await world.peer()
     first = client.send(ApiKey.API_VERSIONS, 0)
     client.send(ApiKey.PEER_BEAT, 0, struct.pack(">i", 2))
@@ -99,11 +99,11 @@ class HandClock:
         self.now_ms = 0
 
     def mono_ms(self) -> int:
-        """Return what the test set."""
+        """Return the time that the test set."""
         return self.now_ms
 
     def wall_ms(self) -> int:
-        """Return Unix time, as if the clock had begun at some moment."""
+        """Return a Unix time that moves with the clock."""
         return 1_700_000_000_000 + self.now_ms
 
 

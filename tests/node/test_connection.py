@@ -42,7 +42,7 @@ async def test_connection_keeps_the_order_when_a_later_answer_is_ready_first(wor
 
 
 async def test_connection_is_closed_alone_when_a_frame_is_too_large(world: World) -> None:
-    """A size above socket.request.max.bytes ends this connection before its bytes come; others live on."""
+    """A size above socket.request.max.bytes ends this connection before its bytes arrive; others stay open."""
     bad, good = await world.client(), await world.client()
     bad.transport.write(struct.pack(">i", (100 << 20) + 1))
     await bad.lost()
@@ -61,7 +61,7 @@ async def test_connection_is_closed_alone_when_a_frame_is_too_large(world: World
     ],
 )
 async def test_connection_is_closed_alone_when_a_frame_is_malformed(world: World, frame: bytes) -> None:
-    """What cannot be a request ends the connection that sent it, and no other."""
+    """Bytes that cannot be a request end the connection that sent them, and no other."""
     bad, good = await world.client(), await world.client()
     bad.transport.write(frame)
     await bad.lost()
@@ -70,7 +70,7 @@ async def test_connection_is_closed_alone_when_a_frame_is_malformed(world: World
 
 
 async def test_connection_is_closed_alone_when_a_list_is_as_long_as_records_may_be(world: World) -> None:
-    """Only records and the data of group members may fill a frame: long lists take long to read."""
+    """Only records and the data of group members may fill a frame: long lists take too long to read."""
     bad, good = await world.client(), await world.client()
     bad.transport.write(bad.frame(ApiKey.METADATA, 4, bytes(LISTS_BYTES_MAX)))
     await bad.lost()
@@ -79,7 +79,7 @@ async def test_connection_is_closed_alone_when_a_list_is_as_long_as_records_may_
 
 
 async def test_connection_sends_what_is_answered_before_it_closes_for_a_bad_frame(world: World) -> None:
-    """The good request that came together with the bad one has its answer."""
+    """A valid request that arrives together with an invalid one gets its answer."""
     client = await world.client()
     client.transport.write(client.frame(ApiKey.API_VERSIONS, 0) + struct.pack(">i", -1))
     await client.lost()
@@ -88,7 +88,7 @@ async def test_connection_sends_what_is_answered_before_it_closes_for_a_bad_fram
 
 
 async def test_connection_stops_reading_when_answers_are_not_read(world: World) -> None:
-    """A broker does not read from a peer that does not read: what waits for it is bounded; later it gets everything."""
+    """A broker stops reading from a peer that does not read: its pending answers are bounded, and later it gets all."""
     await world.topic()
     client = await world.client()
     await client.produce("t", batch(size_bytes=400_000))
@@ -107,7 +107,7 @@ async def test_connection_stops_reading_when_answers_are_not_read(world: World) 
 
 
 async def test_connection_stops_reading_when_many_answers_wait_for_their_turn(world: World) -> None:
-    """Behind a parked fetch answers pile up, though only to a bound; afterwards everything is answered."""
+    """Answers behind a parked fetch accumulate only up to a bound; afterwards every request is answered."""
     await world.topic()
     await world.topic("quiet")
     client = await world.client()
@@ -166,7 +166,7 @@ async def test_connection_is_closed_when_a_produce_without_answer_fails(world: W
 
 
 async def test_connection_drops_answers_when_its_client_has_gone(world: World) -> None:
-    """A fetch that is parked for a client that left is forgotten without harm."""
+    """The broker forgets the parked fetch of a client that left."""
     await world.topic()
     client, other = await world.client(), await world.client()
     client.send_fetch({"t": [at(0)]}, max_wait_ms=1_000)
@@ -179,7 +179,7 @@ async def test_connection_drops_answers_when_its_client_has_gone(world: World) -
 
 
 async def test_parked_fetches_end_with_their_connection(world: World) -> None:
-    """A client that comes and goes, with waits of weeks, leaves nothing behind."""
+    """Fetches with waits of weeks leave nothing behind when their client disconnects."""
     await world.topic()
     client = await world.client()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Calls of the control API: what is one, and what becomes of everything else."""
+"""Calls of the control API: valid ones, and the handling of everything else."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.node.world import World
 
 
 def test_call_is_a_verb_with_fields() -> None:
-    """The rest of the object are the verb's fields."""
+    """The rest of the object is the verb's fields."""
     assert parse_call(b'{"verb": "a.b", "n": 1, "t": "\xc3\xa9"}') == ("a.b", {"n": 1, "t": "\u00e9"})
 
 
@@ -28,13 +28,13 @@ def test_call_is_a_verb_with_fields() -> None:
     ],
 )
 def test_what_is_no_call_is_refused(body: bytes, sentence: str) -> None:
-    """Nothing that can be sent raises anything else, or ends up where it cannot be written down."""
+    """No input raises another error, or produces an answer that cannot be encoded."""
     with pytest.raises(ControlRefused, match=sentence):
         parse_call(body)
 
 
 async def test_unknown_verb_is_answered_with_those_that_are(world: World) -> None:
-    """Names of the module's own are no verbs."""
+    """The module's other names are not verbs."""
     for verb in ("x.y", "__class__", "describe"):
         answer = await perform(world.broker(), verb, {})
         assert "Known: broker.describe, " in answer["error"]

@@ -1,4 +1,4 @@
-"""Counters: what they add up to, and what becomes of topics that go."""
+"""Counters: their sums, and the counts of deleted topics."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.node.wire_client import batch
 
 
 def test_partitions_of_a_topic_share_its_counters_until_the_last_one_goes() -> None:
-    """Then they go into the rest, whose sum never falls."""
+    """Their counts move into the rest, so the sum never falls."""
     counters = Counters()
     first, second = counters.host("t"), counters.host("t")
     assert first is second
@@ -31,7 +31,7 @@ def test_partitions_of_a_topic_share_its_counters_until_the_last_one_goes() -> N
 
 
 def test_adding_adds_everything_that_is_counted() -> None:
-    """A counter that is forgotten here would fall when its topic goes."""
+    """A counter that is forgotten here would fall when its topic is deleted."""
     one, total = TopicCounters(), TopicCounters()
     names = [name for name in TopicCounters.__slots__ if name != "hosted"]
     for number, name in enumerate(names, 1):

@@ -1,4 +1,4 @@
-"""Deadlines: never too early, at most a bucket too late, and one operation's failure does not touch the others."""
+"""Deadlines: never too early, at most a bucket too late, and one operation's failure does not affect the others."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from tests.node.world import World
 
 
 class Operation:
-    """Remembers when its time was over."""
+    """An operation that records when it expired."""
 
     def __init__(self, then: Callable[[], object] | None = None) -> None:
         self.expired_ms: list[int] = []
         self._then = then
 
     def expired(self, now_ms: int) -> None:
-        """Note the time."""
+        """Record the time."""
         self.expired_ms.append(now_ms)
         if self._then is not None:
             self._then()
@@ -62,7 +62,7 @@ def test_deadline_is_kept_to_a_bucket_when_it_passes(stage: Stage, deadline_ms: 
 
 
 def test_deadline_does_not_pass_when_the_operation_is_forgotten(stage: Stage) -> None:
-    """What was answered in time is left alone; its neighbour in the bucket is not."""
+    """An operation that was answered in time does not expire; its neighbour in the bucket does."""
     answered, waiting = Operation(), Operation()
     bucket = stage.deadlines.park(answered, 2_000)
     stage.deadlines.park(waiting, 2_001)
@@ -75,7 +75,7 @@ def test_deadline_does_not_pass_when_the_operation_is_forgotten(stage: Stage) ->
 
 
 def test_deadline_in_the_past_expires_at_once_when_parked(stage: Stage) -> None:
-    """A read that took longer than the wait is answered without another one."""
+    """A read that outlasts the wait is answered without another read."""
     operation = Operation()
     stage.deadlines.park(operation, 10)
     stage.run_until(1_002)
@@ -84,7 +84,7 @@ def test_deadline_in_the_past_expires_at_once_when_parked(stage: Stage) -> None:
 
 
 def test_deadline_is_kept_when_it_is_parked_after_a_later_one(stage: Stage) -> None:
-    """The timer follows the earliest bucket, in whatever order they come."""
+    """The timer follows the earliest bucket, whatever the order of the operations."""
     late, early = Operation(), Operation()
     stage.deadlines.park(late, 9_000)
     stage.deadlines.park(early, 2_000)
@@ -109,7 +109,7 @@ def test_deadlines_of_others_are_kept_when_an_operation_fails(stage: Stage, capl
 
 
 def test_deadline_is_kept_when_it_is_parked_while_another_expires(stage: Stage) -> None:
-    """An operation that parks again, or lets another one park, finds the timer armed."""
+    """An operation that parks again, or makes another one park, is timed."""
     sooner, later = Operation(), Operation()
 
     def park_two() -> None:

@@ -1,4 +1,4 @@
-"""What Metadata says of brokers that just died."""
+"""What Metadata reports about brokers that have just died."""
 
 import asyncio
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def departures() -> Iterator[Departures]:
 
 
 def test_departures_doubt_a_leader_for_a_moment_when_its_connection_broke(departures: Departures) -> None:
-    """A doubt ends by itself, and who waits for its end goes on: connections break without a death, too."""
+    """A doubt ends by itself, and requests that wait for it continue: a connection can break without a death."""
     resumed: list[int] = []
     departures.connection_broke(2)
     departures.when_settled(lambda: resumed.append(2))
@@ -49,7 +49,7 @@ def test_departures_doubt_a_leader_for_a_moment_when_its_connection_broke(depart
 
 
 def test_departures_trust_a_leader_again_when_it_answers(departures: Departures) -> None:
-    """An answer proves that the process lives, and says nothing of another leader."""
+    """An answer proves that the process is alive, and nothing about another leader."""
     resumed: list[int] = []
     departures.connection_broke(2)
     departures.connection_broke(3)

@@ -1,4 +1,4 @@
-"""Dispatch: who is served what, and that a failure stays with the connection that met it."""
+"""Dispatch: which connection may send which request, and that a failure affects only its own connection."""
 
 import struct
 from typing import Any
@@ -25,7 +25,7 @@ async def is_refused(world: World, client: WireClient, key: int, version: int, b
 
 @pytest.mark.parametrize("key", [4, 71, 999, -1])
 async def test_dispatch_closes_the_connection_when_nobody_serves_the_key(world: World, key: int) -> None:
-    """There is no answer that such a client could read."""
+    """No answer exists that such a client could read."""
     client = await world.client()
 
     assert await is_refused(world, client, key, 0)
@@ -43,14 +43,14 @@ async def test_dispatch_closes_the_connection_when_nobody_serves_the_key(world: 
 async def test_dispatch_closes_the_connection_when_the_version_is_not_served(
     world: World, key: int, version: int
 ) -> None:
-    """As Kafka does: a client that asked for the versions knows better."""
+    """As in Kafka: a client that requested the versions knows which to use."""
     client = await world.client()
 
     assert await is_refused(world, client, key, version)
 
 
 async def test_dispatch_answers_api_versions_when_its_version_is_unknown(world: World) -> None:
-    """The one question that is answered at any version: in version 0, with the versions that there are (KIP-511)."""
+    """The one request that is answered in any version: in version 0, with the supported versions (KIP-511)."""
     client = await world.client()
     body = await client.body(client.send(ApiKey.API_VERSIONS, 77))
     answer = decode_response(ApiKey.API_VERSIONS, 0, body)
@@ -72,7 +72,7 @@ async def test_dispatch_answers_api_versions_when_its_version_is_unknown(world: 
 async def test_dispatch_refuses_what_brokers_ask_each_other_when_a_client_asks_it(
     world: World, key: ApiKey, version: int
 ) -> None:
-    """A client cannot play broker, however well-formed its request is: only the inter-broker listener serves it."""
+    """A client cannot act as a broker, however well-formed its request is: only the inter-broker listener serves it."""
     client = await world.client()
 
     assert await is_refused(world, client, key, version, bytes(64))
@@ -91,7 +91,7 @@ async def test_dispatch_closes_the_connection_when_a_body_is_malformed(world: Wo
 
 
 async def test_dispatch_survives_when_a_handler_fails(world: World) -> None:
-    """A fault of ours is logged and costs one connection; all others are served."""
+    """A bug is logged and costs one connection; all others are served."""
     bad, good = await world.client(), await world.client()
 
     def fail(*_arguments: Any) -> None:

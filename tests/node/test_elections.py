@@ -1,4 +1,4 @@
-"""Elections on whole brokers: asked for by administrators, by configuration, and after the loss of a log."""
+"""Elections on whole brokers: by request of an administrator, by configuration, and after the loss of a log."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 async def elect(client: WireClient, kind: int, topic: str = "t") -> ErrorCode:
-    """Ask for an election of t-0 and return what it is answered."""
+    """Request an election of t-0 and return the answer."""
     answer = await client.ask(
         ApiKey.ELECT_LEADERS,
         2,
@@ -28,7 +28,7 @@ async def elect(client: WireClient, kind: int, topic: str = "t") -> ErrorCode:
 
 
 def record(world: World, broker_id: int) -> Any:
-    """Return what a broker knows of t-0."""
+    """Return the state of t-0 in a broker's image."""
     return world.broker(broker_id).image.partition("t", 0)
 
 

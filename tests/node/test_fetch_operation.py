@@ -1,4 +1,4 @@
-"""Fetches: what a look finds, what parks, what wakes, and what happens while a disk is slow."""
+"""Fetches: their looks, when they park and wake, and how they behave while a disk is slow."""
 
 import errno
 
@@ -14,12 +14,12 @@ LONG_MS = 30_000
 
 
 async def parked(world: World, broker_id: int = 1, count: int = 1) -> None:
-    """Wait until so many operations are parked."""
+    """Wait until `count` operations are parked."""
     await world.until(lambda: len(world.broker(broker_id).fetching.deadlines) == count)
 
 
 async def timed(world: World, client: WireClient, correlation_id: int) -> float:
-    """Return how many seconds the answer took from now on."""
+    """Return how many more seconds the answer took."""
     began = world.loop.time()
     await client.body(correlation_id)
     return world.loop.time() - began
@@ -29,7 +29,7 @@ async def timed(world: World, client: WireClient, correlation_id: int) -> float:
 
 
 async def test_fetch_is_answered_empty_when_its_wait_is_over(world: World) -> None:
-    """Nothing came: the answer goes out at max.wait.ms, and not before."""
+    """Without new records the answer leaves at max.wait.ms, and not before."""
     await world.topic()
     client = await world.client()
     fetch = client.send_fetch({"t": [at(0)]}, max_wait_ms=500)
@@ -41,7 +41,7 @@ async def test_fetch_is_answered_empty_when_its_wait_is_over(world: World) -> No
 
 
 async def test_fetch_is_answered_at_once_when_it_does_not_wait(world: World) -> None:
-    """A wait of nothing parks nothing."""
+    """A fetch with a wait of 0 is not parked."""
     await world.topic()
     client = await world.client()
     took_s = await timed(world, client, client.send_fetch({"t": [at(0)]}, max_wait_ms=0))
@@ -50,7 +50,7 @@ async def test_fetch_is_answered_at_once_when_it_does_not_wait(world: World) -> 
 
 
 async def test_fetch_waits_when_there_is_less_than_it_wants(world: World) -> None:
-    """Each append wakes it, but it is answered only when min.bytes are there."""
+    """Each append wakes it, but it is answered only once min.bytes are available."""
     await world.topic()
     reader, writer = await world.client(), await world.client()
     await writer.produce("t", batch(size_bytes=100))
@@ -150,7 +150,7 @@ async def test_parked_fetch_sleeps_on_when_only_another_partition_moves(world: W
 
 @pytest.mark.parametrize("offset", [pytest.param(-1, id="below"), pytest.param(5, id="above")])
 async def test_fetch_is_refused_at_once_when_its_offset_is_out_of_range(world: World, offset: int) -> None:
-    """A reader that is lost should hear so, not wait."""
+    """A reader with a wrong offset gets the error at once, without a wait."""
     await world.topic()
     client = await world.client()
     await client.produce("t", batch(4))
@@ -224,7 +224,7 @@ async def lengths(client: WireClient, max_bytes: int, partition_bytes: int) -> l
 async def test_fetch_keeps_its_limits_when_more_is_there(
     world: World, max_bytes: int, partition_bytes: int, expected: list[int]
 ) -> None:
-    """Whole batches in the order asked for; the first comes whatever its size, or its reader would stand for ever."""
+    """Whole batches in the requested order; the first whatever its size, or its reader would never progress."""
     client = await three_topics(world)
 
     assert await lengths(client, max_bytes, partition_bytes) == expected
@@ -234,7 +234,7 @@ async def test_fetch_keeps_its_limits_when_more_is_there(
 
 
 async def test_fetch_is_read_by_the_worker_when_the_records_are_not_in_memory(world: World) -> None:
-    """Meanwhile the broker answers others: a slow disk never holds up the loop."""
+    """Meanwhile the broker answers others: a slow disk never blocks the loop."""
     await world.topic()
     client, other = await world.client(), await world.client()
     await client.produce("t", batch(7))
@@ -250,7 +250,7 @@ async def test_fetch_is_read_by_the_worker_when_the_records_are_not_in_memory(wo
 
 
 async def test_fetch_does_not_see_what_comes_while_it_reads(world: World) -> None:
-    """The answer is of one moment: high watermark and records are those of the look."""
+    """The answer is consistent: high watermark and records are those of the look."""
     await world.topic()
     reader, writer = await world.client(), await world.client()
     await writer.produce("t", batch())
@@ -280,7 +280,7 @@ async def test_cold_fetch_is_refused_when_the_leader_changes_while_it_reads(worl
 
 
 async def test_cold_fetch_is_refused_when_the_topic_is_deleted_while_it_reads(world: World) -> None:
-    """Records of a topic that is gone are not given out, even if the same name exists again."""
+    """A fetch returns no records of a deleted topic, even if its name exists again."""
     await world.topic()
     client = await world.client()
     await client.produce("t", batch())
@@ -295,7 +295,7 @@ async def test_cold_fetch_is_refused_when_the_topic_is_deleted_while_it_reads(wo
 
 
 async def test_cold_fetch_is_not_answered_twice_when_its_partition_moves_while_it_reads(world: World) -> None:
-    """What would wake a parked fetch leaves one that is reading alone."""
+    """An event that would wake a parked fetch does not affect one that is reading."""
     await world.topic()
     await world.topic("idle")
     reader, writer = await world.client(), await world.client()

@@ -1,4 +1,4 @@
-"""Handlers: which there are, and that mypy checks all of them against the broker."""
+"""Handlers: the complete list, and that mypy checks each of them against the broker."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The journal: what waits is bounded, what failed is written again, and nothing waits for the journal."""
+"""The journal: waiting events are bounded, failed writes are repeated, and no operation waits for the journal."""
 
 import errno
 from types import SimpleNamespace
@@ -20,12 +20,12 @@ lonely = pytest.mark.brokers(3, started=1, journal_enable="true")
 
 
 def fault(number: int, note: str = "") -> Fault:
-    """Return a decision that is unlike others."""
+    """Return a distinct decision."""
     return Fault(ts_ms=1_700_000_000_000 + number, broker=-1, kind="test", target=str(number), phase="begin", note=note)
 
 
 def sample(number: int) -> FollowerProgress:
-    """Return a sample that is unlike others."""
+    """Return a distinct sample."""
     return FollowerProgress(
         ts_ms=1_700_000_000_000 + number,
         broker=1,
@@ -80,7 +80,7 @@ def unheard(world: World) -> Journal:
 
 
 async def ready(world: World) -> None:
-    """Wait until the journal's topic is there and what the start had to say is written."""
+    """Wait until the journal's topic exists and the events of the start are written."""
     await world.until(lambda: all(JOURNAL_TOPIC in world.broker(each).image.topics for each in world.living()))
     await world.until(lambda: not any(world.broker(each).journal.unwritten for each in world.living()))
 
@@ -101,7 +101,7 @@ async def test_journal_writes_events_when_its_topic_is_there(world: World) -> No
 
 @journalled
 async def test_journal_tells_the_story_of_the_start_when_it_can_be_written(world: World) -> None:
-    """What was decided before the topic existed has waited for it."""
+    """Decisions from before the topic existed wait for it."""
     await ready(world)
     states = [event.state for _, events in batches(world) for event in events if isinstance(event, BrokerState)]
 
@@ -203,7 +203,7 @@ async def test_journal_is_written_by_all_when_one_leads_it(world: World) -> None
 
 @journalled_by_three
 async def test_journal_goes_to_the_next_leader_when_the_first_dies(world: World) -> None:
-    """No event is lost with the broker it was sent to; one whose answer was lost may be there twice."""
+    """No event is lost with the broker that received it; one whose answer was lost may occur twice."""
     await ready(world)
     leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
     writer = next(each for each in world.living() if each != leader)
@@ -239,7 +239,7 @@ async def test_journal_gives_up_on_a_leader_when_it_does_not_answer(world: World
 
 @journalled
 async def test_journal_is_written_to_the_end_when_the_broker_stops(world: World) -> None:
-    """A stop in good order writes what waits."""
+    """A clean stop writes all waiting events."""
     await ready(world)
     partition = world.partition(1, JOURNAL_TOPIC)
     world.call(1, world.broker().journal.note, fault(42))

@@ -44,7 +44,7 @@ async def test_delete_records_is_answered_when_the_follower_has_followed(world: 
 
 @pytest.mark.brokers(3)
 async def test_delete_records_goes_up_to_the_high_watermark_when_no_offset_is_given(world: World) -> None:
-    """-1 stands for everything that is committed."""
+    """-1 means everything that is committed."""
     client = await replicated(world)
 
     assert await delete(client, -1) == (ErrorCode.NONE, 10)
@@ -68,7 +68,7 @@ async def test_delete_records_times_out_when_the_follower_is_silent(world: World
 
 @pytest.mark.brokers(3)
 async def test_delete_records_does_not_wait_for_a_broker_when_it_is_fenced(world: World) -> None:
-    """A follower that dies while it is waited for is waited for no longer."""
+    """The leader stops waiting for a follower that dies."""
     client = await replicated(world)
     world.network.cut("broker-2", "broker-1")
     waiting = world.loop.create_task(delete(client, 6))

@@ -18,7 +18,7 @@ from tests.node.world import World
 
 
 async def test_node_has_what_it_stored_when_it_is_started_again(world: World) -> None:
-    """Killed or stopped: what was acknowledged is there."""
+    """After a kill or a stop, all acknowledged records exist."""
     await world.topic()
     await (await world.client()).produce("t", batch(3))
     world.kill(1)
@@ -42,7 +42,7 @@ async def test_node_closes_its_clients_when_it_stops(world: World) -> None:
 
 @pytest.mark.brokers(1, started=0)
 async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
-    """What it leads must find another leader, so the owner of the node decides whether the process goes on."""
+    """Its partitions need other leaders, so the owner of the node decides whether the process continues."""
     told: list[str] = []
     host = world.host()
     world.cluster.start(host)
@@ -79,7 +79,7 @@ async def test_node_judges_the_other_partitions_when_the_tick_of_one_fails(world
 
 @pytest.mark.brokers(3)
 async def test_node_hands_its_leaderships_over_when_it_stops(world: World) -> None:
-    """A stop in good order is a change of leaders without a gap: clients are sent on at once."""
+    """A clean stop changes leaders without a gap: clients are redirected at once."""
     await world.topic(replicas=(2, 3))
     await (await world.client(2)).produce("t", batch())
     await world.as_broker(2, world.node(2).stop())
@@ -105,7 +105,7 @@ async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed
 
 
 async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: World) -> None:
-    """A full disk breaks nothing: the broker stays, and the partition comes when there is room."""
+    """A full disk breaks nothing: the broker keeps running, and creates the partition when there is room."""
     told: list[str] = []
     world.node().on_unfit = told.append
     create = world.broker().logs.create

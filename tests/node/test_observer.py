@@ -1,4 +1,4 @@
-"""Observations: brokers report what is unusual with its numbers, and nothing of an ordinary second."""
+"""Observations: brokers report unusual conditions with their numbers, and nothing in ordinary operation."""
 
 import pytest
 
@@ -12,7 +12,7 @@ observed = pytest.mark.brokers(
 
 
 class Ears:
-    """Everything that brokers note from now on, by broker."""
+    """All events that brokers journal from now on, by broker."""
 
     def __init__(self, world: World) -> None:
         self.noted: dict[int, list[Event]] = {}
@@ -40,12 +40,12 @@ class Ears:
 
 
 def controller_of(world: World) -> int:
-    """Return who is the controller."""
+    """Return the controller."""
     return next(each for each in world.living() if world.broker(each).controller.active is not None)
 
 
 def two_others(world: World) -> tuple[int, int]:
-    """Return two brokers of which none is the controller."""
+    """Return two brokers other than the controller."""
     first, second = (each for each in world.living() if each != controller_of(world))
     return first, second
 
@@ -65,7 +65,7 @@ async def test_nothing_is_observed_when_nothing_is_unusual(world: World) -> None
 
 @observed
 async def test_stall_is_told_by_whoever_stood_still_when_it_goes_on(world: World) -> None:
-    """With its beginning and length; silence of others in that time is not held against them."""
+    """With its start and length; the broker reports no silence of others in that time."""
     follower, leader = two_others(world)
     await world.topic(replicas=(leader, follower, controller_of(world)))
     await world.later(2)
@@ -245,7 +245,7 @@ async def test_log_that_is_filled_is_spoken_of_no_more_when_its_leader_changes(w
 
 @pytest.mark.brokers(3, journal_enable="true", replica_lag_time_max_ms=1_500, broker_session_timeout_ms=60_000)
 async def test_proposal_without_an_answer_is_told_with_its_age(world: World) -> None:
-    """A leader that wants to shrink the ISR, over connections that bring nothing back."""
+    """A leader that wants to shrink the ISR, over connections that return no answer."""
     follower, leader = two_others(world)
     controller = controller_of(world)
     await world.topic(replicas=(leader, follower))
@@ -291,7 +291,7 @@ async def test_held_watermark_is_journalled_with_its_holder(world: World) -> Non
 
 @observed
 async def test_status_of_partitions_tells_lags_and_the_time_left(world: World) -> None:
-    """What `syncline isr` shows: no time runs for a follower with everything, and it runs down for one that lags."""
+    """The data of `syncline isr`: a follower with everything has no time limit, for one that lags it runs down."""
     from syncline.node.partition_status import peers, show
 
     follower, leader = two_others(world)

@@ -1,4 +1,4 @@
-"""Partitions: their two roles, and who waits for what."""
+"""Partitions: their two roles, and their waiters."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.node.world import World
 
 
 class Verdicts:
-    """A waiter that remembers its verdicts."""
+    """A waiter that records its verdicts."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, ErrorCode]] = []
@@ -47,7 +47,7 @@ async def test_partition_tells_waiters_in_the_order_of_offsets_when_they_came_in
 
 
 async def test_partition_tells_a_waiter_at_once_when_its_records_are_committed(world: World) -> None:
-    """Nothing is queued for what is decided."""
+    """A produce that is already decided is not queued."""
     await world.topic()
     await (await world.client()).produce("t", batch(5))
     verdicts = Verdicts()
@@ -97,7 +97,7 @@ async def test_partition_refuses_an_internal_batch_when_it_cannot_be_stored(worl
 
 @pytest.mark.brokers(3)
 async def test_partition_keeps_the_high_watermark_and_its_records_when_the_leader_dies(world: World) -> None:
-    """The new leader has all that was acknowledged, in a new epoch, and goes on where the old one ended."""
+    """The new leader has all acknowledged records, and continues in a new epoch where the old one ended."""
     await world.topic(replicas=(1, 2))
     await (await world.client()).produce("t", batch(5))
     await world.until(lambda: world.partition(2).high_watermark == 5)
@@ -168,7 +168,7 @@ async def test_partition_commits_what_waits_when_its_minimum_is_lowered(world: W
 
 
 async def alter(world: World, name: str, value: str) -> None:
-    """Change one configuration of the topic, and wait until the broker goes by it."""
+    """Change one configuration of the topic, and wait until the broker applies it."""
     client = await world.client()
     await client.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,

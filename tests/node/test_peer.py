@@ -16,7 +16,7 @@ PORT = 7000
 
 
 class Answerer(asyncio.Protocol):
-    """A server that does with the requests of a connection what a test says."""
+    """A server that handles the requests of a connection as a test says."""
 
     def __init__(self, answer: Callable[["Answerer"], None]) -> None:
         self._answer = answer
@@ -64,7 +64,7 @@ def silent(_server: Answerer) -> None:
 
 
 async def ask(peer: PeerConnection) -> bytes:
-    """Ask for something whose answer has no tagged fields in its header."""
+    """Send a request whose answer has no tagged fields in its header."""
     return await peer.request_raw(ApiKey.API_VERSIONS, 0, (b"",))
 
 

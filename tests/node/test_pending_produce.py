@@ -1,4 +1,4 @@
-"""Produce with acks=all: it waits for the in-sync set, and hears of everything that may come between."""
+"""Produce with acks=all: it waits for the in-sync set, and gets an answer whatever happens meanwhile."""
 
 import errno
 from dataclasses import replace
@@ -51,7 +51,7 @@ async def test_produce_times_out_when_the_follower_is_silent(world: World) -> No
 
 @pytest.mark.brokers(3)
 async def test_produce_is_answered_at_once_when_it_does_not_wait(world: World) -> None:
-    """A time-out of nothing with acks=all: appended, and not known to be safe."""
+    """A timeout of 0 with acks=all: appended, but not known to be committed."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     row = await client.produce("t", batch(), timeout_ms=0)
@@ -102,7 +102,7 @@ async def test_produce_is_not_acknowledged_when_the_isr_falls_below_its_minimum_
 
 @pytest.mark.brokers(3)
 async def test_produce_is_refused_when_leadership_is_lost_while_it_waits(world: World) -> None:
-    """An old leader that learns of its successor refuses all that wait; what it appended is truncated."""
+    """An old leader that learns of its successor refuses all waiting requests; its appended records are truncated."""
     await world.topic(replicas=(3, 2))
     world.network.cut("broker-2", "broker-3")
     client = await world.client(3)
@@ -122,7 +122,7 @@ async def test_produce_is_refused_when_leadership_is_lost_while_it_waits(world: 
 
 @pytest.mark.brokers(3)
 async def test_produce_points_to_the_leader_when_it_comes_to_another_broker(world: World) -> None:
-    """KIP-951: from version 10 on the refusal carries who leads, and where it lives."""
+    """KIP-951: from version 10 on the refusal names the leader and its address."""
     await world.topic(replicas=(2, 1))
     client = await world.client(1)
     parts = encode_produce_request(10, acks=-1, timeout_ms=1_000, topics=[("t", [(0, batch())])])

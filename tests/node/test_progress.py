@@ -1,4 +1,4 @@
-"""Progress samples: how far behind each follower is, and silence where nothing moves."""
+"""Progress samples: how far behind each follower is; an idle partition has none."""
 
 import pytest
 

@@ -16,7 +16,7 @@ LAG = {"replica_lag_time_max_ms": 60_000, "replica_socket_timeout_ms": 60_000}
 
 
 async def old_fetch(client: WireClient, version: int, offset: int = 0) -> Any:
-    """Return what a consumer's fetch of t-0 in an old version is answered."""
+    """Return the answer to a consumer's fetch of t-0 in an old version."""
     answer = await client.ask(
         ApiKey.FETCH,
         version,

@@ -58,7 +58,7 @@ def unsettled(world: World) -> int:
 
 
 async def alter(world: World, name: str, value: str) -> Any:
-    """Alter a configuration of the whole cluster, and give the brokers that can be reached time to take it over."""
+    """Alter a configuration of the whole cluster, and give reachable brokers time to apply it."""
     client = await world.client(1)
     answer = await client.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -92,7 +92,7 @@ async def test_d01_slow_leader_loses_its_followers_and_then_the_partition(world:
 
 @pytest.mark.brokers(3, **PROTECTS)
 async def test_d02_slow_leader_keeps_its_followers_and_its_death_harms_nobody(world: World) -> None:
-    """They wait for its disk, so they stay; when it dies one of them leads."""
+    """They wait for its disk, so they stay in the ISR; when it dies one of them leads."""
     await slow_leader(world)
     told = events(world)
     await world.later(5)
@@ -211,7 +211,7 @@ async def test_d23_feature_is_switched_off_at_run_time(world: World) -> None:
 
 @pytest.mark.brokers(2, replica_lag_time_max_ms=2_000, replica_fetch_wait_max_ms=500)
 async def test_lag_mode_is_switched_for_the_whole_cluster_at_run_time(world: World) -> None:
-    """All partitions go by the new rule at once, members get a full window, and the switch evicts none."""
+    """All partitions use the new rule at once, members get a full window, and the switch evicts none."""
     await world.topic("s", replicas=(1, 2))
     await world.topic("t", replicas=(2, 1))
     client = await world.client(1)
@@ -318,14 +318,14 @@ def test_cap_is_never_shorter_than_a_lag_window() -> None:
 
 
 def test_cap_below_the_lag_window_is_refused_at_the_start() -> None:
-    """What was said on purpose is not stretched silently."""
+    """An explicit value is not stretched silently."""
     with pytest.raises(ConfigError, match="should be -1 or at least"):
         BrokerConfig.resolve({"follower.fetch.pending.insync.max.ms": "29999"})
 
 
 @pytest.mark.brokers(3, **PROTECTS)
 async def test_relinquishing_is_switched_on_while_followers_wait(world: World) -> None:
-    """The watchdog begins with what waits already: those that wait will not ask again."""
+    """The watchdog begins with requests that already wait: their followers will not send them again."""
     await slow_leader(world)
     await world.later(2)
     assert world.broker(1).fetching.slow_reads.pending_count == 2

@@ -1,4 +1,4 @@
-"""Answers by which other implementations of the protocol made clients stumble."""
+"""Answers with which other implementations of the protocol broke clients."""
 
 import datetime as dt
 
@@ -17,7 +17,7 @@ TIMEOUT_MAX_MS = 900_000
 
 @pytest.mark.parametrize("version", [5, 6, 7])
 async def test_created_topic_comes_with_its_configs_when_the_version_tells_them(world: World, version: int) -> None:
-    """Java's admin client takes a null list for a fault of its own."""
+    """Java's admin client treats a null list as its own bug."""
     client = await world.client()
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
 

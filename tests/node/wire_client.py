@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants it to say: frames as bytes, in pieces, out of turn, or broken."""
+"""A client that sends exactly what a test wants: frames as bytes, in pieces, out of order, or malformed."""
 
 import asyncio
 import struct
@@ -107,12 +107,12 @@ class WireClient(asyncio.Protocol):
         return self.send(ApiKey.PRODUCE, PRODUCE_VERSION, *parts)
 
     async def produced(self, correlation_id: int) -> ProducedPartition:
-        """Return what became of the one batch of a produce request."""
+        """Return the result of the one batch of a produce request."""
         body = await self.body(correlation_id)
         return parse_produce_response(body, PRODUCE_VERSION).topics[0][1][0]
 
     async def produce(self, topic: str, records: bytes, **options: Any) -> ProducedPartition:
-        """Produce one batch and return what became of it."""
+        """Produce one batch and return its result."""
         return await self.produced(self.send_produce(topic, records, **options))
 
     # Fetching
@@ -132,14 +132,14 @@ class WireClient(asyncio.Protocol):
         return row
 
     async def fetch(self, topic: str, offset: int = 0, *, partition: int = 0, **options: Any) -> FetchedPartition:
-        """Fetch one partition and return what it had."""
+        """Fetch one partition and return its answer."""
         return await self.fetched_row(self.send_fetch({topic: [at(offset, partition=partition)]}, **options))
 
 
 def at(
     offset: int, *, partition: int = 0, leader_epoch: int = -1, last_epoch: int = -1, max_bytes: int = 1 << 20
 ) -> FetchPartition:
-    """Return where a fetch wants to read a partition."""
+    """Return a fetch's row for one partition."""
     return FetchPartition(partition, leader_epoch, offset, last_epoch, -1, max_bytes)
 
 

@@ -38,7 +38,7 @@ def first_leader(partition: int) -> int:
 
 
 def story(topic: str = "flights") -> list[Event]:
-    """Return the whole journal in order of time, told of a topic of any name."""
+    """Return the whole journal in order of time, for a topic of any name."""
     told = [replace(event, topic=topic) if hasattr(event, "topic") else event for event in _events()]
     return sorted(told, key=lambda event: event.ts_ms)
 

@@ -1,4 +1,4 @@
-"""The report is one sound page that needs nothing else, and says what the facts say."""
+"""The report is one valid, self-contained page that states the facts."""
 
 import re
 from dataclasses import replace
@@ -111,7 +111,7 @@ def test_page_is_sound_and_loads_nothing(facts: Facts) -> None:
 @pytest.mark.parametrize("facts", [pytest.param(FACTS, id="full"), pytest.param(EMPTY, id="empty")])
 @pytest.mark.parametrize("picture", [flights_map, isr_picture, lag_picture])
 def test_picture_is_well_formed_and_stays_inside_its_frame(picture, facts: Facts) -> None:
-    """Each drawing is XML, has a name for those who cannot see it, and draws no shape beyond its edges."""
+    """Each drawing is XML, has a name for screen readers, and draws no shape beyond its edges."""
     root = ET.fromstring(picture.draw(facts))
 
     _, _, width, height = map(float, root.attrib["viewBox"].split())
@@ -130,7 +130,7 @@ def test_page_escapes_what_comes_from_outside() -> None:
 
 
 def test_page_says_the_result_first() -> None:
-    """The headline is the verdict, with the faults that the data came through."""
+    """The headline is the verdict, with the faults that the data survived."""
     assert "<h1" in render(FACTS)
     assert words.verdict(FACTS) == (
         "All 1,500 records arrived exactly once and in order, although broker 2 was paused and broker 3 was cut off."

@@ -1,4 +1,4 @@
-"""The Spark source reads what clients produced, in batch and streaming, and says clearly what is wrong."""
+"""The Spark source reads clients' records, in batch and streaming, and its errors name the problem."""
 
 import json
 from datetime import UTC, datetime, timedelta

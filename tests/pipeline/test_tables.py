@@ -1,4 +1,4 @@
-"""Journal tables: hand-written journals become the states, lags and faults that they tell of."""
+"""Journal tables: hand-written journals become the states, lags and faults that they record."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -132,7 +132,7 @@ def test_isr_timeline_follows_a_follower_out_and_back(events_of) -> None:
 
 
 def test_isr_timeline_measures_open_intervals_to_the_end_of_the_journal(events_of) -> None:
-    """What still holds has lasted until the newest event, whatever that was about."""
+    """An open interval lasts until the newest event, whatever its subject."""
     from syncline.pipeline import tables
 
     fault = Fault(ts_ms=4_000, broker=-1, kind="kill", target="broker-2", phase="begin")
@@ -190,11 +190,11 @@ def test_isr_timeline_believes_samples_when_a_change_was_never_told(events_of) -
         [
             _election(0, -1, 1, 0, (1, 2)),
             _change(1_000, 0, (1, 2), (1,)),
-            _sample(1_400, 1, 2, interval_ms=1_000),  # The leader has not heard of it yet.
+            _sample(1_400, 1, 2, interval_ms=1_000),  # The leader does not know of it yet.
             _sample(4_000, 1, 2, in_sync=False, interval_ms=1_000),
             _sample(5_000, 1, 2, interval_ms=1_000),
             _sample(6_000, 1, 2, interval_ms=1_000),
-            _sample(7_000, 3, 2, epoch=5, in_sync=False, interval_ms=1_000),  # A term that nothing told of.
+            _sample(7_000, 3, 2, epoch=5, in_sync=False, interval_ms=1_000),  # A term that no event names.
         ]
     )
 
@@ -248,7 +248,7 @@ def test_faults_are_paired_by_kind_and_target(events_of) -> None:
 
 
 def test_observations_are_one_row_each_however_often_they_were_told(events_of) -> None:
-    """Begin, reminders and end of one trouble agree in their beginning; the last report counts."""
+    """Begin, reminders and end of one observation share their start; the last report counts."""
     from syncline.pipeline import tables
 
     def told(ts_ms: int, phase: str, **place) -> Observation:

@@ -124,7 +124,7 @@ def test_resource_given_twice_is_refused_both_times() -> None:
 
 
 def test_one_bad_key_keeps_all_of_its_resource_and_none_of_another() -> None:
-    """Resources stand for themselves."""
+    """Each resource is independent."""
     before = start()
     good = ResourceChange(BROKER, "1", (KeyChange("num.io.threads", SET, "9"),))
     bad = ResourceChange(TOPIC, "t", (KeyChange("retention.ms", SET, "5"), KeyChange("x", SET, "1")))

@@ -44,7 +44,7 @@ def test_topic_value_and_its_synonyms_in_order() -> None:
 
 
 def test_retention_has_no_synonyms_while_the_milliseconds_are_unset() -> None:
-    """The hours give the value, and are not mentioned."""
+    """The hours set the value, and the answer does not mention them."""
     entry = one(describe_topic({}, BrokerLayers(), ["retention.ms"]))
 
     assert (entry.value, entry.source, entry.synonyms) == ("604800000", ConfigSource.DEFAULT, ())

@@ -1,4 +1,4 @@
-"""Elections and the eligible replicas: the builder's table of Kafka, and the worked examples of KIP-966."""
+"""Elections and eligible replicas: the table of Kafka's PartitionChangeBuilder, and KIP-966's worked examples."""
 
 from typing import Any
 
@@ -207,7 +207,7 @@ def test_observed_min_isr_2_leader_and_eligible_member_killed() -> None:
 
 
 def test_d22_balancer_spares_a_leader_that_gave_up_until_its_mark_ends() -> None:
-    """1 = AR[0] relinquished at 2 750, marked until 602 750: not given back at 300 000, given back at 900 000."""
+    """1 = AR[0] relinquished at 2 750, marked until 602 750: not returned at 300 000, returned at 900 000."""
     start = image(partition(leader=2))
     marks = Demotions()
     marks.relinquished(TOPIC_ID, 0, 1, 101, RelinquishLimits(), 2_750)

@@ -12,7 +12,7 @@ T1 = directory_id(TOPIC_ID, 1).hex
 
 
 def test_failed_log_of_a_leader_moves_leadership_of_that_partition_only() -> None:
-    """Broker 1 leads t-0 and t-1 and loses the log of t-0: 2 leads t-0, broker 1 goes on with t-1."""
+    """Broker 1 leads t-0 and t-1 and loses the log of t-0: 2 leads t-0, broker 1 still leads t-1."""
     world = World(image(partition(), partition(partition=1)))
 
     world.heartbeat(1, failed=(T0,))
@@ -33,7 +33,7 @@ def test_failed_log_of_a_follower_leaves_the_isr() -> None:
 
 
 def test_same_report_again_changes_nothing() -> None:
-    """Every heartbeat carries the list; only news counts."""
+    """Every heartbeat carries the list; only changes count."""
     world = World(image())
     world.heartbeat(3, failed=(T0,))
     version = world.image.version
@@ -44,7 +44,7 @@ def test_same_report_again_changes_nothing() -> None:
 
 
 def test_failed_replica_is_not_elected() -> None:
-    """2 has lost its log and is back in nothing: when 1 is fenced, 3 leads; when 3 is, no broker does."""
+    """2 has lost its log and is in no ISR or ELR: when 1 is fenced, 3 leads; when 3 is, no broker does."""
     world = World(image(partition(isr=(1, 2, 3))))
     world.heartbeat(2, failed=(T0,))
 
@@ -103,7 +103,7 @@ def test_failure_is_known_before_the_broker_is_unfenced() -> None:
 
 
 def test_registration_forgets_what_had_failed() -> None:
-    """A new process has looked at its logs anew; the same one registering again has not."""
+    """A new process has checked its logs again; the same one registering again has not."""
     world = World(image())
     world.heartbeat(3, failed=(T0,))
 

@@ -34,7 +34,7 @@ class Replicas:
         assert leader == -1 or self.records[leader] >= self.committed, f"{self.world.t0}: {self.records}"
 
     def produce(self) -> None:
-        """Write one record as far as it goes: to the leader, and to the ISR members that run."""
+        """Write one record to the leader and to the running ISR members."""
         record = self.world.t0
         if record.leader not in self.running:
             return

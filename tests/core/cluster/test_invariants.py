@@ -82,7 +82,7 @@ def test_image_that_contradicts_itself_is_caught(start: MetadataImage, complaint
     ],
 )
 def test_broker_that_leads_although_it_is_not_active_is_caught(record: BrokerRecord) -> None:
-    """Only with quick.bounce.enable a new process leads on, what the old one led, while it is still fenced."""
+    """Only with quick.bounce.enable a new process, still fenced, continues to lead what the old one led."""
     before = image()
     changes = (BrokerChanged(record),)
     after = before.apply(changes, 201)

@@ -141,7 +141,7 @@ def test_brokers_that_were_fenced_before_do_not_count() -> None:
 
 
 def test_stopping_twice_changes_nothing() -> None:
-    """Everything is at rest already."""
+    """All partitions are already at rest."""
     assert stop_together(stopped().image).changes == ()
 
 

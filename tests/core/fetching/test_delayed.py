@@ -1,4 +1,4 @@
-"""Waiting fetches: C05, C20, C23-C26 as far as they are rules."""
+"""Waiting fetches: the rules of C05, C20 and C23-C26."""
 
 import pytest
 
@@ -31,7 +31,7 @@ ANSWERED_AT_ONCE = [
 
 @pytest.mark.parametrize("given", ANSWERED_AT_ONCE)
 def test_fetch_is_answered_at_once(given: dict[str, object]) -> None:
-    """There is something to say, or nothing to wait for."""
+    """The fetch has an answer, or nothing to wait for."""
     assert at_once(**given)
 
 

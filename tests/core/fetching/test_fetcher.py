@@ -24,7 +24,7 @@ def request(fetcher: Fetcher[str], now: int = 0) -> FetchRequestPlan[str]:
 
 
 def ask(offset: int) -> FetchAsk:
-    """Return what a follower at `offset` says."""
+    """Return the request of a follower at `offset`."""
     return FetchAsk(offset, 5, 5, 0)
 
 
@@ -53,7 +53,7 @@ def test_fetcher_lists_only_what_changed() -> None:
 
 
 def test_fetcher_forgets_removed_and_held_partitions() -> None:
-    """A held one is asked for again when it is released."""
+    """A held partition is fetched again when it is released."""
     fetcher, _, _ = started()
     fetcher.add("t-2", partition())
     fetcher.remove("t-0")
@@ -81,7 +81,7 @@ def test_fetcher_leaves_a_backing_off_partition_out_until_it_is_ready() -> None:
 
 
 def test_fetcher_has_nothing_to_ask_while_all_back_off() -> None:
-    """The session that ran empty is closed by the next opening request."""
+    """The next opening request closes a session that became empty."""
     fetcher, _, _ = started()
     fetcher.disconnected(100)
 
@@ -92,7 +92,7 @@ def test_fetcher_has_nothing_to_ask_while_all_back_off() -> None:
 
 
 def test_fetcher_starts_anew_when_the_session_is_unknown() -> None:
-    """A full request without id; one that is merely out of step is named, and so closed."""
+    """A full request without id; naming a session that is only out of step closes it."""
     fetcher, _, _ = started()
     fetcher.session_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     plan = request(fetcher)
@@ -139,7 +139,7 @@ def test_fetcher_costs_nothing_for_idle_partitions() -> None:
 
 
 def test_partitions_that_compare_are_no_part_of_the_session() -> None:
-    """`epoch-request`: one is asked about, the other fetched; once they agree, both are fetched."""
+    """`epoch-request`: one partition asks, the other fetches; once leader and log agree, both fetch."""
     fetcher: Fetcher[str] = Fetcher()
     comparing = FollowerPartition(1000, mode=TruncationMode.EPOCH_REQUEST)
     comparing.follow(5, log_start=0, log_end=9, high_watermark=9, latest_epoch=4)

@@ -38,7 +38,7 @@ def test_h05_a_partition_limit_does_not_block_the_first_batch() -> None:
 
 
 def test_limits_of_zero_return_the_first_batch_only() -> None:
-    """Whatever partition comes first with data."""
+    """It is whichever partition has data first."""
     budget = FetchBudget(0)
 
     assert [read(budget, 0, []), read(budget, 50, [94]), read(budget, 50, [94])] == [0, 94, 0]
@@ -53,7 +53,7 @@ def test_limits_count_down_over_partitions() -> None:
 
 
 def test_negative_limit_is_the_error_of_the_first_partition_only() -> None:
-    """What comes after it has no limit left, and is read as if it were zero."""
+    """Later partitions have no budget left; their limit is zero."""
     budget = FetchBudget(-1)
 
     assert budget.grant(1000).is_negative

@@ -66,7 +66,7 @@ def settle(context: FetchContext, entry: SessionPartition, *, records: int = 0, 
 
 
 def answer_all(context: FetchContext, **more: object) -> list[object]:
-    """Answer all that is pending; return the keys that belong into the answer."""
+    """Answer all pending entries; return the keys that belong in the answer."""
     return [entry.key for entry in context.pending() if settle(context, entry, **more)]
 
 
@@ -137,7 +137,7 @@ def test_session_is_created_even_without_partitions() -> None:
 
 
 def test_session_that_runs_empty_is_closed() -> None:
-    """Id 0 tells the reader to begin anew."""
+    """Id 0 makes the reader start with a full fetch."""
     cache = make_cache()
     fetch(cache, 0, 0, ["t-0"])
 
@@ -266,7 +266,7 @@ def test_session_with_data_left_is_looked_at_again() -> None:
 
 
 def test_session_of_2000_idle_partitions_looks_at_one() -> None:
-    """The cost follows what happened."""
+    """The cost is proportional to the changes."""
     cache = make_cache()
     first = opened(fetch(cache, 0, 0, [f"t-{i}" for i in range(2000)], reader=FOLLOWER))
     answer_all(first)
@@ -311,7 +311,7 @@ def test_session_that_is_gone_hears_nothing_and_is_dropped() -> None:
 
 
 def test_sessions_that_are_gone_never_outnumber_those_that_live() -> None:
-    """Whoever is added pays little for the others, and what has ended does not pile up."""
+    """Adding a watcher costs little, and ended ones do not accumulate."""
     cache, watchers = make_cache(), PartitionWatchers()
     living = [opened(fetch(cache, 0, 0, ["t-0"])) for _ in range(10)]
     for context in living:
@@ -325,7 +325,7 @@ def test_sessions_that_are_gone_never_outnumber_those_that_live() -> None:
 
 
 def test_session_of_another_incarnation_is_looked_at_as_a_whole() -> None:
-    """Its old stamp stops, and every partition is asked anew."""
+    """Its old stamp stops, and every partition is looked at again."""
     cache = make_cache()
     first = opened(fetch(cache, 0, 0, ["t-0", "t-1"], reader=FOLLOWER, broker_epoch=20, now=100))
     answer_all(first)
@@ -362,7 +362,7 @@ def test_session_cache_is_full_of_young_sessions() -> None:
 
 
 def test_session_silent_too_long_makes_room() -> None:
-    """For anybody, and whatever its rank."""
+    """Any reader may evict it, whatever its rank."""
     cache = make_cache(slots=1)
     fetch(cache, 0, 0, ["a", "b"], reader=FOLLOWER)
 

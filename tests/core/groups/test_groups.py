@@ -104,7 +104,7 @@ class _Walk:
                 driver.commit_log(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def _settle(self) -> None:
-        """Let everyone who is in do what a good client does, until the group is stable."""
+        """Let every member act as a correct client does, until the group is stable."""
         for member in self._shown():
             instance = member.group_instance_id
             self.driver.join(member.member_id, instance=instance, session_ms=6_000, rebalance_ms=4_000)

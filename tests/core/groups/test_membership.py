@@ -64,7 +64,7 @@ def test_join_is_refused_by_the_first_check_that_fails(
 
 
 def test_join_of_a_known_member_is_refused_when_it_changes_to_another_protocol() -> None:
-    """23 also for a member that has been in: the others do not share what it offers now."""
+    """23 also for an old member: the others do not share the protocols that it now offers."""
     driver = GroupDriver()
     leader, follower = driver.stable(2)
 
@@ -102,7 +102,7 @@ def test_join_is_refused_when_the_group_is_full() -> None:
 
 
 def test_pending_member_makes_an_empty_group_and_no_rebalance() -> None:
-    """A member that has only got its id disturbs no other member."""
+    """A member that only has its id does not disturb other members."""
     driver = GroupDriver()
     driver.join()
     assert driver.state() == "Empty"
@@ -125,7 +125,7 @@ def test_pending_member_is_forgotten_after_its_session_timeout() -> None:
 
 
 def test_pending_member_is_waited_for_by_a_rebalance_until_it_leaves() -> None:
-    """A rebalance that is under way counts on who was given an id, and completes when that one goes."""
+    """A running rebalance waits for a member that has only its id, and completes when that member leaves."""
     driver = GroupDriver()
     (leader,) = driver.stable(1)
     pending = driver.joined(driver.join()).member_id
@@ -203,7 +203,7 @@ def test_join_of_an_empty_group_waits_in_windows(second_join_ms: int | None, ans
 
 
 def test_join_windows_are_bounded_by_the_rebalance_timeout() -> None:
-    """However many come, the first is answered within the rebalance timeout."""
+    """However many members join, the first is answered within the rebalance timeout."""
     driver = GroupDriver(GroupSettings())
     _, ticket = driver.new_member(rebalance_ms=7_000)
     for _ in range(6):
@@ -264,7 +264,7 @@ def test_rebalance_does_not_hold_the_session_against_a_member_that_waits() -> No
 
 
 def test_rebalance_goes_on_without_a_member_whose_session_ends_before_it_rejoins() -> None:
-    """Who neither rejoins nor heartbeats is not waited for longer than its session."""
+    """A rebalance waits for a member that neither rejoins nor heartbeats no longer than its session."""
     driver = GroupDriver()
     _, present = driver.stable(2, session_ms=6_000, rebalance_ms=60_000)
     ticket = driver.join(present, protocols=(RANGE, STICKY), session_ms=6_000, rebalance_ms=60_000)
@@ -306,7 +306,7 @@ def test_sync_of_a_follower_waits_for_the_leaders() -> None:
 
 
 def test_sync_is_answered_only_when_the_log_has_the_assignment() -> None:
-    """Nobody works on an assignment that the next coordinator might not know."""
+    """No member works on an assignment that the next coordinator might not know."""
     driver = GroupDriver()
     member, _ = driver.new_member()
     driver.tick()
@@ -434,7 +434,7 @@ def test_heartbeat_tells_where_the_group_is(phase: str, member: str | None, gene
 
 
 def test_rejoin_of_the_leader_while_completing_changes_nothing() -> None:
-    """Same generation, same members, no rebalance; waiting followers go on waiting."""
+    """Same generation, same members, no rebalance; waiting followers keep waiting."""
     driver = GroupDriver()
     first, _ = driver.new_member()
     driver.tick()
@@ -523,7 +523,7 @@ def test_member_that_joined_but_never_syncs_is_put_out_after_the_rebalance_timeo
 
 
 def test_member_is_put_out_when_its_session_ends_and_a_heartbeat_prolongs_it() -> None:
-    """The session counts from the last sign of life."""
+    """The session counts from the member's last request."""
     driver = GroupDriver()
     (member,) = driver.stable(1)
     driver.advance(9_000)
@@ -699,7 +699,7 @@ def test_static_restart_while_completing_begins_a_rebalance() -> None:
 
 
 def test_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:
-    """A rebalance does not put static members out: that is what they are for."""
+    """A rebalance does not remove static members: that is their purpose."""
     driver = GroupDriver()
     leader, _ = _stable_static(driver)
     ticket = driver.join(leader, instance="i")

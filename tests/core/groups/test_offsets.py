@@ -108,7 +108,7 @@ def test_commit_to_the_group_without_a_name_is_accepted() -> None:
     ],
 )
 def test_commit_with_metadata_is_judged_partition_by_partition(metadata: str, error: ErrorCode) -> None:
-    """One text that is too long leaves the other partitions alone."""
+    """One text that is too long does not affect the other partitions."""
     driver = GroupDriver()
 
     ticket = driver.commit("", -1, _commit_of(metadata=metadata), _commit_of(partition=1, metadata="ok"))
@@ -195,7 +195,7 @@ def test_commit_that_takes_too_long_is_answered_and_still_stored_when_the_log_co
 
 
 def test_commit_prolongs_the_session() -> None:
-    """Who commits is alive."""
+    """A member that commits is alive."""
     driver = GroupDriver()
     (member,) = driver.stable(1)
     driver.advance(9_000)
@@ -311,7 +311,7 @@ def test_offset_deletion_spares_what_members_read() -> None:
     ],
 )
 def test_offset_deletion_is_refused_as_a_whole(given: str, error: ErrorCode) -> None:
-    """What members of a protocol that is not known here read cannot be judged."""
+    """The topics that members of an unknown protocol read are unknown."""
     driver = GroupDriver()
     if given == "other-type":
         driver.stable(1, protocol_type="connect")
@@ -448,7 +448,7 @@ def test_many_offsets_are_deleted_in_batches_that_fit() -> None:
 
 
 def test_subscription_is_that_of_the_chosen_protocol() -> None:
-    """What a member would read under another protocol does not count."""
+    """A member's subscription under another protocol does not count."""
     driver = GroupDriver()
     (member,) = driver.stable(1, protocols=(("a", subscription("t")), ("b", subscription("u"))))
     driver.commit(member, 1, ("u", 0, 1))

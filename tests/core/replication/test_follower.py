@@ -419,7 +419,7 @@ def test_e20_a_question_fenced_in_an_older_epoch_is_asked_again() -> None:
 
 
 def test_e21_an_answer_overtaken_by_a_truncation_is_dropped() -> None:
-    """It speaks of offset 50; the log ends at 40."""
+    """It refers to offset 50; the log ends at 40."""
     follower = machine()
     sent = follower.ask()
 
@@ -477,7 +477,7 @@ def test_e24_the_same_epoch_again_keeps_the_fetch_state() -> None:
 
 
 def test_e24_the_same_epoch_again_does_not_compare_again() -> None:
-    """Leader and log agreed, or are about to be compared: neither begins anew."""
+    """Leader and log agreed, or will be compared: neither restarts."""
     epochs = EpochCache([(3, 0)])
     follower = comparing(epochs, 50, leader_epoch=5)
     follower.back_off(100)

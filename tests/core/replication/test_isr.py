@@ -26,7 +26,7 @@ PHASES = [
 
 @pytest.mark.parametrize(("caught_up", "evicted_at"), PHASES)
 def test_b01_eviction_comes_after_one_to_one_and_a_half_windows(caught_up: int, evicted_at: int) -> None:
-    """Only ticks look, so the phase decides within that bound."""
+    """Only ticks evict, so their phase decides within that bound."""
     s = S0(replicas=(1, 2), log_end=10)
     s.put(2, 8, 8, caught_up, caught_up)
     evictions = []
@@ -137,7 +137,7 @@ WAITING_ERRORS = [
 
 @pytest.mark.parametrize("error", WAITING_ERRORS, ids=lambda error: error.name)
 def test_b08_a_controller_that_knows_more_is_waited_for(error: ErrorCode) -> None:
-    """The proposal stays pending, and safe, until metadata tells."""
+    """The proposal stays pending, and safe, until metadata shows its outcome."""
     s = S0(log_end=10, confirms=False)
     s.put(3, 10, 10, 9000, 9000)
     s.tick(10_001)
@@ -253,7 +253,7 @@ def test_b14_a_silent_follower_stops_holding_the_mark(trigger: str) -> None:
 
 @pytest.mark.parametrize(("fetched", "joins"), [(-1, True), (27, True), (28, False)])
 def test_b15_eligibility_needs_the_incarnation_that_fetched(fetched: int, joins: bool) -> None:
-    """Metadata knows broker epoch 27; -1 comes from fetches that do not tell."""
+    """Metadata has broker epoch 27; -1 comes from fetches without a broker epoch."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=10, confirms=False)
     s.brokers.replace(standings(1, 3) | {2: BrokerStanding(27)})
 
@@ -401,7 +401,7 @@ def test_retried_refusal_is_not_sent_again_before_the_pause_is_over() -> None:
 
 
 def test_proposal_missing_from_an_answer_is_sent_again() -> None:
-    """An item leaves by its answer only."""
+    """Only its answer removes an item."""
     queue: ProposalQueue[str, ProposeIsr] = ProposalQueue()
     first, second = proposal(), proposal()
     queue.submit("t-0", first)

@@ -209,7 +209,7 @@ def test_a12_a_new_leader_knows_nobody_and_gives_members_grace() -> None:
 
 
 def test_a13_re_election_keeps_log_ends_and_resets_times() -> None:
-    """Nobody else can have led between epochs 5 and 6: what was fetched is still there."""
+    """No other broker can have led between epochs 5 and 6: the fetched records still exist."""
     s = S0(log_end=30)
     s.put(2, 28, 30, 900, 800)
     s.put(3, 12, 30, 950, None)
@@ -339,7 +339,7 @@ def test_a17_a_forgotten_partition_is_refreshed_no_more() -> None:
 
 
 def test_a18_the_second_read_of_a_parked_fetch_proves_nothing_new() -> None:
-    """The fetch of 100 counts as of 100; the next one brings the news."""
+    """The fetch of 100 counts as of 100; the next one proves more."""
     s = S0(log_end=10)
     s.f(2, 10, 100)
     s.append(11, 300)
@@ -385,7 +385,7 @@ def test_a20_messages_mode_counts_strictly_more_than_its_limit() -> None:
 
 
 def test_a21_messages_mode_waits_a_window_for_an_unknown_follower() -> None:
-    """Unknown is not slow; silent for more than a window is stuck."""
+    """An unknown log end is not a lag; silence for more than a window is."""
     s = S0(replicas=(1, 2), log_end=9000, policy=MessageLag(LAG_MS, 4000))
 
     s.tick(10_000)

@@ -62,7 +62,7 @@ ASSIGNED = [
 def test_e01_an_assignment_overwrites_what_contradicts_it(
     calls: list[tuple[int, int]], left: list[tuple[int, int]]
 ) -> None:
-    """The log wins over the memory of it."""
+    """The log prevails over the cache."""
     assert list(EpochCache(calls).entries) == left
 
 
@@ -129,7 +129,7 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_e01_both_columns_always_rise(calls: list[tuple[str, int, int]]) -> None:
-    """Whatever is called in whatever order (I9)."""
+    """Both columns rise after any sequence of calls (I9)."""
     cache = EpochCache()
     for name, first, second in calls:
         before = cache.entries

@@ -192,7 +192,7 @@ class Worlds:
         self.session = 0
 
     def restart(self) -> None:
-        """Let another process of the follower come."""
+        """Replace the follower's process by a new one."""
         self.disconnect()
         self.incarnation += 1
         for s in self.real:
@@ -216,7 +216,7 @@ class Worlds:
         for index, (s, side) in enumerate(zip(self.real, self.model, strict=True)):
             is_out = side.is_out(self.now)
             was_in = FOLLOWER in s.isr
-            # Only whether it leaves: who joins is another rule's.
+            # Only evictions: another rule decides which followers join.
             s.tick(self.now)
             evicted = was_in and any(each == [1] for each in s.requested)
             s.sent.clear()

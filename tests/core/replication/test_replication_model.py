@@ -29,7 +29,7 @@ def heals(cluster: Cluster) -> bool:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_model_keeps_every_invariant_and_heals(seed: int) -> None:
-    """Whatever happens in whatever order."""
+    """Every sequence of events keeps the invariants."""
     assert heals(run(seed))
 
 

@@ -554,7 +554,7 @@ def test_d24_a_pause_of_the_whole_process_is_not_counted() -> None:
 
 
 def test_d24_a_request_that_came_during_the_pause_is_excused_for_its_own_time_only() -> None:
-    """Otherwise it would be served for seconds before the clock starts."""
+    """Otherwise seconds of service would not count as processing time."""
     fetches = PendingFetches()
     fetches.start_watch(0)
     request = fetches.open(SLOW, 1, 6900)
@@ -705,7 +705,7 @@ def test_idle_partition_of_a_stuck_request_is_spared_without_an_entry() -> None:
 
 
 def test_idle_partition_that_did_not_move_is_dated_by_the_sessions_clock() -> None:
-    """Nobody walks over idle partitions: the answer's time is found when the log moves."""
+    """No code walks over idle partitions: the answer's time is read when the log moves."""
     s, cache, _ = idle_world()
     context = next_fetch(cache, 2000, 1)
     request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
@@ -793,7 +793,7 @@ def test_watchdog_looks_often_enough(limit_ms: int, period_ms: int) -> None:
 
 
 def test_overtaken_read_leaves_an_idle_follower_as_it_was() -> None:
-    """A late result must not end what the session's clock says of a partition that no fetch looks at any more."""
+    """A late result must not replace the session's clock for a partition that fetches no longer look at."""
     s = SlowLeader()
     late = s.arrive()
     cache, asker = session_of(s, 13_000)
@@ -825,7 +825,7 @@ def test_idle_partition_is_covered_from_the_next_request_on_when_the_feature_is_
 
 
 def test_covered_partition_is_dated_by_the_answer_even_beyond_the_cap() -> None:
-    """The cap ends protection, not the proof that an answer is."""
+    """The cap ends protection; the answer still counts as a proof."""
     s, cache, asker = idle_world()
     context = next_fetch(cache, 2000, 1)
     request = s.fetches.open(SLOW, 10 * SLOW, 2000, cover=context.session.slow_fetches())
@@ -932,7 +932,7 @@ def test_leader_that_is_giving_up_has_no_reason_to_stay() -> None:
 
 
 def test_r8_a_new_term_spares_nobody() -> None:
-    """Who was spared in the last term is not told of again."""
+    """A follower that was spared in the last term is not reported again."""
     s = SlowLeader()
     s.arrive()
     s.tick(15_000)

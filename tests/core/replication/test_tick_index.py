@@ -62,7 +62,7 @@ def test_partition_is_looked_at_again_when_something_unsettles_it(event: str) ->
 
 @pytest.mark.parametrize("policy", [MessageLag(LAG_MS, 4000), LagBegin(LAG_MS)], ids=["messages", "lag-begin"])
 def test_silence_keeps_a_partition_in_the_index_under_the_historic_modes(policy: LagPolicy) -> None:
-    """There a member that has everything is evicted for not asking."""
+    """Under that rule a member that has everything is evicted for not fetching."""
     index = TickIndex()
     s = S0(log_end=10, high_watermark=10, ticks=index, policy=policy)
     s.f(2, 10, 200)
@@ -111,7 +111,7 @@ def test_partition_whose_leadership_is_over_leaves_the_index() -> None:
 
 
 def test_time_changes_nothing_in_a_partition_that_is_not_in_the_index() -> None:
-    """Whatever happens in whatever order: a tick over a partition left out has no effect, now or much later."""
+    """After any events, a tick over a partition that the index leaves out has no effect, now or much later."""
     assert sum(walk(seed) for seed in range(60)) > 500
 
 
@@ -158,7 +158,7 @@ def walk(seed: int) -> int:
 
 
 def test_ticks_over_the_index_decide_what_ticks_over_everything_would() -> None:
-    """Two leaders live through the same: one is ticked always, the other when the index says so."""
+    """Two leaders get the same events: one is always ticked, the other when the index requires it."""
     evictions = sum(twins(seed) for seed in range(150))
     assert evictions > 100
 

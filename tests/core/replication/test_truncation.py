@@ -72,7 +72,7 @@ def test_e05_epoch_request_takes_two_rounds_when_the_leader_has_an_epoch_between
 
 
 def test_e06_a_leader_without_history_leaves_the_watermark() -> None:
-    """There is nothing else to go by."""
+    """The watermark is the only bound left."""
     point = truncation_point(EpochEnd(-1, -1), EpochCache([(3, 90)]), 120, 80)
 
     assert (point.offset, point.is_finished) == (80, True)

@@ -6,7 +6,7 @@ from tests.core.s0 import S0, standings
 
 
 def test_a_follower_is_proposed_when_it_becomes_eligible() -> None:
-    """It fetched while it was fenced, and has no reason to say the same again."""
+    """It fetched while it was fenced, and has no reason to fetch again."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=10, fenced=(2,), confirms=False)
     s.f(2, 10, 100)
     assert s.sent == []
@@ -41,7 +41,7 @@ def test_the_second_follower_is_proposed_when_metadata_brings_the_first() -> Non
 
 
 def test_a_refused_follower_is_proposed_again_by_the_tick_only() -> None:
-    """Where the controller knows better, asking at once again would go on for ever."""
+    """If the controller refuses by newer metadata, proposing again at once would never end."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=10, confirms=False)
     s.f(2, 10, 100)
     s.answer(s.sent[0], 110, error=ErrorCode.INELIGIBLE_REPLICA)
@@ -53,7 +53,7 @@ def test_a_refused_follower_is_proposed_again_by_the_tick_only() -> None:
 
 
 def test_a_follower_without_everything_waits_for_its_next_fetch() -> None:
-    """What it proved long ago is no reason to take it back: it gets records, and will say what it has."""
+    """An old proof does not suffice to join: the follower gets records, and its next fetch proves what it has."""
     s = S0(isr=(1, 3), log_end=10, high_watermark=8, fenced=(2,), confirms=False)
     s.f(2, 9, 100)
 

@@ -204,7 +204,7 @@ FOLLOWER = st.tuples(
 
 
 def obvious(log_end: int, followers: list[FollowerState], brokers: KnownBrokers, now_ms: int) -> int:
-    """Collect all replicas that hold the mark, then take the minimum."""
+    """The obvious rule: collect all replicas that hold the mark, then take the minimum."""
     holding = [log_end]
     for follower in followers:
         is_near = (

@@ -40,7 +40,7 @@ MODULES = (
 
 
 class Member:
-    """A broker that has nothing but its channel and the listener that serves others."""
+    """A broker that is only its channel and the listener for other brokers."""
 
     def __init__(self, broker_id: int, directory: Path, **identity: Any) -> None:
         self.broker_id = broker_id
@@ -98,7 +98,7 @@ class Member:
 
 
 def run(directory: Path, test: Callable[[list[Member]], Awaitable[None]], count: int = 3) -> None:
-    """Run a test with so many members."""
+    """Run a test with `count` members."""
 
     async def scene() -> None:
         members = [Member(broker_id, directory) for broker_id in range(1, count + 1)]
@@ -120,7 +120,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def test_topic_created_through_any_broker_is_seen_by_all(tmp_path: Path) -> None:
-    """The request goes to the controller; the metadata comes to everybody."""
+    """The request goes to the controller; all brokers get the metadata."""
 
     async def test(members: list[Member]) -> None:
         created = await members[2].channel.create_topic("t", 6, 3, {"retention.ms": "5"})
@@ -153,7 +153,7 @@ def test_another_broker_becomes_controller_and_finishes_what_was_asked(tmp_path:
 
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
-    """Each broker has blocks of its own."""
+    """Each broker has its own blocks."""
 
     async def test(members: list[Member]) -> None:
         ids = [await member.channel.producer_id() for member in members for _ in range(1_200)]
@@ -213,7 +213,7 @@ def test_broker_of_another_cluster_is_refused(tmp_path: Path) -> None:
 
 
 def test_second_process_of_a_living_broker_is_refused_when_its_time_is_over(tmp_path: Path) -> None:
-    """It waits for the first one's session to end; when that lives on, the error names the cause and the remedy."""
+    """It waits for the end of the first one's session; if that one stays alive, the error names cause and remedy."""
 
     async def test(_members: list[Member]) -> None:
         twin = Member(2, tmp_path, incarnation_id=UUID(int=77))

@@ -1,4 +1,4 @@
-"""Connections between brokers and the controller: which break, which are void, and what is sent again (KIP-497)."""
+"""Connections between brokers and the controller: when they break or are void, and which requests are sent again."""
 
 import asyncio
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def drop_member(world: World, leader: int, member: int) -> ProposeIsr:
 
 
 def propose(world: World, leader: int, proposal: ProposeIsr, answered: Callable[[IsrAnswer], None]) -> None:
-    """Have a partition's leader send a proposal."""
+    """Let a partition's leader send a proposal."""
     world.call(leader, channel(world, leader).propose_isr, world.partition(leader).topic_id, 0, proposal, answered)
 
 
@@ -88,7 +88,7 @@ async def test_channel_proposes_again_when_the_answer_was_lost(world: World) -> 
 
 @three
 async def test_channel_proposes_to_the_next_controller_when_the_first_dies(world: World) -> None:
-    """A proposal leaves the queue by its answer only."""
+    """Only its answer removes a proposal from the queue."""
     await world.topic(replicas=(2, 3))
     answers: list[IsrAnswer] = []
     world.network.cut("broker-2", "broker-1")
@@ -127,7 +127,7 @@ async def test_channel_keeps_its_proposals_when_it_is_not_registered_yet(world: 
 
 @three
 async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_unsent(world: World) -> None:
-    """OPERATION_NOT_ATTEMPTED at once: the leader decides anew when it knows more."""
+    """OPERATION_NOT_ATTEMPTED at once: the leader decides again when it knows more."""
     await world.topic(replicas=(2, 3))
     answers: list[IsrAnswer] = []
     proposal = drop_member(world, 2, 3)
@@ -140,7 +140,7 @@ async def test_channel_refuses_a_second_proposal_when_one_of_that_partition_is_u
 
 @three
 async def test_channel_pauses_when_a_refused_proposal_is_to_be_sent_again(world: World) -> None:
-    """A controller that is behind its leader is asked every 50 ms, not as fast as it answers."""
+    """The leader asks a controller that is behind every 50 ms, not as fast as it answers."""
     await world.topic(replicas=(2, 3))
     ahead = replace(drop_member(world, 2, 3), partition_epoch=99)
     topic_id = world.partition(2).topic_id
@@ -159,7 +159,7 @@ async def test_channel_pauses_when_a_refused_proposal_is_to_be_sent_again(world:
 
 @three
 async def test_channel_gives_up_a_clients_request_when_there_is_no_controller_in_time(world: World) -> None:
-    """A client that asked for a topic is not kept for ever: its connection is closed when its time is over."""
+    """A client that requested a topic does not wait for ever: its connection is closed after its timeout."""
     for broker_id in (1, 3):
         world.kill(broker_id)
     world.cluster.store.candidates.clear()
@@ -183,13 +183,13 @@ class Impostor:
         self.broker_epoch = -1
 
     async def listen(self) -> None:
-        """Be alive in the eyes of the controller."""
+        """Stay alive for the controller."""
         process = Process("broker-2")
         server = self._world.loop.create_server(asyncio.Protocol, "broker-2", INTERNAL_PORT)
         await process.context.run(self._world.loop.create_task, server)
 
     async def register(self, connection: WireClient) -> ErrorCode:
-        """Register over a connection, and be unfenced if that was granted."""
+        """Register over a connection; if the controller grants that, get unfenced."""
         answer = await connection.ask(
             ApiKey.BROKER_REGISTRATION,
             4,
@@ -211,7 +211,7 @@ class Impostor:
         return ErrorCode(int(answer.error_code))
 
     async def heartbeat(self, connection: WireClient, broker_epoch: int) -> ErrorCode:
-        """Send a heartbeat with a metadata version beyond all that there are."""
+        """Send a heartbeat with a metadata version above every existing one."""
         answer = await connection.ask(
             ApiKey.BROKER_HEARTBEAT,
             1,
@@ -278,7 +278,7 @@ def isr(world: World) -> tuple[int, ...]:
 
 @lone_controller
 async def test_controller_takes_a_proposal_when_it_comes_over_the_connection_of_the_registration(world: World) -> None:
-    """The ordinary case, against which the others stand."""
+    """The ordinary case, for comparison with the others."""
     impostor, connection = await joined(world)
 
     assert await impostor.shrink(connection) == (ErrorCode.NONE, [ErrorCode.NONE])
@@ -302,7 +302,7 @@ async def test_controller_refuses_a_proposal_when_its_connection_is_older_than_t
 
 @lone_controller
 async def test_controller_refuses_a_proposal_when_no_broker_has_registered_over_its_connection(world: World) -> None:
-    """A connection that never carried a registration stands for no broker."""
+    """A connection without a registration belongs to no broker."""
     impostor, _ = await joined(world)
 
     assert await impostor.shrink(await world.peer(1)) == (ErrorCode.NOT_CONTROLLER, [])

@@ -1,4 +1,4 @@
-"""The two connections to the controller: what becomes of them when the controller is given up in the middle."""
+"""The two connections to the controller, also when the broker gives up the controller while it connects."""
 
 import asyncio
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def link_over(links: Links) -> ControllerLink:
 
 
 def test_link_registers_over_two_connections() -> None:
-    """The control connection may carry requests only when the registration was granted."""
+    """The control connection carries requests only after the controller has granted the registration."""
     links = Links()
     link = link_over(links)
     control = asyncio.run(link.open(HOLDER))
@@ -72,7 +72,7 @@ def test_link_registers_over_two_connections() -> None:
 
 @pytest.mark.parametrize("number", [pytest.param(1, id="first"), pytest.param(2, id="second")])
 def test_link_leaves_no_connection_open_when_it_is_given_up_while_it_connects(number: int) -> None:
-    """The controller is deposed meanwhile: what is connected afterwards is closed, too."""
+    """The controller is deposed meanwhile: connections that open later are closed, too."""
     links = Links(lambda made: link.close() if made == number else None)
     link = link_over(links)
     control = asyncio.run(link.open(HOLDER))
@@ -99,7 +99,7 @@ def test_link_closes_the_first_connection_when_the_second_cannot_be_made() -> No
 
 
 def test_grant_that_comes_after_the_link_was_given_up_is_remembered_and_not_used() -> None:
-    """The broker has that epoch, as the controller has committed it; but there is nothing to speak over."""
+    """The broker has that epoch, because the controller has committed it, but it has no connection."""
     link = link_over(Links())
     asyncio.run(link.open(HOLDER))
     link.close()
@@ -111,7 +111,7 @@ def test_grant_that_comes_after_the_link_was_given_up_is_remembered_and_not_used
 
 
 def test_stopped_link_searches_no_more() -> None:
-    """What breaks after the stop leaves it stopped."""
+    """A connection that breaks after the stop leaves the link stopped."""
     link = link_over(Links())
     asyncio.run(link.open(HOLDER))
     link.stop()
@@ -121,7 +121,7 @@ def test_stopped_link_searches_no_more() -> None:
 
 
 def test_broker_epoch_never_goes_back() -> None:
-    """An older grant than the last one is a fault of ours."""
+    """A grant older than the last one is a bug."""
     link = link_over(Links())
     asyncio.run(link.open(HOLDER))
     link.granted(5)

@@ -1,4 +1,4 @@
-"""The states of a broker's membership: what the tables promise, and that nothing happens outside them."""
+"""The states of a broker's membership: the transition tables, and that no transition happens outside them."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -49,19 +49,19 @@ def test_machine_refuses_what_its_table_does_not_have(table: Mapping[Any, Mappin
 
 
 def test_stopped_link_stays_stopped() -> None:
-    """What is still under way when the broker stops must not start a search again."""
+    """An event that arrives after the broker stops must not start another search."""
     assert set(LINK[LinkState.STOPPED].values()) == {LinkState.STOPPED}
 
 
 def test_only_a_search_that_connected_and_registered_ends_in_registered() -> None:
-    """There is one way into REGISTERED, so whatever needs a registration may ask for that state alone."""
+    """One transition leads to REGISTERED, so code that needs a registration may check that state alone."""
     ways = [(state, event) for state, row in LINK.items() for event, after in row.items() if after.name == "REGISTERED"]
 
     assert ways == [(LinkState.REGISTERING, LinkEvent.GRANTED)]
 
 
 def test_broker_is_released_by_permission_alone() -> None:
-    """It stops serving only when the controller says that it may, or when its own patience is over."""
+    """It stops serving only when the controller allows it, or after its own timeout."""
     ways = [event for row in DEPARTURE.values() for event, after in row.items() if after is DepartureState.RELEASED]
 
     assert set(ways) == {DepartureEvent.PERMITTED, DepartureEvent.LEAVE}

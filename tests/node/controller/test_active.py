@@ -1,4 +1,4 @@
-"""The active controller: group commit, fencing by the lease, news, evidence of death."""
+"""The active controller: group commit, fencing by the lease, metadata polls, evidence of death."""
 
 import asyncio
 import random
@@ -66,12 +66,12 @@ class Store:
         return [batch.version for batch in batches]
 
     def renew(self, _lease_epoch: int) -> bool:
-        """Return what the test set."""
+        """Return whether the test lets the lease be renewed."""
         return self.renewable
 
 
 class Stage:
-    """A controller that has just taken the lease over `image`."""
+    """A controller that has just acquired the lease, with `image` committed."""
 
     def __init__(self, image: MetadataImage | None = None, silent: int | None = None, **config: Any) -> None:
         self.store = Store()
@@ -94,7 +94,7 @@ class Stage:
         )
 
     def count_deposed(self) -> None:
-        """Count a deposition."""
+        """Count one loss of the lease."""
         self.deposed += 1
 
     def decide(self, number: int | None, name: str) -> None:
@@ -103,7 +103,7 @@ class Stage:
         self.controller.decide(lambda _image, _version: Decision(changes, name, WHY), self.answers.append)
 
     def poll(self, version: int, broker_id: int = 2) -> list[News]:
-        """Poll for news; they appear in the list returned."""
+        """Poll for metadata; the answers appear in the returned list."""
         news: list[News] = []
         self.controller.poll(Poll(broker_id, 0, version), lambda body: news.append(decode_news(body, 0)))
         return news
@@ -158,7 +158,7 @@ def test_decisions_during_a_commit_make_up_the_next_one() -> None:
 
 
 def test_answer_that_rests_on_something_uncommitted_waits_for_it() -> None:
-    """A decision that changes nothing is answered when what it saw is committed; or at once if all is."""
+    """A decision that changes nothing is answered once the state that it saw is committed, or at once if it is."""
 
     async def test() -> None:
         stage = Stage()
@@ -199,7 +199,7 @@ def test_lost_lease_ends_the_controller_on_the_spot() -> None:
 
 
 def test_store_that_cannot_write_costs_the_decisions_but_not_the_role() -> None:
-    """A full disk: what was decided is taken back, and the next decision starts from what is committed."""
+    """A full disk: the controller drops the decisions, and the next one starts from the committed image."""
 
     async def test() -> None:
         stage = Stage()
@@ -219,7 +219,7 @@ def test_store_that_cannot_write_costs_the_decisions_but_not_the_role() -> None:
 
 
 def test_new_controller_takes_over_again_when_the_store_could_not_write_it() -> None:
-    """Its next tick makes up for it: the cluster gets its id, also where the same broker held the lease before."""
+    """Its next tick repeats the commit: the cluster gets its id, also if the same broker held the lease before."""
 
     async def test() -> None:
         before = MetadataImage().apply([ControllerChanged(1, 4)], 20)
@@ -241,7 +241,7 @@ def test_new_controller_takes_over_again_when_the_store_could_not_write_it() -> 
 
 
 def test_fencing_that_could_not_be_written_is_tried_again_on_the_next_tick() -> None:
-    """Nobody finds a dead process twice, and its session may last for long. Once fenced, it is left alone."""
+    """A dead process is detected only once, and its session may be long. Once fenced, it is left alone."""
 
     async def test() -> None:
         stage = Stage(MetadataImage().apply([BrokerChanged(record(2, await closed_port()))], 20))
@@ -287,7 +287,7 @@ def test_news_go_out_when_they_are_committed_and_lead_to_the_same_image() -> Non
 
 
 def test_second_poll_of_a_broker_ends_its_first() -> None:
-    """A broker that connected anew does not leave a poll behind."""
+    """A broker that reconnects does not leave a poll behind."""
 
     async def test() -> None:
         stage = Stage()
@@ -325,7 +325,7 @@ class Listener:
         return self.server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        """Refuse connections from now on; those that are there stay."""
+        """Refuse connections from now on; open ones stay open."""
         self.server.close()
 
     def abort_connections(self) -> None:
@@ -396,7 +396,7 @@ def test_broker_that_closes_connections_but_listens_is_not_fenced() -> None:
 
 
 def test_new_controller_looks_who_is_gone_before_it_registers_anybody() -> None:
-    """After a total outage the dead are fenced first, so that who comes back first can lead."""
+    """After a total outage dead brokers are fenced first, so that the first broker to return can lead."""
 
     async def test() -> None:
         port = await closed_port()
@@ -423,7 +423,7 @@ def test_new_controller_looks_who_is_gone_before_it_registers_anybody() -> None:
 
 
 def test_holder_that_was_deposed_for_silence_is_fenced_with_the_takeover() -> None:
-    """Whoever was silent for a whole session as controller is not given another one."""
+    """A controller that was silent for a whole session does not get another one as a broker."""
 
     async def test() -> None:
         server, port = await listener()
@@ -480,7 +480,7 @@ def test_controller_that_did_not_run_fences_no_broker() -> None:
 
 
 def test_controller_that_cannot_renew_stops() -> None:
-    """Another broker has the lease: the controller finds out by itself, too."""
+    """Another broker has the lease: the controller also detects that on its own."""
 
     async def test() -> None:
         stage = Stage()
@@ -495,7 +495,7 @@ def test_controller_that_cannot_renew_stops() -> None:
 
 @pytest.mark.parametrize(("port_differs", "error"), [(False, 0), (True, 101)])
 def test_registration_at_the_same_port_proves_that_the_predecessor_is_gone(port_differs: bool, error: int) -> None:
-    """Nobody else can listen there; elsewhere, the live predecessor keeps its place."""
+    """No other process can listen there; at another address, the live predecessor keeps its registration."""
 
     async def test() -> None:
         server, port = await listener()
@@ -560,7 +560,7 @@ def test_first_to_return_from_a_total_outage_leads_at_once() -> None:
 
 
 def test_answer_that_cannot_be_given_harms_no_other() -> None:
-    """Whoever waits for the same commit is answered, and decisions go on."""
+    """Every request that waits for the same commit is answered, and decisions continue."""
 
     async def test() -> None:
         stage = Stage()

@@ -7,12 +7,12 @@ from syncline.wire.api import ApiKey
 
 
 def test_controller_serves_what_brokers_forward_and_what_they_ask_for_themselves() -> None:
-    """A key in one list only would be forwarded in vain, or never reach its server."""
+    """A key in only one list would be forwarded without effect, or never reach the controller."""
     assert {*forwarded.KEYS, ApiKey.ALLOCATE_PRODUCER_IDS} == set(SERVERS)
 
 
 def test_forwarded_keys_share_one_handler() -> None:
-    """There is no module per key that could differ from the others."""
+    """No key has its own module, which could differ from the others."""
     handlers = Handlers()
 
     assert {handlers.get(key) for key in forwarded.KEYS} == {forwarded.handle}

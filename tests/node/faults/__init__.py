@@ -1,1 +1,1 @@
-"""Faults on purpose."""
+"""Injected faults."""

@@ -1,4 +1,4 @@
-"""A disk made faulty: nothing is different without a rule; with one, exactly what it selects is."""
+"""A faulty disk: without a rule it works like a real one; a rule affects exactly the operations that it selects."""
 
 import asyncio
 import errno
@@ -19,7 +19,7 @@ from tests.storage.test_disks import LoopOfOne
 
 
 class ManualClock(SystemClock):
-    """Goes on only when a thread waits."""
+    """A clock that advances only when a thread waits."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000.0
@@ -72,7 +72,7 @@ class Scene:
         return rule
 
     def result_of(self, begin: Callable[[Callable[[Any], None]], None], within_s: float = 5.0) -> Any:
-        """Return what a call with a callback came to."""
+        """Return the result of a call with a callback."""
 
         async def wait() -> Any:
             future: asyncio.Future[Any] = self.loop.create_future()
@@ -82,7 +82,7 @@ class Scene:
         return self.loop.run_until_complete(wait())
 
     def nothing_of(self, begin: Callable[[Callable[[Any], None]], None]) -> list[Any]:
-        """Begin a call and return where its result will be put; there is none within a moment."""
+        """Begin a call and return the list that will hold its result; it is empty at first."""
         results: list[Any] = []
 
         async def wait() -> None:
@@ -107,11 +107,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 class TestFaultyDiskWithoutFaults(DiskConformance):
-    """The port's promises hold when nothing is wrong."""
+    """The disk keeps the contract of its port when no fault is active."""
 
     @pytest.fixture
     def queue(self) -> LoopOfOne:
-        """Return what stands for the loop."""
+        """Return the stand-in for the loop."""
         return LoopOfOne()
 
     @pytest.fixture
@@ -129,7 +129,7 @@ class TestFaultyDiskWithoutFaults(DiskConformance):
 
     @pytest.fixture
     def settle(self, queue: LoopOfOne) -> Callable[[], None]:
-        """Return what waits for one result, if there can be one."""
+        """Return the object that waits for one result, if there can be one."""
 
         def settle() -> None:
             try:
@@ -157,7 +157,7 @@ def test_disk_without_a_rule_is_the_real_one_itself(scene: Scene) -> None:
 
 
 def test_slow_read_is_not_in_memory_and_comes_late(scene: Scene) -> None:
-    """The loop goes on meanwhile; the bytes are the right ones; writes of the same file are not slow."""
+    """The loop keeps running meanwhile; the bytes are correct; writes to the same file are not slow."""
     file = scene.file()
     scene.rule("disk-slow", delay_ms=60, directions=["read"])
 
@@ -172,7 +172,7 @@ def test_slow_read_is_not_in_memory_and_comes_late(scene: Scene) -> None:
 
 
 def test_slow_write_stops_the_thread_that_writes(scene: Scene) -> None:
-    """An append is late by the delay, and then done."""
+    """An append is delayed, and then succeeds."""
     file = scene.file()
     scene.rule("disk-slow", delay_ms=60, directions=["write"])
 
@@ -184,7 +184,7 @@ def test_slow_write_stops_the_thread_that_writes(scene: Scene) -> None:
 
 
 def test_slow_read_in_a_worker_waits_once_for_many_stretches(scene: Scene) -> None:
-    """To find a batch takes several reads through one handle; the disk is slow once."""
+    """A search for a batch takes several reads through one handle; the disk is slow once."""
     scene.file()
     slow = scene.rule("disk-slow", delay_ms=60, directions=["read"])
     handle = scene.disk.open(f"{scene.root}/orders-3/0.log")
@@ -231,7 +231,7 @@ def test_stuck_read_never_stops_the_loop_for_ever(scene: Scene) -> None:
 
 
 def test_stuck_read_in_a_worker_ends_when_the_fault_is_cleared(scene: Scene) -> None:
-    """A worker that waits looks again and again whether it may go on."""
+    """A waiting worker checks repeatedly whether it may continue."""
     file = scene.file()
     stuck = scene.rule("disk-stuck", directions=["read"])
 
@@ -250,7 +250,7 @@ def test_stuck_read_in_a_worker_ends_when_the_fault_is_cleared(scene: Scene) -> 
 
 
 def test_stuck_read_in_a_worker_ends_when_the_broker_stops(scene: Scene) -> None:
-    """A stop waits for its threads; what they read then is of no use to anybody."""
+    """A stop waits for its threads; no caller needs what they read then."""
     file = scene.file()
     scene.rule("disk-stuck", directions=["read"])
     scene.clock.on_wait = scene.disk.close
@@ -299,7 +299,7 @@ def test_failing_disk_fails_each_read_through_one_handle(scene: Scene) -> None:
 
 
 def test_failing_disk_fails_only_what_is_selected(scene: Scene) -> None:
-    """Another partition, another direction, and the broker's own files are fine."""
+    """Another partition, another direction and the broker's own files are not affected."""
     file, other = scene.file(), scene.file("orders-4")
     scene.rule("disk-fail", directions=["write"])
 

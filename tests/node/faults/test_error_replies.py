@@ -1,4 +1,4 @@
-"""Answers that are nothing but an error: well formed for every request that clients may send."""
+"""Answers that contain only an error: well formed for every request that clients may send."""
 
 import dataclasses
 import datetime as dt
@@ -57,7 +57,7 @@ def codes_in(entity: Any) -> list[ErrorCode]:
 
 @pytest.mark.parametrize(("key", "version"), SERVED, ids=lambda value: str(getattr(value, "name", value)).lower())
 def test_every_request_can_be_refused(key: ApiKey, version: int) -> None:
-    """The answer encodes, decodes, and says the error, in every version; for a request with one row of each kind."""
+    """The answer encodes, decodes and contains the error, in every version, for a request with one row of each kind."""
     refusal = reply(key, version, **sample(request_type(key, version)))
     assert CODE in codes_in(refusal)
 
@@ -159,5 +159,5 @@ def test_group_requests_are_refused_without_inventing_members() -> None:
 
 
 def test_all_requests_of_clients_are_covered() -> None:
-    """The list above is complete."""
+    """The list of requests above is complete."""
     assert set(CLIENT_VERSIONS) <= {key for key, _ in SERVED}

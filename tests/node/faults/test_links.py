@@ -1,4 +1,4 @@
-"""Links between brokers that lose or delay what is sent: both ends, both ways, new connections, and afterwards."""
+"""Links between brokers that lose or delay data: both ends, both directions, new connections, and recovery."""
 
 import asyncio
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def isr(world: World, leader: int) -> tuple[int, ...]:
     ],
 )
 def test_brokers_are_known_by_their_client_ids(client_id: str | None, broker_id: int | None) -> None:
-    """What a broker introduces itself with says which one it is."""
+    """The client id of a broker's connection identifies the broker."""
     assert broker_of(client_id) == broker_id
     if client_id is not None and broker_id is not None:
         assert client_id_of(broker_id, client_id.partition("-")[2].partition("-")[2]) == client_id
@@ -79,7 +79,7 @@ def test_brokers_are_known_by_their_client_ids(client_id: str | None, broker_id:
 @faulty
 @pytest.mark.parametrize("ways", [(0, 1), (0,), (1,)], ids=["both", "answers", "requests"])
 async def test_cut_follower_leaves_the_isr_and_returns(world: World, ways: tuple[int, ...]) -> None:
-    """Whichever way is cut: no progress, out of the ISR; whole again, it catches up. It is never fenced."""
+    """With either direction cut it stalls and leaves the ISR; restored, it catches up. It is never fenced."""
     leader, follower = await follower_beside(world)
     links = ((leader, follower), (follower, leader))
     chosen = [links[way] for way in ways]
@@ -116,7 +116,7 @@ async def test_other_brokers_feel_nothing_of_a_cut_link(world: World) -> None:
 
 @faulty
 async def test_broker_that_is_cut_off_from_the_controller_is_fenced_in_the_end(world: World) -> None:
-    """It is silent, not dead: it gets the whole session time-out. Afterwards it registers or sends heartbeats again."""
+    """It is silent, not dead: it gets the whole session timeout. Then it registers or sends heartbeats again."""
     await world.topic()
     busy = controller(world)
     lonely = next(each for each in (1, 2, 3) if each != busy)
@@ -132,7 +132,7 @@ async def test_broker_that_is_cut_off_from_the_controller_is_fenced_in_the_end(w
 
 @faulty
 async def test_no_connection_is_made_over_a_link_that_is_cut_one_way(world: World) -> None:
-    """A handshake needs both ways: either end waits as long as a connection may take, and fails."""
+    """A handshake needs both directions: either end waits for the connection timeout, and fails."""
     await cut(world, ((1, 2),), "link-cut-one-way")
     target = world.broker(3).image.brokers
 
@@ -191,7 +191,7 @@ async def test_new_connection_of_a_broker_that_forgot_the_cut_is_cut_too(world: 
 
 @faulty
 async def test_connections_that_lost_nothing_survive_the_cut(world: World) -> None:
-    """Nothing was sent, nothing is missing."""
+    """No data was sent, so none is missing."""
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(
@@ -210,7 +210,7 @@ async def test_connections_that_lost_nothing_survive_the_cut(world: World) -> No
 
 @faulty
 async def test_end_of_a_process_behind_a_cut_is_not_noticed(world: World) -> None:
-    """Neither the end of the stream nor a refusal crosses the cut: only its silence has the dead broker fenced."""
+    """Neither the end of the stream nor a refusal crosses the cut: only silence gets the dead broker fenced."""
     await world.topic()
     busy = controller(world)
     victim = next(each for each in (1, 2, 3) if each != busy)
@@ -228,7 +228,7 @@ async def test_end_of_a_process_behind_a_cut_is_not_noticed(world: World) -> Non
 
 @faulty
 async def test_delay_makes_what_is_sent_late_and_keeps_its_order(world: World) -> None:
-    """acks=all takes the delay of both ways; all replicas have the same in the end; then the link is quick again."""
+    """acks=all takes the delay of both directions; all replicas become equal; then the link is fast again."""
     leader, follower = await follower_beside(world)
     await cut(world, ((leader, follower), (follower, leader)), "link-delay", delay_ms=100)
     client = await world.client(leader)
@@ -270,7 +270,7 @@ async def test_lines_are_given_back_when_the_link_is_whole(world: World) -> None
 
 @faulty
 async def test_connection_whose_end_died_behind_a_cut_still_takes_what_is_written(world: World) -> None:
-    """Its owner cannot know; what it writes is lost, and it learns of it when the link is whole."""
+    """Its owner cannot know that; its writes are lost, and it learns of the loss when the link is restored."""
     await world.topic()
     record = world.broker(1).image.brokers[2]  # type: ignore[index]
     peer = await world.as_broker(

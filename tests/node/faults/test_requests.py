@@ -1,4 +1,4 @@
-"""Requests that meet a fault, as a client sees them; what was done of them, as the log shows."""
+"""Requests under a fault: their answers at the client, and their effects in the log."""
 
 import asyncio
 from collections.abc import Callable
@@ -69,7 +69,7 @@ async def test_reply_is_lost_and_what_was_asked_is_done(world: World) -> None:
 
 @faulty
 async def test_reply_is_lost_in_its_turn(world: World) -> None:
-    """Answers to what was asked before on the same connection still arrive."""
+    """Answers to earlier requests on the same connection still arrive."""
     await world.topic()
     client = await world.client()
     await add(world, "api-drop-reply", apis=["LIST_GROUPS"])
@@ -97,7 +97,7 @@ async def test_idempotent_retry_after_a_lost_reply_writes_nothing_twice(world: W
 
 @faulty
 async def test_error_is_answered_and_nothing_is_done(world: World) -> None:
-    """api-error: the code asked for, for the partition asked for, as often as asked for."""
+    """api-error: the requested code, for the requested partition, as often as requested."""
     await world.topic(partitions=2)
     client = await world.client()
     await add(
@@ -112,7 +112,7 @@ async def test_error_is_answered_and_nothing_is_done(world: World) -> None:
 
 @faulty
 async def test_error_without_an_acknowledgement_is_silence(world: World) -> None:
-    """With acks=0 the client expects no answer, and must not take the next one for it."""
+    """With acks=0 the client expects no answer, and must not mistake the next one for it."""
     await world.topic()
     client = await world.client()
     await add(world, "api-error", apis=["PRODUCE"], error="REQUEST_TIMED_OUT", trigger="once")
@@ -124,7 +124,7 @@ async def test_error_without_an_acknowledgement_is_silence(world: World) -> None
 
 @faulty
 async def test_metadata_keeps_its_brokers_when_its_topics_are_errors(world: World) -> None:
-    """A client without a list of brokers would forget the cluster."""
+    """A client that gets an empty list of brokers would forget the cluster."""
     await world.topic("a")
     await world.topic("b")
     client = await world.client()
@@ -152,7 +152,7 @@ async def test_disconnect_leaves_the_request_undone(world: World) -> None:
 
 @faulty
 async def test_throttle_holds_the_answer_back(world: World) -> None:
-    """api-throttle: done at once, answered late; a client with another id is answered at once."""
+    """api-throttle: performed at once, answered late; a client with another id is answered at once."""
     await world.topic()
     client = await world.client()
     await add(world, "api-throttle", apis=["PRODUCE"], delay_ms=700)
@@ -172,7 +172,7 @@ async def test_throttle_holds_the_answer_back(world: World) -> None:
 
 @faulty
 async def test_throttled_client_that_leaves_is_forgotten(world: World) -> None:
-    """Its answer has no connection to go to, and that is no error."""
+    """Its answer has no connection, and that is not an error."""
     await world.topic()
     client = await world.client()
     await add(world, "api-throttle", apis=["PRODUCE"], delay_ms=300)
@@ -203,7 +203,7 @@ async def test_fetch_is_selected_by_the_partitions_of_its_session(world: World) 
 
 @faulty
 async def test_dispatch_is_the_plain_one_while_there_is_no_fault(world: World) -> None:
-    """Requests pay nothing for faults that are not there: not before, and not after."""
+    """Requests pay nothing without faults: neither before one nor after it."""
     await world.topic()
     dispatcher = world.broker().dispatcher
     assert "dispatch" not in vars(dispatcher)
@@ -217,7 +217,7 @@ async def test_dispatch_is_the_plain_one_while_there_is_no_fault(world: World) -
 
 @faulty
 async def test_fault_ends_by_itself_when_its_time_is_over(world: World) -> None:
-    """It stays listed, with its counters, and does nothing any more."""
+    """It stays listed, with its counters, but has no effect."""
     await world.topic()
     client = await world.client()
     await add(world, "api-error", apis=["PRODUCE"], error="REQUEST_TIMED_OUT", duration_ms=300)
@@ -272,7 +272,7 @@ async def test_control_is_served_between_brokers_only_and_spared_by_faults(world
 
 @faulty
 async def test_answers_that_are_held_back_are_sent_when_the_fault_is_cleared(world: World) -> None:
-    """However late they were to be, and also when the rule was spent before; nothing is held after that."""
+    """Whatever their delay, and also after a spent rule, they leave at once; none is held."""
     await world.topic()
     client, other = await world.client(), await world.client()
     await add(world, "api-throttle", apis=["PRODUCE"], delay_ms=600_000, trigger="times=2")

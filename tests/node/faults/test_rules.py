@@ -1,4 +1,4 @@
-"""Fault rules: what they select, when they strike, and what is wrong with those that are refused."""
+"""Fault rules: what they select, when they strike, and why some are refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,12 +37,12 @@ def pattern(text: str, count: int) -> str:
     ],
 )
 def test_trigger_picks_among_what_is_selected(text: str, picked: str) -> None:
-    """Each trigger strikes exactly what its name says."""
+    """Each trigger strikes exactly the operations that its name promises."""
     assert pattern(text, 6) == picked
 
 
 def test_trigger_with_a_seed_picks_the_same_again() -> None:
-    """Probability is drawn from the seed alone; another seed draws otherwise; the share is about right."""
+    """The seed alone decides which operations are struck; another seed strikes others; the share is about right."""
     first = pattern("probability=0.3,seed=7", 1_000)
 
     assert pattern("probability=0.3,seed=7", 1_000) == first
@@ -52,7 +52,7 @@ def test_trigger_with_a_seed_picks_the_same_again() -> None:
 
 @pytest.mark.parametrize("text", ["once", "nth=2", "times=2"])
 def test_trigger_counts_nothing_more_when_it_is_spent(text: str) -> None:
-    """What comes after the last strike was not seen by the rule."""
+    """The rule does not count operations after its last strike."""
     trigger = Trigger(text)
     for _ in range(10):
         trigger.fires()
@@ -77,7 +77,7 @@ def test_trigger_is_never_spent_when_it_may_fire_again(text: str) -> None:
     "text", ["", "never", "nth", "nth=0", "nth=x", "times=-1", "probability=2,seed=1", "probability=0.5", "every=1.5"]
 )
 def test_trigger_is_refused_when_it_makes_no_sense(text: str) -> None:
-    """The sentence lists what there is."""
+    """The message lists the known values."""
     with pytest.raises(ControlRefused, match="a trigger is always, once, nth=N"):
         Trigger(text)
 
@@ -98,7 +98,7 @@ def test_trigger_is_refused_when_it_makes_no_sense(text: str) -> None:
 def test_disk_rule_selects_files_by_partition_and_direction(
     fields: dict[str, Any], partition: TopicPartition | None, direction: str, expected: bool
 ) -> None:
-    """Without a topic everything is selected, the broker's own files, too."""
+    """Without a topic the rule selects everything, the broker's own files included."""
     assert rule(**fields).selects_file(partition, direction) is expected
 
 
@@ -125,13 +125,13 @@ def test_disk_rule_selects_files_by_partition_and_direction(
 def test_request_rule_selects_by_key_listener_client_and_partition(
     fields: dict[str, Any], key: ApiKey, listener: str, client: str | None, expected: bool
 ) -> None:
-    """All selectors must agree; what only brokers say to each other is selected by its name alone."""
+    """All selectors must match; requests between brokers are selected by their name alone."""
     named: Sequence[tuple[str, int | None]] = [("orders", 3)]
     assert rule("api-disconnect", **fields).selects_request(key, listener, client, lambda: named) is expected
 
 
 def test_request_rule_looks_into_requests_only_when_it_has_to() -> None:
-    """To decode a request costs; a rule without a topic never asks for it, nor one whose key differs."""
+    """Decoding a request costs time; neither a rule without a topic nor one for another key does it."""
 
     def refuse() -> Sequence[tuple[str, int | None]]:
         raise AssertionError("nobody needs to know")
@@ -141,7 +141,7 @@ def test_request_rule_looks_into_requests_only_when_it_has_to() -> None:
 
 
 def test_rule_strikes_no_more_when_it_is_over() -> None:
-    """What is over counts nothing and releases what it holds, unless only its trigger is spent."""
+    """A finished rule counts nothing and releases held operations, unless only its trigger is spent."""
     over = rule("disk-slow", delay_ms=1)
     assert over.strikes()
     over.over = SPENT
@@ -200,13 +200,13 @@ def test_rule_that_sticks_is_not_spent_by_its_trigger() -> None:
     ],
 )
 def test_rule_is_refused_in_a_sentence_when_it_makes_no_sense(fields: dict[str, Any], sentence: str) -> None:
-    """What is wrong is named, with what there is instead."""
+    """The message names the mistake and the valid values."""
     with pytest.raises(ControlRefused, match=sentence):
         Rule({"id": "f1", **fields})
 
 
 def test_rule_describes_itself_with_its_counters() -> None:
-    """What `fault list` shows: selectors that are set, counters, the time that is left."""
+    """`fault list` shows the selectors that are set, counters, and the remaining time."""
     delayed = rule("api-throttle", apis=["PRODUCE"], delay_ms=20, client_id="a*", duration_ms=500)
     delayed.until_ms = 1_500
     delayed.strikes()

@@ -1,4 +1,4 @@
-"""The table of faults: what it says holds together, and rules go by it."""
+"""The table of faults is consistent, and rules follow it."""
 
 import pytest
 
@@ -41,13 +41,13 @@ def test_kind_has_an_effect(kind: FaultKind) -> None:
 
 @pytest.mark.parametrize("kind", KIND_ROWS)
 def test_kind_needs_only_what_it_takes(kind: FaultKind) -> None:
-    """Otherwise it could not be begun at all."""
+    """Otherwise no user could begin it."""
     assert {name for names in kind.needs for name in names.split()} <= set(kind.options)
 
 
 @pytest.mark.parametrize("name", BROKER_KINDS)
 def test_rule_takes_and_shows_every_field_of_its_kind(name: str) -> None:
-    """What an operator sets is in force and in `fault list`, whichever kind it is of."""
+    """An option that an operator sets is in force and in `fault list`, for every kind."""
     given = {field: MADE_UP[field] for field in KINDS[name].fields - {"id", "kind"}}
     shown = Rule({"id": "f1", "kind": name, **given}).describe(0)
 

@@ -1,4 +1,4 @@
-"""The control API's verbs about faults: what they refuse, and that a refusal leaves nothing behind."""
+"""The control API's fault verbs: what they refuse, and that a refusal leaves no trace."""
 
 from typing import Any
 

@@ -96,12 +96,12 @@ class MemoryPartition:
             done(ErrorCode.NONE, base_offset)
 
     def lose(self) -> None:
-        """Lose leadership: what waits hears so, whether or not its records stay."""
+        """Lose leadership: every waiter gets that verdict, whether or not its records stay."""
         self.is_leader = False
         self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def fail(self, error: ErrorCode) -> None:
-        """Give what waits this verdict."""
+        """Give this verdict to all waiters."""
         waiting, self._waiting = self._waiting, []
         for _, base_offset, done in waiting:
             done(error, base_offset)
@@ -158,7 +158,7 @@ class StandInBroker:
             self.groups.became_leader(index, 0)
 
     async def start(self) -> None:
-        """Have the offsets topic, loaded."""
+        """Create the offsets topic, and load it."""
         await self.create_internal_topic(OFFSETS_TOPIC)
         await asyncio.sleep(0.01)
 
@@ -197,7 +197,7 @@ class _Request:
         return decode_request(self.key, self.version, self.body)
 
     def reply(self, response: Any) -> None:
-        """Take the answer, by way of the wire format."""
+        """Take the answer, through the wire format."""
         data = encode_response(response, self.key, self.version)
         self.answer.set_result(decode_response(self.key, self.version, data))
 

@@ -94,7 +94,7 @@ async def committed(broker: StandInBroker, group_id: str = "g") -> tuple[int, in
 
 
 def test_find_coordinator_creates_the_topic_and_then_names_the_leader() -> None:
-    """15 until the topic is there; concurrent questions create it once."""
+    """15 until the topic exists; concurrent requests create it once."""
 
     async def story(broker: StandInBroker) -> None:
         for _ in range(3):
@@ -144,7 +144,7 @@ def test_find_coordinator_of_another_kind_is_refused(key_type: int) -> None:
 
 
 def test_find_coordinator_of_a_fenced_leader_is_not_available() -> None:
-    """A leader that metadata does not know as alive is no answer."""
+    """The answer does not name a leader that metadata does not show as alive."""
 
     async def story(broker: StandInBroker) -> None:
         brokers = {number: record._replace(fenced=True) for number, record in broker.image.brokers.items()}
@@ -388,7 +388,7 @@ def test_requests_are_refused_while_the_log_is_read() -> None:
 
 
 def test_leadership_that_ends_while_the_log_is_read_leaves_nothing() -> None:
-    """The loader sees that its term is over; a later term starts again."""
+    """The loader notices the end of its term; a later term starts again."""
 
     async def story(broker: StandInBroker) -> None:
         await commit(broker, 7)
@@ -411,7 +411,7 @@ def test_leadership_that_ends_while_the_log_is_read_leaves_nothing() -> None:
 
 
 def test_group_survives_a_change_of_coordinator() -> None:
-    """The member's heartbeats go on after the log was read by the next one."""
+    """The member's heartbeats continue once the next coordinator has read the log."""
 
     async def story(broker: StandInBroker) -> None:
         member_id = await stable_member(broker)
@@ -428,7 +428,7 @@ def test_group_survives_a_change_of_coordinator() -> None:
 
 
 def test_losing_leadership_answers_what_is_parked() -> None:
-    """A Join that waits for others hears 16, and its connection is free."""
+    """A Join that waits for others gets 16, and its connection is free."""
 
     async def story(broker: StandInBroker) -> None:
         member_id = await stable_member(broker)
@@ -507,7 +507,7 @@ def test_disk_that_fails_under_a_second_write_ends_the_term_and_answers_both() -
 
 
 def test_new_term_without_lost_writes_keeps_the_groups() -> None:
-    """A leader elected again goes on; no request has to wait until the log is read."""
+    """A re-elected leader continues; no request waits until the log is read."""
 
     async def story(broker: StandInBroker) -> None:
         member_id = await stable_member(broker)
@@ -601,7 +601,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_while_loading() -> None:
 
 
 def test_log_that_is_not_a_coordinators_makes_the_groups_unavailable(caplog: pytest.LogCaptureFixture) -> None:
-    """Half of the truth would be worse than none: 15, and a traceback for the operator."""
+    """A partly loaded state would be worse than none: 15, and a traceback for the operator."""
 
     async def story(broker: StandInBroker) -> None:
         index = broker.groups.partition_of("g")
@@ -617,7 +617,7 @@ def test_log_that_is_not_a_coordinators_makes_the_groups_unavailable(caplog: pyt
 
 
 def test_many_records_are_loaded_in_turns() -> None:
-    """A long log does not hold up the loop: others run between two turns."""
+    """A long log does not block the loop: other callbacks run between two slices."""
 
     async def story(broker: StandInBroker) -> None:
         for offset in range(1_200):
@@ -636,7 +636,7 @@ def test_many_records_are_loaded_in_turns() -> None:
 
 
 def test_same_seed_gives_the_same_member_ids() -> None:
-    """Ids come from the broker's dice."""
+    """Ids come from the broker's random generator."""
     ids: list[str] = []
 
     async def story(broker: StandInBroker) -> None:

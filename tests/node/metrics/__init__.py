@@ -1,1 +1,1 @@
-"""Metrics: names as Kafka's exporter gives them, values as the broker's state has them, and the endpoint's manners."""
+"""Metrics: names as in Kafka's exporter, values from the broker's state, and the behaviour of the endpoint."""

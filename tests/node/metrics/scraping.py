@@ -13,7 +13,7 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: broker-1\r\n\r\n"
 
 
 class Samples:
-    """What a page says; the parser has refused pages that break the format."""
+    """The content of a page; the parser refuses pages that break the format."""
 
     def __init__(self, text: str) -> None:
         self.families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -45,7 +45,7 @@ class Samples:
 
 
 class HttpClient(asyncio.Protocol):
-    """One connection that says what a test wants, and keeps what comes back."""
+    """One connection that sends what a test wants, and keeps the answers."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -65,29 +65,29 @@ class HttpClient(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came."""
+        """Keep the data."""
         self.received += data
 
     def eof_received(self) -> bool:
-        """Note that the other side has said everything; stay."""
+        """Record that the other side has sent everything; stay open."""
         self.has_ended = True
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that it is over."""
+        """Record that the connection is closed."""
         self.is_lost = True
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the other side has ended."""
         return self.is_lost or self.has_ended
 
     def send(self, data: bytes) -> None:
-        """Say something."""
+        """Send data."""
         self.transport.write(data)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.transport.close()
 
     def take(self) -> tuple[int, dict[str, str], bytes] | None:
@@ -127,7 +127,7 @@ async def ask(world: World, client: HttpClient, request: bytes) -> tuple[int, di
 
 
 async def scrape(world: World, broker_id: int = 1) -> Samples:
-    """Return what a broker's metrics say now; the page of a second ago is not asked for."""
+    """Return a broker's current metrics, from a new page."""
     await world.later(1.1)
     try:
         client = await HttpClient.connect(broker_id)

@@ -1,4 +1,4 @@
-"""GET /metrics, and what becomes of everything else that may arrive at its port."""
+"""GET /metrics, and the handling of everything else that may arrive at its port."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def counted_pages(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 async def test_page_comes_with_its_type_size_and_date(world: World) -> None:
-    """What RFC 9110 asks of an answer, and what Prometheus asks of a page."""
+    """An answer meets RFC 9110, and a page meets Prometheus."""
     await serve(world)
     client = await HttpClient.connect()
     status, headers, body = await ask(world, client, GET)
@@ -121,7 +121,7 @@ async def test_head_is_answered_with_the_head_alone(world: World) -> None:
 async def test_wrong_requests_get_a_sentence_and_the_connection_ends(
     world: World, request_bytes: bytes, status: int, sentence: str
 ) -> None:
-    """The right status and a sentence, and the peer can read it before the connection ends."""
+    """The right status with a message that the peer can read before the connection ends."""
     await serve(world)
     client = await HttpClient.connect()
     answered, headers, body = await ask(world, client, request_bytes)
@@ -159,7 +159,7 @@ async def test_head_to_the_wrong_place_gets_no_body(world: World) -> None:
     ],
 )
 async def test_requests_of_all_kinds_of_clients_are_answered(world: World, request_bytes: bytes) -> None:
-    """Strict in what is refused above, tolerant in what does no harm."""
+    """Harmless deviations are tolerated."""
     await serve(world)
     client = await HttpClient.connect()
 
@@ -167,7 +167,7 @@ async def test_requests_of_all_kinds_of_clients_are_answered(world: World, reque
 
 
 async def test_request_may_come_byte_by_byte(world: World) -> None:
-    """Where a packet ends means nothing."""
+    """Packet boundaries mean nothing."""
     await serve(world)
     client = await HttpClient.connect()
     for index in range(len(GET) - 1):
@@ -179,7 +179,7 @@ async def test_request_may_come_byte_by_byte(world: World) -> None:
 
 
 async def test_requests_sent_together_are_answered_one_after_the_other(world: World) -> None:
-    """Pipelining works; what is asked last ends the connection."""
+    """Pipelining works; the last request ends the connection."""
     await serve(world)
     client = await HttpClient.connect()
     last = b"GET /metrics HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
@@ -223,7 +223,7 @@ async def test_silent_client_is_let_go(world: World) -> None:
 
 
 async def test_empty_lines_buy_no_time(world: World) -> None:
-    """They may stand before a request, and are none."""
+    """They may precede a request, and are not one."""
     await serve(world)
     client = await HttpClient.connect()
     for _ in range(int(endpoint.REQUEST_S * 2) + 2):
@@ -236,7 +236,7 @@ async def test_empty_lines_buy_no_time(world: World) -> None:
 
 
 async def test_slow_client_gets_a_timeout_answer(world: World) -> None:
-    """A byte now and then does not keep a connection alive."""
+    """An occasional byte does not keep a connection alive."""
     await serve(world)
     client = await HttpClient.connect()
     for index in range(int(endpoint.REQUEST_S * 2) + 2):
@@ -249,7 +249,7 @@ async def test_slow_client_gets_a_timeout_answer(world: World) -> None:
 
 
 async def test_client_that_keeps_talking_after_an_error_is_cut_off(world: World) -> None:
-    """Its bytes are read for a while, so that the answer survives, and then no more."""
+    """The broker reads its bytes for a while, so that the answer survives, and then stops."""
     await serve(world)
     client = await HttpClient.connect()
     await ask(world, client, b"GET /wrong HTTP/1.1\r\nHost: b\r\n\r\n")
@@ -279,7 +279,7 @@ async def test_connection_is_kept_between_scrapes_but_not_for_ever(
 
 
 async def test_many_connections_leave_room_for_others_when_they_go(world: World) -> None:
-    """One too many is sent away with a reason, and the next one is welcome again."""
+    """One connection too many is refused with a reason; a later one is accepted again."""
     await serve(world)
     clients = [await HttpClient.connect() for _ in range(CONNECTIONS_MAX)]
     await world.later(0.01)
@@ -316,7 +316,7 @@ async def test_page_is_made_once_for_all_who_ask_within_a_second(world: World, m
 
 
 async def test_failure_to_collect_is_an_answer_and_not_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours is logged and said; the next scrape tries again."""
+    """A bug is logged and reported; the next scrape tries again."""
     from syncline.node.metrics.scrape import Scraper
 
     async def fail(_: Scraper) -> object:
@@ -388,7 +388,7 @@ async def test_many_partitions_do_not_hold_the_loop(world: World) -> None:
 
 @pytest.mark.parametrize("around", [b"%b", b"GET %b HTTP/1.1", b"GET /metrics HTTP/1.0\r\n%b: x"])
 async def test_any_byte_in_a_request_gets_an_answer(world: World, around: bytes) -> None:
-    """No byte at all makes the broker fail; what is wrong is the client's."""
+    """No input makes the broker fail; every error is the client's."""
     await serve(world)
     statuses: dict[int, None] = {}
     for value in range(256):
@@ -403,7 +403,7 @@ async def test_any_byte_in_a_request_gets_an_answer(world: World, around: bytes)
 
 
 async def test_client_that_does_not_take_its_answer_is_cut_off(world: World) -> None:
-    """A page is large, and a client that never reads would have the broker keep it for ever."""
+    """A page is large, and for a client that never reads the broker would keep it for ever."""
     await world.topic("many", partitions=300)
     await serve(world)
     client = await HttpClient.connect()

@@ -1,4 +1,4 @@
-"""Values of the metrics against what the brokers did and what they know."""
+"""Values of the metrics against the actions and the state of the brokers."""
 
 import pytest
 
@@ -182,7 +182,7 @@ async def test_traffic_is_counted_where_it_passes(world: World) -> None:
 
 
 async def test_counters_never_go_down_when_topics_go(world: World) -> None:
-    """What a deleted topic had counted stays in the totals, its own samples disappear."""
+    """The counts of a deleted topic stay in the totals; its own samples disappear."""
     await world.topic("t")
     await world.topic("u")
     client = await world.client()
@@ -331,7 +331,7 @@ async def test_unclean_election_is_counted_by_the_controller(world: World) -> No
 
 @three
 async def test_broker_fenced_for_its_silence_is_counted_by_the_controller(world: World) -> None:
-    """It lives, but nothing of it arrives for a whole session."""
+    """It is alive, but none of its data arrives for a whole session."""
     holder = next(each for each in (1, 2, 3) if world.broker(each).controller.active is not None)
     silent = holder % 3 + 1
     world.network.cut(f"broker-{silent}", f"broker-{holder}")
@@ -429,7 +429,7 @@ async def test_broker_says_who_it_is(world: World) -> None:
 
 
 async def test_figures_of_the_process_are_shown_where_they_are_known(world: World) -> None:
-    """They come from outside: a simulated broker has none."""
+    """They come from the operating system: a simulated broker has none."""
     scraper = Scraper(world.broker(), lambda: ProcessFigures(1.5, 2, 3, 4, 5, 6.25))
     samples = Samples(b"".join(await scraper.scrape()).decode())
 
@@ -447,7 +447,7 @@ async def test_figures_of_the_process_are_shown_where_they_are_known(world: Worl
     broker_session_timeout_ms=20_000,
 )
 async def test_follower_that_waits_for_a_slow_disk_is_seen(world: World) -> None:
-    """KIP-501: what the leader owes, and whom it spares; how long it took, once it is over."""
+    """KIP-501: pending fetches, spared followers, and the processing time once it ends."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())

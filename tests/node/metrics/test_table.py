@@ -95,7 +95,7 @@ def kafkas() -> list[Family]:
 
 @pytest.mark.parametrize("family", [each for each in kafkas() if each.kind != HISTOGRAM], ids=lambda each: each.name)
 def test_names_and_types_are_those_that_the_exporter_gives(family: Family) -> None:
-    """Dashboards for Kafka find what they ask for."""
+    """Dashboards for Kafka find the metrics that they query."""
     name, labels, kind = exported(family)
 
     assert (name, kind) == (family.name, family.kind)
@@ -114,7 +114,7 @@ def test_histograms_have_the_count_that_the_exporter_gives(family: Family) -> No
 
 @pytest.mark.parametrize("bean", KAFKAS)
 def test_table_has_every_metric_of_kafka(bean: str) -> None:
-    """None of those that operators watch is missing."""
+    """No metric that operators watch is missing."""
     domain, bean_type = bean.split(":")
     there = [
         match[1] for each in kafkas() if (match := re.match(rf"kafka\.{domain}:type={bean_type},name=(\w+)", each.bean))

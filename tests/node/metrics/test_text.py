@@ -22,7 +22,7 @@ def test_page_without_samples_is_empty() -> None:
 
 
 def test_samples_of_a_name_stand_together_behind_their_meaning() -> None:
-    """In the order of the table, however they came."""
+    """In the order of the table, whatever the order of the input."""
     page = Page()
     page.add(table.BYTES_IN, 5, "b")
     page.add(table.LEADER_COUNT, 3)

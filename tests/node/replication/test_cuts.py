@@ -1,4 +1,4 @@
-"""A follower whose disk does not answer cannot cut its log; everything else of its broker goes on, and so does it."""
+"""A follower whose disk does not answer cannot cut its log yet; the rest of its broker continues, and later it does."""
 
 import errno
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Work = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
 class StuckDisk:
-    """One broker's disk, of which nothing is in memory, and which answers nothing before the test says so."""
+    """One broker's disk, with nothing in the page cache, that answers only when the test lets it."""
 
     def __init__(self, world: World, broker_id: int) -> None:
         disk = world.host(broker_id).disk
@@ -35,13 +35,13 @@ class StuckDisk:
         return [each for each in self.held if "CutSearch" in getattr(each[0], "__qualname__", "")]
 
     def answer(self, *, error: OSError | None = None) -> None:
-        """Do what was asked so far, or refuse it."""
+        """Perform the requests so far, or refuse them."""
         held, self.held = self.held, []
         for work, done in held:
             self._world.call(self._broker_id, lambda work=work, done=done: done(error or work()))
 
     def clear(self) -> None:
-        """Be a good disk again."""
+        """Behave like a healthy disk again."""
         del self._disk.later
         self._disk.settings = QUIET_DISK
         self.answer()
@@ -85,7 +85,7 @@ def truncations(world: World) -> int:
 
 
 def phase(world: World, topic: str = "t") -> FollowerPhase | None:
-    """Return what broker 3 does."""
+    """Return the state of broker 3."""
     follower = world.partition(3, topic).follower
     return None if follower is None else follower.phase
 
@@ -116,7 +116,7 @@ async def test_broker_serves_on_when_it_cannot_read_where_to_cut(world: World) -
 
 @pytest.mark.brokers(3)
 async def test_follower_leads_with_its_whole_log_when_it_is_elected_before_the_cut(world: World) -> None:
-    """An unclean election in the middle: nothing was cut, nothing is cut later by the plan of another time."""
+    """An unclean election in the middle: nothing was cut, and the outdated plan cuts nothing later."""
     stuck = await diverged(world, unclean_leader_election_enable="true")
     await world.until(lambda: stuck.searches)
     world.kill(2)
@@ -155,7 +155,7 @@ async def test_follower_decides_afresh_when_another_leader_comes_before_the_cut(
 
 @pytest.mark.brokers(3)
 async def test_cut_is_forgotten_when_the_topic_is_deleted_before_it(world: World) -> None:
-    """A topic of the same name is another one, and keeps what it gets."""
+    """A topic of the same name is another one, and keeps its records."""
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
     await world.delete_topic()
@@ -173,7 +173,7 @@ async def test_cut_is_forgotten_when_the_topic_is_deleted_before_it(world: World
 
 @pytest.mark.brokers(3)
 async def test_log_goes_offline_when_the_disk_refuses_to_tell_where_to_cut(world: World) -> None:
-    """As for every read that a replica cannot do without; other partitions are not touched."""
+    """As with every read that a replica depends on; other partitions are not affected."""
     await world.topic("led", replicas=(3,))
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
@@ -191,7 +191,7 @@ async def test_log_goes_offline_when_the_disk_refuses_to_tell_where_to_cut(world
 
 @pytest.mark.brokers(3)
 async def test_cut_is_tried_again_when_there_were_no_descriptors(world: World) -> None:
-    """That harms nothing that is stored, and passes."""
+    """Such an error harms no stored data, and is transient."""
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
     stuck.answer(error=OSError(errno.EMFILE, "too many open files"))
@@ -204,7 +204,7 @@ async def test_cut_is_tried_again_when_there_were_no_descriptors(world: World) -
 
 @pytest.mark.brokers(3)
 async def test_cut_is_planned_anew_when_the_log_has_changed_meanwhile(world: World) -> None:
-    """Retention may begin a new segment while the disk is asked: what was found out is not relied on."""
+    """Retention may begin a new segment during the search: the result is then not used."""
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
     world.call(3, world.partition(3).log.roll)
@@ -231,7 +231,7 @@ async def test_late_plan_does_no_harm_when_the_broker_has_stopped(world: World) 
 
 @pytest.mark.brokers(3)
 async def test_few_logs_at_once_ask_a_slow_disk_where_to_cut(world: World) -> None:
-    """The other workers are for those who read; the rest wait for their turn and get it."""
+    """The other workers serve readers; the remaining searches wait for their turn and get it."""
     topics = tuple("abcde")
     stuck = await diverged(world, topics)
     await world.until(lambda: all(phase(world, topic) is FollowerPhase.TRUNCATING for topic in topics))
@@ -260,7 +260,7 @@ async def test_cut_at_the_own_watermark_waits_for_the_disk_as_well(world: World)
 
 @pytest.mark.brokers(3, log_truncation_mode="epoch-request")
 async def test_cut_after_a_question_waits_for_the_disk_as_well(world: World) -> None:
-    """The next question, or fetch, leaves when the log is cut."""
+    """The next question, or fetch, leaves once the log is cut."""
     stuck = await diverged(world)
     await world.until(lambda: stuck.searches)
     before = (world.partition(3).log.log_end, phase(world))

@@ -18,7 +18,7 @@ from tests.node.world import World
 
 
 def contents(world: World, broker_id: int) -> bytes:
-    """Return what is in a replica's files."""
+    """Return the content of a replica's files."""
     host = world.host(broker_id)
     return b"".join(
         bytes(file.data) for _, file in segments(host.medium, LOG_DIRECTORY, world.partition(broker_id).key)
@@ -26,7 +26,7 @@ def contents(world: World, broker_id: int) -> bytes:
 
 
 async def replicated(world: World, leader: int, follower: int, count: int) -> None:
-    """Wait until both replicas have so many records, and the same bytes."""
+    """Wait until both replicas have `count` records, and the same bytes."""
     await world.until(lambda: world.partition(follower).log.log_end == count)
 
     assert contents(world, leader) == contents(world, follower)
@@ -45,7 +45,7 @@ async def test_fetcher_copies_the_log_byte_for_byte_when_records_come(world: Wor
 
 @pytest.mark.brokers(3)
 async def test_fetcher_cuts_its_log_when_the_histories_diverge(world: World) -> None:
-    """KIP-595: the new leader's answer shows where; what no producer was acknowledged goes, the rest is kept."""
+    """KIP-595: the new leader's answer shows where; only unacknowledged records go."""
     await world.topic(replicas=(3, 2))
     client = await world.client(3)
     await client.produce("t", batch(2))
@@ -86,7 +86,7 @@ async def test_fetcher_starts_anew_when_the_leaders_log_begins_above_its_own_end
 
 @pytest.mark.brokers(2)
 async def test_fetcher_opens_a_new_session_when_the_leader_has_forgotten_it(world: World) -> None:
-    """The leader's cache may evict a session at any time; replication goes on with a full request."""
+    """The leader's cache may evict a session at any time; replication continues with a full request."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
@@ -102,7 +102,7 @@ async def test_fetcher_opens_a_new_session_when_the_leader_has_forgotten_it(worl
 
 @pytest.mark.brokers(2)
 async def test_fetcher_tries_less_and_less_often_when_nobody_listens(world: World) -> None:
-    """Pauses double up to half a second; the first answer makes the next failure cheap again."""
+    """Pauses double up to half a second; the first answer resets them."""
     await world.topic(replicas=(1, 2))
     fetcher = world.fetcher(2, 1)
     await world.until(lambda: fetcher.connection.peer is not None)
@@ -125,7 +125,7 @@ async def test_fetcher_tries_less_and_less_often_when_nobody_listens(world: Worl
 
 @pytest.mark.brokers(2, replica_socket_timeout_ms=700, broker_session_timeout_ms=30_000, replica_lag_time_max_ms=60_000)
 async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(world: World) -> None:
-    """A connection on which answers get lost is given up; a new one is made when that is possible."""
+    """The follower gives up a connection that loses answers, and opens a new one when it can."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
@@ -144,7 +144,7 @@ async def test_fetcher_connects_again_when_the_leader_does_not_answer_in_time(wo
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have the first records that arrive meet a fault of ours; return what was raised."""
+    """Let the first records that arrive meet a bug; return the exceptions."""
     failures: list[str] = []
     count = Counters.replicated_in
 
@@ -162,7 +162,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours in the middle of an answer is logged, and partitions are fetched from where their logs end."""
+    """A bug in the middle of an answer is logged, and the partitions are fetched from their log ends."""
     await world.topic("t", replicas=(1, 2))
     await world.topic("u", replicas=(1, 2))
     failures = fail_once(monkeypatch)
@@ -178,7 +178,7 @@ async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(
 
 @pytest.mark.brokers(2)
 async def test_fetcher_stores_nothing_when_records_fail_their_checksum(world: World) -> None:
-    """Rot on the leader's disk stays there; the follower asks again, with pauses, until the bytes are good."""
+    """Corruption on the leader's disk stays there; the follower fetches again, with pauses, until they are valid."""
     await world.topic(replicas=(1, 2))
     world.network.cut("broker-2", "broker-1")
     client = await world.client()
@@ -197,7 +197,7 @@ async def test_fetcher_stores_nothing_when_records_fail_their_checksum(world: Wo
 @pytest.mark.brokers(2)
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE], ids=["room", "descriptors"])
 async def test_fetcher_goes_on_when_its_disk_has_room_again(world: World, error: int) -> None:
-    """No room and no descriptors harm nothing that is stored: the follower waits a little and asks again."""
+    """A full disk or a lack of descriptors harms no stored data: the follower pauses and fetches again."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
     await client.produce("t", batch())
@@ -231,7 +231,7 @@ async def test_fetcher_goes_on_at_its_log_end_when_a_part_of_an_answer_found_roo
 
 @pytest.mark.brokers(2)
 async def test_fetcher_leaves_a_partition_alone_when_its_disk_failed(world: World) -> None:
-    """The log is final until a restart; other partitions of the same leader are followed on."""
+    """The log stays offline until a restart; the follower still follows other partitions of the same leader."""
     await world.topic("t", replicas=(1, 2))
     await world.topic("u", replicas=(1, 2))
     client = await world.client()
@@ -250,7 +250,7 @@ async def test_fetcher_leaves_a_partition_alone_when_its_disk_failed(world: Worl
 
 @pytest.mark.brokers(3)
 async def test_fetcher_follows_the_new_process_when_its_leader_was_restarted(world: World) -> None:
-    """A leader that comes back with a new registration is connected to anew."""
+    """The follower reconnects to a leader that returns with a new registration."""
     await world.topic(replicas=(3, 2))
     await (await world.client(3)).produce("t", batch())
     world.kill(2)
@@ -270,7 +270,7 @@ async def test_fetcher_follows_the_new_process_when_its_leader_was_restarted(wor
 async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes that are no answer end the connection; the next one does better."""
+    """Bytes that are not an answer end the connection; the next one works."""
     await world.topic(replicas=(1, 2))
     parse, malformed = leader_fetcher.parse_fetch_response, ["an answer"]
 

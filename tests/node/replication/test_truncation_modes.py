@@ -28,7 +28,7 @@ HISTORY: dict[str, Any] = {
 
 
 def values(world: World, broker_id: int) -> list[str]:
-    """Return what a replica's files hold, committed or not."""
+    """Return the records in a replica's files, committed or not."""
     found = []
     for _, file in segments(world.host(broker_id).medium, LOG_DIRECTORY, world.partition(broker_id).key):
         data, position = bytes(file.data), 0
