@@ -84,7 +84,7 @@ class VirtualCluster:
         self.ghost = Ghost(self.hosts, LOG_DIRECTORY, lambda: self.loop.now_ns, self.trace.record)
         self.store.on_commit = self.ghost.committed_metadata
         self.failures: list[str] = []
-        self.invariants = Invariants(self.hosts, self.failures)
+        self.invariants = Invariants(self.hosts if self.settings.check_invariants else {}, self.failures)
         self._all_processes: list[Process] = []
         self._graveyard: list[Node] = []
         self.is_ending = False
@@ -172,7 +172,8 @@ class VirtualCluster:
         process = host.process
         if process is None:
             return
-        self.invariants.check(host)
+        if self.settings.check_invariants:
+            self.invariants.check(host)
         self.trace.record(self.loop.now_ns, "power_cut" if is_power_cut else "kill", host.broker_id)
         process.die()
         host.process = None
