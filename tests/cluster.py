@@ -62,7 +62,7 @@ class LocalCluster:
         return (self.directory / "logs" / f"broker-{broker_id}.log").read_text(errors="replace")
 
     def stop(self) -> None:
-        """Stop everything and, if the directory was made here, remove it."""
+        """Stop everything and, if the directory was made here, remove it; fail if a broker logged a traceback."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -70,8 +70,19 @@ class LocalCluster:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        tracebacks = [
+            traceback for path in sorted(self.directory.glob("logs/*.log")) for traceback in tracebacks_in(path)
+        ]
         if self._owns_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
+        assert not tracebacks, "\n".join(tracebacks)
+
+
+def tracebacks_in(path: Path) -> list[str]:
+    """Return each traceback in a log, with the line before it, which says what failed."""
+    lines = path.read_text(errors="replace").splitlines()
+    starts = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    return ["\n".join([path.name, *lines[max(index - 1, 0) : index + 40]]) for index in starts]
 
 
 def start_cluster(

@@ -63,8 +63,8 @@ EVENTS = st.lists(
 class _Walk:
     """Random events against one shard, by members that may be known, forgotten or fenced."""
 
-    def __init__(self) -> None:
-        self.driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=500))
+    def __init__(self, initial_rebalance_delay_ms: int) -> None:
+        self.driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=initial_rebalance_delay_ms))
         self.driver.is_committing = False
         self.members: list[tuple[str, str | None]] = [("stranger", None)]
 
@@ -128,10 +128,12 @@ class _Walk:
 
 
 @settings(max_examples=150, deadline=None)
-@given(EVENTS)
-def test_any_events_keep_the_invariants_and_answer_every_request_once(events: list[tuple[str, int, int]]) -> None:
+@given(EVENTS, st.sampled_from([0, 500]))
+def test_any_events_keep_the_invariants_and_answer_every_request_once(
+    events: list[tuple[str, int, int]], initial_rebalance_delay_ms: int
+) -> None:
     """No ticket is lost or answered twice, and the successor knows exactly what the log has committed (H11)."""
-    walk = _Walk()
+    walk = _Walk(initial_rebalance_delay_ms)
     driver = walk.driver
 
     for event in events:

@@ -202,6 +202,16 @@ def test_join_of_an_empty_group_waits_in_windows(second_join_ms: int | None, ans
     assert driver.joined(ticket).generation == 1
 
 
+def test_join_without_a_delay_collects_the_members_of_one_instant() -> None:
+    """With an initial delay of 0 members that join before the next tick share the first generation."""
+    driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=0))
+    tickets = [driver.new_member()[1] for _ in range(2)]
+
+    driver.advance(1)
+
+    assert [driver.joined(ticket).generation for ticket in tickets] == [1, 1]
+
+
 def test_join_windows_are_bounded_by_the_rebalance_timeout() -> None:
     """However many members join, the first is answered within the rebalance timeout."""
     driver = GroupDriver(GroupSettings())

@@ -99,7 +99,8 @@ class Rebalance:
             return
         if group.previous_state is GroupState.EMPTY and group.is_joined_in_window and group.windows_rest_ms > 0:
             window_ms = min(self._out.settings.initial_rebalance_delay_ms, group.windows_rest_ms)
-            assert window_ms > 0, f"{group.group_id} waits for members in a window of {window_ms} ms"
+            # A delay of 0 gives a window of 0 ms: it ends at the next tick, and the rest stays.
+            assert 0 <= window_ms <= group.windows_rest_ms, f"{group.group_id}: a window of {window_ms} ms"
             group.is_joined_in_window = False
             group.windows_rest_ms -= window_ms
             self._out.start(TimerKey(TimerKind.JOIN, group.group_id), window_ms)
