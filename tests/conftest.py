@@ -1,6 +1,8 @@
 """What all tests share: how they are spread over processes, in which order they run, and three real brokers."""
 
 import random
+import signal
+import threading
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -30,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.shuffle == ANY_SEED:
         given = getattr(config, "workerinput", {})
         config.option.shuffle = given.get("shuffle") or random.SystemRandom().randrange(1, 1 << 31)
+    # A shell starts background jobs with SIGINT ignored, every child inherits that, and tests send SIGINT.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # No deadline: how long one example takes depends on who else uses the machine.
     is_repeatable = config.getoption("--hypothesis-seed") is None
     hypothesis.settings.register_profile("syncline", deadline=None, derandomize=is_repeatable)

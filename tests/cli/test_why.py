@@ -13,7 +13,7 @@ def test_why_says_that_nothing_happened(any_topic: str, at: tuple[str, str]) -> 
 
     assert f"Nothing happened to {any_topic}-0" in result
     assert "since it was created at" in result
-    fields = as_json("why", f"{any_topic}:1", "--since", "90s", *at)
+    fields = as_json("why", f"{any_topic}:1", "--since", "1h", *at)
     assert (fields["topic"], fields["partition"], fields["cause"], fields["findings"]) == (any_topic, 1, None, [])
     assert fields["created_ms"] <= fields["until_ms"]
 

@@ -72,14 +72,12 @@ def count_fitting(segment: Segment, segment_bytes: int, batches: Sequence[Incomi
     """Return the index after the last batch that may share one write with `batches[first]`, usually all."""
     room = segment_bytes - segment.size_bytes
     start = batches[first].start
-    if batches[-1].end - start <= room and not _is_far(segment, batches[-1]):
+    if batches[-1].end - start <= room and segment.has_room_for(batches[-1].header):
         return len(batches)
     behind = first + 1
-    while behind < len(batches) and batches[behind].end - start <= room and not _is_far(segment, batches[behind]):
+    while behind < len(batches):
+        batch = batches[behind]
+        if batch.end - start > room or not segment.has_room_for(batch.header):
+            break
         behind += 1
     return behind
-
-
-def _is_far(segment: Segment, batch: Incoming) -> bool:
-    """Return whether the batch's offset does not fit into the segment's indexes."""
-    return not segment.has_room_for(batch.header)

@@ -181,8 +181,10 @@ class PartitionLog:
             self.log_end = self._segments.active.end_offset
         size_bytes = batches[-1].end
         self._after_write(size_bytes)
-        newest_ms = max(batch.header.max_timestamp for batch in batches)
-        return FollowerAppend(first_offset, self.log_end, size_bytes, len(batches), max(newest_ms, NONE))
+        newest_ms: int = NONE
+        for _, header in batches:
+            newest_ms = max(newest_ms, header.max_timestamp)
+        return FollowerAppend(first_offset, self.log_end, size_bytes, len(batches), newest_ms)
 
     def _after_write(self, size_bytes: int) -> None:
         self._written_since_recycle += size_bytes

@@ -45,11 +45,13 @@ class EpochCache:
     a file that holds too much is trimmed on load.
     """
 
-    __slots__ = ("_epochs", "_starts")
+    __slots__ = ("_epochs", "_starts", "latest_epoch")
 
     def __init__(self, entries: Iterable[tuple[LeaderEpoch, Offset]] = ()) -> None:
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
+        # The newest epoch, -1 when the cache is empty: read several times per append, and so no property.
+        self.latest_epoch = LeaderEpoch(NONE)
         for leader_epoch, start_offset in entries:
             self.assign(leader_epoch, start_offset)
 
@@ -63,11 +65,6 @@ class EpochCache:
     def entries(self) -> tuple[EpochEntry, ...]:
         """All entries, oldest first."""
         return tuple(map(EpochEntry, self._epochs, self._starts))
-
-    @property
-    def latest_epoch(self) -> LeaderEpoch:
-        """The newest epoch, -1 when nothing was ever assigned."""
-        return self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
 
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """Record that `leader_epoch` writes from `start_offset` on, and drop entries that contradict it.
@@ -84,6 +81,7 @@ class EpochCache:
             starts.pop()
         epochs.append(leader_epoch)
         starts.append(start_offset)
+        self.latest_epoch = leader_epoch
         return True
 
     def end_offset_for(self, leader_epoch: LeaderEpoch, log_end: Offset) -> EpochEnd:
@@ -117,6 +115,7 @@ class EpochCache:
         if keep == len(self._starts):
             return False
         del self._epochs[keep:], self._starts[keep:]
+        self.latest_epoch = self._epochs[-1] if self._epochs else LeaderEpoch(NONE)
         return True
 
     def truncate_from_start(self, log_start: Offset) -> bool:
@@ -134,11 +133,14 @@ class EpochCache:
         had_entries = bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
+        self.latest_epoch = LeaderEpoch(NONE)
         return had_entries
 
     def check_invariants(self) -> None:
         """Assert that both columns rise strictly (I9)."""
         assert len(self._epochs) == len(self._starts), f"{len(self._epochs)} epochs, {len(self._starts)} starts"
+        newest = self._epochs[-1] if self._epochs else NONE
+        assert self.latest_epoch == newest, f"{self!r} says that its newest epoch is {self.latest_epoch}"
         assert not self._starts or min(self._epochs[0], self._starts[0]) >= 0, f"epoch or offset below 0: {self!r}"
         for column in (self._epochs, self._starts):
             rises = all(low < high for low, high in pairwise(column))
