@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from syncline.core.groups.groups import GroupShard
+from syncline.core.groups.messages import Effect, Instant
 from syncline.core.groups.records import GroupRecordError
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
+from syncline.node.groups.coordinator import AGAIN_S
 from syncline.virtual.loop import VirtualLoop, run
 from syncline.wire.api import ApiKey
 from tests.node.groups.stand_in import StandInBroker
@@ -646,3 +649,52 @@ def test_same_seed_gives_the_same_member_ids() -> None:
     play(story)
 
     assert ids[0] == ids[1]
+
+
+def test_exception_in_a_timer_ends_one_term_and_another_reads_its_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What waits is answered, the group is read from the log again, and its members go on."""
+    failures = [1]
+    tick = GroupShard.tick
+
+    def failing_tick(shard: GroupShard, at: Instant) -> tuple[Effect, ...]:
+        if failures and shard.describe("g") is not None:
+            failures.pop()
+            raise AssertionError("a planted bug")
+        return tick(shard, at)
+
+    monkeypatch.setattr(GroupShard, "tick", failing_tick)
+
+    async def story(broker: StandInBroker) -> None:
+        member_id = (await join(broker)).member_id
+        waiting = join(broker, member_id)
+
+        assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+        assert not failures
+        assert (await join(broker)).error_code == ErrorCode.NOT_COORDINATOR
+
+        await asyncio.sleep(AGAIN_S + 0.1)
+        await stable_member(broker)
+
+    play(story)
+    assert "a planted bug" in caplog.text
+
+
+def test_exception_in_a_request_closes_its_connection_and_answers_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exception reaches the dispatcher; a request that waited is answered NOT_COORDINATOR."""
+
+    def failing_heartbeat(*_: object, **__: object) -> tuple[Effect, ...]:
+        raise AssertionError("a planted bug")
+
+    async def story(broker: StandInBroker) -> None:
+        member_id = await stable_member(broker)
+        waiting = join(broker, (await join(broker)).member_id)
+        monkeypatch.setattr(GroupShard, "heartbeat", failing_heartbeat)
+
+        with pytest.raises(AssertionError, match="a planted bug"):
+            broker.call(ApiKey.HEARTBEAT, 3, group_id="g", generation_id=1, member_id=member_id)
+
+        assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+
+    play(story)

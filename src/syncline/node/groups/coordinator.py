@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from typing import Final
 from uuid import UUID
 
 from syncline.core.groups.groups import GroupShard
@@ -45,6 +46,9 @@ from syncline.storage.errors import StorageError
 
 log = logging.getLogger("syncline.groups")
 
+# How long a term that failed unexpectedly waits before it reads its log again: what failed once may fail again.
+AGAIN_S: Final = 1.0
+
 
 class GroupCoordinator:
     """All groups whose coordinator this broker is."""
@@ -73,7 +77,13 @@ class GroupCoordinator:
         dice = self._dice
         shard = GroupShard(_settings(self._host.config), lambda: str(UUID(int=dice.getrandbits(128), version=4)))
         term = self._terms[partition_index] = Term(
-            self._host, partition_index, leader_epoch, shard, on_doubt=self.resigned, on_deadline=self._watch
+            self._host,
+            partition_index,
+            leader_epoch,
+            shard,
+            on_doubt=self.resigned,
+            on_failure=self._failed,
+            on_deadline=self._watch,
         )
         self._host.spawn(self._load(term))
 
@@ -111,9 +121,9 @@ class GroupCoordinator:
             term.move_to(Phase.ACTIVE)
             level = logging.INFO if record_count else logging.DEBUG
             log.log(level, "groups of %s-%s are loaded: %s records", OFFSETS_TOPIC, term.index, record_count)
-            term.perform(term.shard.loaded(instant_now(self._host)))
+            term.act(lambda shard, at: shard.loaded(at))
             if term.deleted_topics:
-                term.perform(term.shard.forget_topics(tuple(term.deleted_topics), instant_now(self._host)))
+                term.act(lambda shard, at: shard.forget_topics(tuple(term.deleted_topics), at))
 
     # Requests. The answer comes at once or later, exactly once.
 
@@ -209,7 +219,7 @@ class GroupCoordinator:
             if term.phase is Phase.LOADING:
                 term.deleted_topics.update(dict.fromkeys(names))
             elif term.phase is Phase.ACTIVE:
-                term.perform(term.shard.forget_topics(names, instant_now(self._host)))
+                term.act(lambda shard, at: shard.forget_topics(names, at))
 
     def _submit(
         self,
@@ -302,9 +312,23 @@ class GroupCoordinator:
         for term in self._active_terms():
             deadline_ms = term.shard.next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= at.now_ms:
-                term.perform(term.shard.tick(at))
+                term.act(lambda shard, at: shard.tick(at))
             elif deadline_ms is not None:
                 self._watch(deadline_ms)
+
+    def _failed(self, term: Term) -> None:
+        """Read a term's log again, after a moment, if this broker still leads the partition."""
+        index = term.index
+        if self._terms.get(index) is not term:
+            return
+        del self._terms[index]
+
+        def again() -> None:
+            partition = self._host.partition(OFFSETS_TOPIC, index)
+            if index not in self._terms and partition is not None and partition.is_leader:
+                self.became_leader(index, term.leader_epoch)
+
+        asyncio.get_running_loop().call_later(AGAIN_S, again)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

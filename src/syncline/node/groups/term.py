@@ -7,6 +7,8 @@ A term begins LOADING, and is ACTIVE once the shard has read the log. What is ea
 - A write that failed after it was appended may still be committed: the shard no longer knows what its log holds,
   so the term ends.
 - Effects are performed in order, even if the log answers at once: one loop empties a shard's queue, never a nested one.
+- After an exception that nobody expected the shard may contradict its log, so the term ends, too, and another one reads
+  the log again. Other terms and their timers go on.
 """
 
 import logging
@@ -63,6 +65,7 @@ class Term:
         shard: GroupShard,
         *,
         on_doubt: Callable[[int], None],
+        on_failure: Callable[["Term"], None],
         on_deadline: Callable[[int], None],
     ) -> None:
         self.index = index
@@ -74,6 +77,8 @@ class Term:
         self._host = host
         # Called with the partition when it is unknown whether the log keeps a write.
         self._on_doubt = on_doubt
+        # Called when the term has ended because of an unexpected exception.
+        self._on_failure = on_failure
         # Called with the time at which the shard has something to do next.
         self._on_deadline = on_deadline
         self._answers: dict[Ticket, Answer[Any]] = {}
@@ -92,15 +97,43 @@ class Term:
     def submit(self, act: Act, answer: Answer[Any]) -> None:
         """Let the shard act on a request; `answer` gets the reply, now or later."""
         self._last_ticket += 1
-        self._answers[self._last_ticket] = answer
-        self.perform(act(self.shard, self._last_ticket, instant_now(self._host)))
+        ticket = self._last_ticket
+        self._answers[ticket] = answer
+        # If it fails unexpectedly, the dispatcher logs the exception and closes the requester's connection.
+        self._run(lambda shard, at: act(shard, ticket, at))
+
+    def act(self, decide: Callable[[GroupShard, Instant], tuple[Effect, ...]]) -> None:
+        """Perform what the shard decides now. An unexpected exception is logged, and ends the term."""
+        try:
+            self._run(decide)
+        except Exception:
+            log.exception("%r failed, and its log is read again", self)
+
+    def _run(self, decide: Callable[[GroupShard, Instant], tuple[Effect, ...]]) -> None:
+        try:
+            self._perform(decide(self.shard, instant_now(self._host)))
+        except Exception:
+            self._fail()
+            raise
 
     def end(self) -> None:
         """Answer all waiting requests: this broker no longer leads the partition."""
         self.move_to(Phase.OVER)
-        self.perform(self.shard.resigned())
+        self._perform(self.shard.resigned())
 
-    def perform(self, effects: tuple[Effect, ...]) -> None:
+    def _fail(self) -> None:
+        """End the term after an unexpected exception: only the answers of waiting requests are still performed."""
+        self._is_performing = False
+        self._queue.clear()
+        if self.phase is not Phase.OVER:
+            self.move_to(Phase.OVER)
+            for effect in self.shard.resigned():
+                if isinstance(effect, Reply) and effect.ticket in self._answers:
+                    self._answer(effect)
+            self._answers.clear()
+            self._on_failure(self)
+
+    def _perform(self, effects: tuple[Effect, ...]) -> None:
         """Answer and append what the shard decided."""
         self._queue.extend(effects)
         if self._is_performing:
@@ -153,7 +186,7 @@ class Term:
             log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, self.index, error.name)
             self._on_doubt(self.index)
             return
-        self.perform(self.shard.persisted(write_id, error, instant_now(self._host)))
+        self.act(lambda shard, at: shard.persisted(write_id, error, at))
 
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
