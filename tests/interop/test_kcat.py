@@ -52,7 +52,9 @@ def test_kcat_reads_what_it_wrote_and_really_compresses_it(
     before_ms = int(time.time() * 1000)
     lines = ["key:value", "empty:", f"long:{'abcdefgh' * 200}"]
 
-    run("-P", "-t", topic, "-z", codec, "-K", ":", "-Z", "-H", "one=1", "-H", "two=zwei", text="\n".join(lines) + "\n")
+    # One batch: alone, the short records would be sent uncompressed.
+    options = ["-z", codec, "-X", "linger.ms=1000", "-K", ":", "-Z", "-H", "one=1", "-H", "two=zwei"]
+    run("-P", "-t", topic, *options, text="\n".join(lines) + "\n")
     read = read_all(run, topic)
 
     expected = [("key", "value"), ("empty", None), ("long", "abcdefgh" * 200)]
