@@ -25,6 +25,7 @@ from syncline.coordination.sqlite import SqliteCoordination
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError
 from syncline.storage.real_disk import RealDisk
@@ -135,8 +136,11 @@ class BrokerProcess:
         if self._supervisor_alive_fd is not None:
             loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
             _go_on_without_parent()
-        disk = RealDisk(loop.call_soon_threadsafe)
-        coordination = SqliteCoordination(str(self._cluster_directory), loop.call_soon_threadsafe)
+        clock = SystemClock()
+        holds = LoopHolds(clock)
+        call_soon = holds.counted(loop.call_soon_threadsafe)
+        disk = RealDisk(call_soon)
+        coordination = SqliteCoordination(str(self._cluster_directory), call_soon)
         node = Node(
             NodeSpec(
                 broker_id=self._broker_id,
@@ -151,10 +155,11 @@ class BrokerProcess:
             ),
             disk=disk,
             coordination=coordination,
-            clock=SystemClock(),
+            clock=clock,
             rng=random.Random(os.urandom(16)),  # noqa: S311 - ids and tie-breaks, no secrets
             on_unfit=self._unfit,
             block=time.sleep,
+            holds=holds,
         )
         starting = asyncio.ensure_future(node.start())
         stopped = asyncio.ensure_future(stopping.wait())

@@ -40,6 +40,7 @@ from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
 from syncline.node.observer import Observer
@@ -84,6 +85,7 @@ class Broker:
         disk: Disk,
         logs: LogDirectory,
         links: Links,
+        holds: LoopHolds,
         handlers: "HandlerTable[Broker]",
         connect: "Connect",
         on_unfit: Callable[[str], object],
@@ -269,7 +271,7 @@ class Broker:
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
         self.dispatcher = Dispatcher(
-            self, handlers, settle=settle, on_connection_lost=observer.followers.connection_lost
+            self, handlers, settle=settle, holds=holds, on_connection_lost=observer.followers.connection_lost
         )
 
         def make_faults() -> "Faults":

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import Final, Protocol, cast
 
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.request import Request
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
@@ -37,8 +38,12 @@ class Serves(Protocol):
     def dispatch(self, request: Request, /) -> None:
         """Handle one request."""
 
-    def callback_ended(self) -> None:
-        """Answer the parked requests that the requests of this callback have made answerable."""
+    @property
+    def holds(self) -> LoopHolds:
+        """Return what counts how long callbacks take."""
+
+    def callback_ended(self, began_ms: int, /) -> None:
+        """Answer the parked requests that the requests of this callback have made answerable; count its duration."""
 
     def connection_lost(self, connection: "Connection", /) -> None:
         """Forget a connection."""
@@ -110,12 +115,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self) -> None:
         # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
+        began_ms = self._dispatcher.holds.now_ms()
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
-        self._dispatcher.callback_ended()
+        self._dispatcher.callback_ended(began_ms)
 
     def eof_received(self) -> bool:
         """Close when the peer has closed its side."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from syncline.node.counters import request_kind
+from syncline.node.loop_holds import LoopHolds
 from syncline.wire.api import ApiKey, is_served
 from syncline.wire.errors import DecodeError
 
@@ -51,12 +52,14 @@ class Dispatcher(Generic[HostT]):
         handlers: HandlerTable[HostT],
         *,
         settle: Callable[[], None],
+        holds: LoopHolds,
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
         # The first argument of each handler, which declares what it uses of it.
         self._host = host
         self.handlers = handlers
         self._settle = settle
+        self.holds = holds
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
         # Number of requests dispatched, by `request_kind`.
@@ -90,9 +93,10 @@ class Dispatcher(Generic[HostT]):
         """From now on, close each connection that sends a Produce request: the cluster is stopping."""
         self.handlers.replace(ApiKey.PRODUCE, _refuse)
 
-    def callback_ended(self) -> None:
-        """Answer the fetches that the requests of this callback have woken."""
+    def callback_ended(self, began_ms: int) -> None:
+        """Answer the fetches that the requests of this callback have woken; count how long it held the loop."""
         self._settle()
+        self.holds.ended(began_ms)
 
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and report that it has ended."""

@@ -7,6 +7,7 @@ link on purpose (`faults.links`). The client id of a connection that another bro
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.peer import PeerConnection, PeerLost
 
 _CLIENT_ID: Final = "broker-"
@@ -15,7 +16,9 @@ _CLIENT_ID: Final = "broker-"
 class Links:
     """The connections of one broker to others."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds: LoopHolds | None = None) -> None:
+        # Counts how long answers hold the loop.
+        self._holds = holds
         self._open: dict[PeerConnection, int] = {}
         # While links are faulty: the first waits until a broker can be reached, or raises TimeoutError; the second is
         # called with each new connection.
@@ -30,7 +33,7 @@ class Links:
             await self.reach(broker_id)
         except TimeoutError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: no answer in time") from error
-        peer = await PeerConnection.connect(host, port, client_id, on_lost)
+        peer = await PeerConnection.connect(host, port, client_id, on_lost, self._holds)
         self._open = {each: known for each, known in self._open.items() if each.is_open}
         self._open[peer] = broker_id
         if self.on_connected is not None:

@@ -32,6 +32,7 @@ from syncline.node.connection import Connection
 from syncline.node.handlers import Handlers
 from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.probe import Probe
 from syncline.node.progress import ProgressSampler
 from syncline.storage.disk import Disk
@@ -93,6 +94,7 @@ class Node:
         probe: Probe | None = None,
         on_unfit: Callable[[str], object] | None = None,
         block: Callable[[float], object] | None = None,
+        holds: LoopHolds | None = None,
     ) -> None:
         self.spec = spec
         # Called when this broker cannot continue, for instance with a failed disk: its partitions need other leaders.
@@ -110,7 +112,8 @@ class Node:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
         # The connections that this broker makes to others.
-        self.links = Links()
+        self._holds = holds or LoopHolds(clock)
+        self.links = Links(self._holds)
         self.metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
@@ -177,6 +180,7 @@ class Node:
             disk=self._disk,
             logs=logs,
             links=self.links,
+            holds=self._holds,
             handlers=Handlers(),
             connect=connect,
             on_unfit=self._unfit,
@@ -306,10 +310,12 @@ class Node:
                 return
             if not is_once:
                 self._timers[name] = loop.call_later(interval_ms / 1000, fire)
+            began_ms = self._clock.mono_ms()
             try:
                 work()
             except Exception:
                 log.exception("the %s timer failed", name)
+            self._holds.ended(began_ms)
 
         self._timers[name] = loop.call_later(interval_ms / 1000, fire)
 

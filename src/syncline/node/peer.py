@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.request import Buffer
 from syncline.wire.api import response_header_version
 from syncline.wire.codec import decode_response, encode_request
@@ -35,9 +36,13 @@ class PeerLost(ConnectionError):
 class PeerConnection(asyncio.BufferedProtocol):
     """One connection to another broker's inter-broker listener."""
 
-    def __init__(self, client_id: str, on_lost: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, client_id: str, on_lost: Callable[[], None] | None = None, holds: LoopHolds | None = None
+    ) -> None:
         self._client_id = client_id
         self._on_lost = on_lost
+        # Counts how long answers hold the loop.
+        self._holds = holds
         self._frames = FrameParser(ANSWER_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[int, OnAnswer]] = {}
@@ -47,13 +52,18 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, client_id: str, on_lost: Callable[[], None] | None = None
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        on_lost: Callable[[], None] | None = None,
+        holds: LoopHolds | None = None,
     ) -> "PeerConnection":
         """Return an open connection; raises `PeerLost` when the port refuses, or does not answer in time."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 loop = asyncio.get_running_loop()
-                _, peer = await loop.create_connection(lambda: cls(client_id, on_lost), host, port)
+                _, peer = await loop.create_connection(lambda: cls(client_id, on_lost, holds), host, port)
         except OSError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: {error}") from error
         return peer
@@ -129,7 +139,8 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every complete frame received so far."""
-        frames = self._frames
+        frames, holds = self._frames, self._holds
+        began_ms = holds.now_ms() if holds is not None else 0
         frames.buffer_updated(nbytes)
         try:
             while (frame := frames.next_frame()) is not None:
@@ -144,6 +155,8 @@ class PeerConnection(asyncio.BufferedProtocol):
                 on_answer(frame, response_body_position(frame, header_version))
         except DecodeError:
             self.close()
+        if holds is not None:
+            holds.ended(began_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the pending requests with `PeerLost`."""

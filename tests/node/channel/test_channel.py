@@ -29,6 +29,7 @@ from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
+from syncline.node.loop_holds import LoopHolds
 
 MODULES = (
     api_56_alter_partition,
@@ -59,6 +60,7 @@ class Member:
             stub,
             {int(module.KEY): module.handle for module in MODULES},
             settle=lambda: None,
+            holds=LoopHolds(SystemClock()),
             on_connection_lost=lambda _connection: None,
         )
         self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)

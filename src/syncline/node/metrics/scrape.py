@@ -22,6 +22,7 @@ from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.operation import FetchOperation
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.hosting.replicas import HostedReplicas
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.metrics import table
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, PartitionSamples
 from syncline.node.metrics.text import Page
@@ -49,6 +50,10 @@ class HasServer(Protocol):
     @property
     def connections(self) -> Mapping[Connection, None]:
         """Return the open connections."""
+
+    @property
+    def holds(self) -> LoopHolds:
+        """Return how long callbacks held the event loop."""
 
     @property
     def counts(self) -> dict[int, int]:
@@ -299,6 +304,9 @@ class Scraper:
         connections = {"client": 0, "internal": 0}
         for connection in broker.dispatcher.connections:
             connections[connection.listener] += 1
+        holds = broker.dispatcher.holds
+        page.add_histogram(table.LOOP_HOLDS, holds.held_ms, per_unit=1_000)
+        page.add(table.LONGEST_LOOP_HOLD, holds.longest_ms / 1_000)
         for listener, count in connections.items():
             page.add(table.CONNECTIONS, count, listener)
         if broker.faults.registry is not None:

@@ -336,6 +336,12 @@ FOLLOWER_LAG_SECONDS: Final = _own(
 FETCHED_BYTES: Final = _own(
     "syncline_fetch_read_bytes_total", COUNTER, "bytes",
     "Read from logs for fetches: from memory, or by waiting for the disk.", ("source",))
+LOOP_HOLDS: Final = _own(
+    "syncline_event_loop_hold_seconds", HISTOGRAM, "s",
+    "How long single callbacks (requests, answers of other brokers, slices of long requests, periodic work) kept"
+    " everything else waiting.")
+LONGEST_LOOP_HOLD: Final = _own(
+    "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
 FAULT_HITS: Final = _own(

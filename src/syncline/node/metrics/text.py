@@ -50,14 +50,19 @@ class Page:
         names = self.label_names(family) if labels else ()
         self._lines[family.name].append(f"{family.name}{labels_text(names, labels)} {value}\n")
 
-    def add_histogram(self, family: Family, histogram: Histogram) -> None:
-        """Add a histogram: the number of values up to each bound, their sum and their count."""
+    def add_histogram(self, family: Family, histogram: Histogram, *, per_unit: int = 1) -> None:
+        """Add a histogram: the number of values up to each bound, their sum and their count.
+
+        `per_unit` is how many of the histogram's units make one of the metric's: 1000 from ms to s.
+        """
         lines = self._lines[family.name]
         count = 0
         for bound, in_bucket in zip((*histogram.bounds, "+Inf"), histogram.buckets, strict=True):
             count += in_bucket
-            lines.append(f'{family.name}_bucket{{le="{bound}"}} {count}\n')
-        lines.append(f"{family.name}_sum {histogram.total}\n{family.name}_count {count}\n")
+            le = bound / per_unit if isinstance(bound, int) and per_unit != 1 else bound
+            lines.append(f'{family.name}_bucket{{le="{le}"}} {count}\n')
+        total = histogram.total if per_unit == 1 else histogram.total / per_unit
+        lines.append(f"{family.name}_sum {total}\n{family.name}_count {count}\n")
 
     def sections(self) -> Iterator[bytes]:
         """Yield the page one metric at a time, without metrics that have no samples."""
