@@ -30,6 +30,7 @@ from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
+from syncline.node.hosting.aside import AsideCopies
 from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.isr_proposals import IsrProposals
 from syncline.node.hosting.offline_logs import OfflineLogs
@@ -200,6 +201,9 @@ class Broker:
             broker_id=broker_id,
             cluster=cluster,
             logs=logs,
+            aside=AsideCopies(
+                broker_id=broker_id, clock=clock, cluster=cluster, disk=disk, logs=logs, partitions=partitions
+            ),
             heartbeat_now=controller.heartbeat_now,
             on_unfit=on_unfit,
         )
@@ -333,7 +337,8 @@ class Broker:
     def disk_space(self) -> tuple[int, int]:
         """Return (bytes used by logs and free, bytes free) of the log directory."""
         free_bytes = self.logs.free_bytes()
-        return free_bytes + sum(partition.log.size_bytes for partition in self.partitions.values()), free_bytes
+        used_bytes = sum(partition.log.size_bytes for partition in self.partitions.values())
+        return free_bytes + used_bytes + self.logs.aside.size_bytes, free_bytes
 
     # After the first image, and stopping.
 

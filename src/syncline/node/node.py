@@ -287,7 +287,7 @@ class Node:
         )
         self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
-        self._every("sweep", 10_000, lambda: self.broker.logs.sweep(self._clock.mono_ms()))
+        self._every("sweep", 10_000, self._sweep)
         self._every("producers", 600_000, self._expire_producers)
         if config.journal_enable:
             broker = self.broker
@@ -318,6 +318,11 @@ class Node:
             self._holds.ended(began_ms)
 
         self._timers[name] = loop.call_later(interval_ms / 1000, fire)
+
+    def _sweep(self) -> None:
+        # Retention may have deleted what kept a log aside.
+        self.broker.replicas.offline.aside.look()
+        self.broker.logs.sweep(self._clock.mono_ms())
 
     def _checkpoint(self) -> None:
         self.broker.logs.checkpoint_recovery_points(later=True)

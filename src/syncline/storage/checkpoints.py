@@ -23,6 +23,7 @@ from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 
 VERSION: Final = "0"
+METADATA_FILE: Final = "partition.metadata"
 
 
 class CheckpointError(StorageError):

@@ -7,7 +7,7 @@
     replication-offset-checkpoint        high watermarks
     recovery-point-offset-checkpoint     everything below was flushed
     log-start-offset-checkpoint          log starts that no file name shows
-    <topic>-<partition>/                 a log; with the suffix `-delete` a deleted one
+    <topic>-<partition>/                 a log; with the suffix `-delete` a deleted one, with `-aside` a damaged one
 
 One hard idea: a checkpoint must never promise more than the logs hold. So a
 recovery point is lowered on the disk before the log is cut, and a new partition
@@ -26,8 +26,15 @@ from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset, TopicPartition
 from syncline.storage import directory_owner
-from syncline.storage.checkpoints import CheckpointError, decode_partition_metadata, encode_partition_metadata
+from syncline.storage.aside import NAME_CHARACTERS_MAX, AsideLog, AsideLogs
+from syncline.storage.checkpoints import (
+    METADATA_FILE,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
 from syncline.storage.damage import ADVICE, Circumstances
+from syncline.storage.damage_note import DamageNote, read_note, write_note
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_full
 from syncline.storage.graveyard import Graveyard
@@ -41,9 +48,7 @@ LOCK_FILE: Final = ".lock"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
-METADATA_FILE: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
-DIRECTORY_NAME_CHARACTERS_MAX: Final = 255
 # What an operator can do about a checkpoint that cannot be read.
 CHECKPOINT_ADVICE: Final = (
     "Put a good copy of it there; or move the broker's directory away: the broker then fetches all logs from other "
@@ -58,10 +63,12 @@ class LogDirectory:
         self.path = path
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        # Partitions whose log was refused, and why; their directories stay as they are.
+        # Partitions whose log was refused or found damaged, and why; their directories stay as they are.
         self.damaged: dict[TopicPartition, str] = {}
         # Those of them that have no directory.
         self.missing: dict[TopicPartition, None] = {}
+        # Damaged logs that a new copy replaces.
+        self.aside = AsideLogs(disk, path, _partition_of)
         self._last_life = LastLife(disk, path, lock)
         self._disk = disk
         self._lock = lock
@@ -143,7 +150,7 @@ class LogDirectory:
             except CheckpointError as error:
                 raise CheckpointError(f"{error}. {CHECKPOINT_ADVICE}") from None
         life.compare_boots()
-        names = self._disk.list(self.path)
+        names = self.aside.load(self._disk.list(self.path))
         for name in names:
             directory = f"{self.path}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -179,6 +186,9 @@ class LogDirectory:
         self._last_life.forget_registration()
 
     def _load_log(self, key: TopicPartition, directory: str, settings: LogSettings, *, may_lack_writes: bool) -> None:
+        if (note := read_note(self._disk, directory, key)) is not None:
+            self.damaged[key] = note.reason
+            return
         try:
             metadata = self._disk.read_file(f"{directory}/{METADATA_FILE}")
         except FileNotFoundError:
@@ -259,7 +269,7 @@ class LogDirectory:
         log = self.logs.pop(key)
         log.close()
         if self._disk.exists(log.directory):
-            self._rename_to_delete(key, log.directory, now_ms + log.settings.file_delete_delay_ms)
+            self._rename_to_delete(log.directory, now_ms + log.settings.file_delete_delay_ms)
 
     def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
         """Return the topic id of a damaged log, None if no readable file contains it."""
@@ -268,18 +278,55 @@ class LogDirectory:
         except OSError:
             return None
 
-    def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
-        """Delete a damaged log whose topic is gone or whose records other brokers have; a new log may replace it."""
+    def found_damaged(self, key: TopicPartition, reason: str, uncommitted_from: Offset) -> None:
+        """Close a log that was found damaged while it was served; it is served no more, by no later start either.
+
+        No record from `uncommitted_from` on was acknowledged with acks=all; -1 if that is unknown. Raises OSError if
+        the next start will not know.
+        """
+        log = self.logs[key]
+        log.close()
+        del self.logs[key]
+        self.damaged[key] = reason
+        note = DamageNote(key, reason, log.recovery_point, log.log_start, uncommitted_from)
+        write_note(self._disk, log.directory, note)
+
+    def set_aside(self, key: TopicPartition) -> AsideLog | None:
+        """Set a damaged log aside, so that a new copy may take its place; return it, None if its directory is missing.
+
+        Raises StorageError or OSError; the log is then as it was.
+        """
+        aside = None
         if key not in self.missing:
-            self._rename_to_delete(key, f"{self.path}/{key}", now_ms)
+            directory = f"{self.path}/{key}"
+            note = read_note(self._disk, directory, key) or DamageNote(
+                key, self.damaged[key], self._recovery_points.of(key), self._log_starts.of(key)
+            )
+            aside = self.aside.put(directory, note)
+        self._forget_damaged(key)
+        return aside
+
+    def discard_damaged(self, key: TopicPartition, now_ms: int) -> None:
+        """Delete a damaged log whose topic is gone, or which is no longer assigned to this broker."""
+        if key not in self.missing:
+            self._rename_to_delete(f"{self.path}/{key}", now_ms)
+        self._forget_damaged(key)
+
+    def _forget_damaged(self, key: TopicPartition) -> None:
         self.missing.pop(key, None)
         del self.damaged[key]
 
-    def _rename_to_delete(self, key: TopicPartition, directory: str, due_ms: int) -> None:
+    def discard_aside(self, log: AsideLog, now_ms: int) -> None:
+        """Delete a log that was set aside."""
+        self._rename_to_delete(log.path, now_ms)
+        self.aside.forget(log)
+
+    def _rename_to_delete(self, directory: str, due_ms: int) -> None:
+        name = directory.rpartition("/")[2]
         number = 0
         while True:
             tail = f".{number}{DELETE_SUFFIX}"
-            target = f"{self.path}/{str(key)[: DIRECTORY_NAME_CHARACTERS_MAX - len(tail)]}{tail}"
+            target = f"{self.path}/{name[: NAME_CHARACTERS_MAX - len(tail)]}{tail}"
             if not self._disk.exists(target):
                 break
             number += 1
@@ -287,7 +334,7 @@ class LogDirectory:
             self._disk.rename(directory, target)
             self._disk.sync_directory(self.path)
         except OSError as error:
-            raise StorageError(f"Cannot delete {key} in {self.path}: {error.strerror}") from error
+            raise StorageError(f"Cannot delete {name} in {self.path}: {error.strerror}") from error
         self._graveyard.add(target, due_ms)
 
     def sweep(self, now_ms: int) -> None:
@@ -344,6 +391,7 @@ class LogDirectory:
             assert key not in self.damaged, f"{log!r} is in use, though {self.damaged[key]}"
             log.check_invariants()
         assert self.missing.keys() <= self.damaged.keys(), f"missing but not damaged: {list(self.missing)}"
+        self.aside.check_invariants()
         self._recovery_points.check_at_most(
             (key, log.recovery_point) for key, log in self.logs.items() if not log.is_offline
         )

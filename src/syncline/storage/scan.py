@@ -19,9 +19,9 @@ from syncline.storage.disk import File
 SCAN_BLOCK_BYTES: Final = 1 << 20
 
 
-def scan(file: File, end: int) -> Iterator[tuple[int, BatchHeader | str]]:
-    """Yield (position, header) of each sound batch, then (position, reason) where the first bad one is."""
-    position = start = 0
+def scan(file: File, end: int, start: int = 0) -> Iterator[tuple[int, BatchHeader | str]]:
+    """Yield (position, header) of each sound batch from `start` on, then (position, reason) of the first bad one."""
+    position = start
     data: Buffer = b""
     while position < end:
         at = position - start

@@ -98,6 +98,15 @@ def test_e01_entries_are_found_by_offset() -> None:
     assert (cache.latest_epoch, EpochCache().latest_epoch) == (4, -1)
 
 
+@pytest.mark.parametrize(
+    ("epoch", "end", "expected"),
+    [(2, 8, True), (2, 9, False), (3, 11, True), (4, 15, True), (4, 16, False), (1, 7, False), (5, 15, False)],
+)
+def test_record_is_held_if_its_term_reaches_so_far(epoch: int, end: int, expected: bool) -> None:
+    """The log ends at 15. The record below `end` was written in `epoch`; a term writes each offset once."""
+    assert EpochCache(THREE).holds(epoch, end, 15) == expected
+
+
 def test_e01_nonsense_is_an_error() -> None:
     """Neither an epoch nor an offset below zero can be assigned."""
     with pytest.raises(AssertionError):

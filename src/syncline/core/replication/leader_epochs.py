@@ -107,6 +107,15 @@ class EpochCache:
             return None
         return EpochEntry(self._epochs[index], self._starts[index])
 
+    def holds(self, leader_epoch: LeaderEpoch, end_offset: Offset, log_end: Offset) -> bool:
+        """Return whether this log has the record of `leader_epoch` below `end_offset`, and so all before it.
+
+        A term of leadership writes each offset once: two logs that agree on one record agree on all below it.
+        """
+        known = self.end_offset_for(leader_epoch, log_end)
+        entry = self.entry_for_offset(Offset(end_offset - 1))
+        return known.leader_epoch == leader_epoch and end_offset <= known.end_offset and entry is not None
+
     def truncate_from_end(self, log_end: Offset) -> bool:
         """Forget epochs that start at or above `log_end`, after the log was cut there; return whether any did."""
         if log_end < 0:

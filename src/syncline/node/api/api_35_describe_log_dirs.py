@@ -3,7 +3,7 @@
 v3 top-level error, v4 total and usable bytes (KIP-827). `offset_lag` is what this
 replica lacks up to its leader's high watermark, as of the last answer to its
 fetch; Kafka compares with the replica's own mark, which is never above its log.
-A replica whose log failed is a directory of its own, with an error.
+A replica whose log failed is a directory of its own, with an error; so is a log that was set aside.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -72,12 +72,15 @@ def handle(broker: "Host", request: "Request") -> None:
     failed = [
         {
             "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
-            "log_dir": f"{broker.logs.path}/{key}",
+            "log_dir": path,
             "topics": (),
-            "total_bytes": -1,
+            "total_bytes": total_bytes,
             "usable_bytes": -1,
         }
-        for key in broker.replicas.offline.assigned()
+        for path, total_bytes in (
+            *((f"{broker.logs.path}/{key}", -1) for key in broker.replicas.offline.assigned()),
+            *((aside.path, aside.size_bytes) for aside in broker.logs.aside),
+        )
     ]
     request.reply(
         build(

@@ -83,6 +83,7 @@ class ImageApplication:
         self._settle = settle
         self._is_checked = check_invariants
         self._postponed = PostponedPartitions(loop, self._retry)
+        offline.assign_again = self._retry
 
     def apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
         """Make all hosted partitions match a new image."""
@@ -114,6 +115,7 @@ class ImageApplication:
             self._brokers_changed(now_ms)
         if delta.partitions:
             self._replicas.share_page_cache()
+            self._offline.aside.look()
         self._settle()
         if self._is_checked:
             self._replicas.check_invariants()

@@ -1,8 +1,11 @@
-"""Logs that this broker cannot serve: the disk failed them, or they were damaged when the broker started.
+"""Logs that this broker cannot serve: the disk failed them, or they are damaged.
 
 A failed log stays offline until the broker restarts, because it is unknown what a failed sync has lost. A damaged log
-is kept unchanged as long as it may hold the only copy of a record. It is replaced by an empty one when another broker
-leads and has the records, and deleted when its topic is gone.
+is kept unchanged as long as it may hold the only copy of a record. When another broker leads, it is set aside and an
+empty one takes its place; `aside.py` deletes it when the new copy has replaced it. It goes when its topic is gone.
+
+Damage found while a log is served (`damaged`) takes the log offline only if another replica can serve: what is sound in
+the only one stays readable.
 
 Each heartbeat reports these replicas to the controller, by directory id, and the controller elects other leaders.
 """
@@ -11,9 +14,10 @@ import logging
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord, directory_id
 from syncline.node.cluster_view import ClusterView
+from syncline.node.hosting.aside import AsideCopies
 from syncline.storage.errors import DiskFullError, StorageError, is_full, is_out_of_descriptors
 from syncline.storage.log_directory import LogDirectory
 
@@ -36,16 +40,22 @@ class OfflineLogs:
         broker_id: BrokerId,
         cluster: ClusterView,
         logs: LogDirectory,
+        aside: AsideCopies,
         heartbeat_now: Callable[[], None],
         on_unfit: Callable[[str], object],
     ) -> None:
         self._broker_id = broker_id
         self._cluster = cluster
         self._logs = logs
+        self.aside = aside
         self._heartbeat_now = heartbeat_now
         self._on_unfit = on_unfit
-        # Partitions whose logs failed since the start. Logs damaged before are not among them.
+        # Partitions whose logs failed since the start. Damaged ones are not among them.
         self._failed: dict[TopicPartition, None] = {}
+        # Ends the hosting of a partition whose log is kept; returns from where on nothing was committed, -1 if unknown.
+        self.let_go: Callable[[TopicPartition], Offset] | None = None
+        # Makes a partition match the image again.
+        self.assign_again: Callable[[Iterable[TopicPartition]], None] | None = None
 
     def assigned(self) -> list[TopicPartition]:
         """Return the partitions assigned to this broker whose logs it cannot serve."""
@@ -77,11 +87,43 @@ class OfflineLogs:
     # Damaged.
 
     def is_damaged(self, key: TopicPartition) -> bool:
-        """Return whether a log was damaged when the broker started."""
+        """Return whether a log was found damaged, at the start or since."""
         return key in self._logs.damaged
 
+    def damaged(self, key: TopicPartition, reason: str) -> bool:
+        """Take a log offline that was found damaged while it was served; return whether it is offline now.
+
+        It is not if no other replica could serve the partition: a consumer can still read what is sound.
+        """
+        if self.is_damaged(key):
+            return True
+        record = self._cluster.image.partition(*key)
+        if record is None or key not in self._logs.logs or not self._has_successor(key, record):
+            return False
+        assert self.let_go is not None, "the replicas are put together before any is found damaged"
+        assert self.assign_again is not None, "the replicas are put together before any is found damaged"
+        log.error("%s is damaged, another replica takes its place: %s", key, reason)
+        try:
+            self._logs.found_damaged(key, reason, self.let_go(key))
+        except OSError as error:
+            log.error("%s: the next start of this broker may not know that it is damaged: %s", key, error)
+        self._logs.forget_registration()
+        self._heartbeat_now()
+        if self._broker_id not in record.isr:
+            # Nothing changes for the controller; a member of the in-sync set waits until it has left.
+            self.assign_again([key])
+        return True
+
+    def _has_successor(self, key: TopicPartition, record: PartitionRecord) -> bool:
+        """Return whether another replica leads, or could lead at once."""
+        image = self._cluster.image
+        if record.has_leader and record.leader != self._broker_id:
+            return True
+        topic_id = image.topics[key.topic].topic_id
+        return any(each != self._broker_id and image.may_lead(each, topic_id, key.partition) for each in record.isr)
+
     def replace_damaged(self, key: TopicPartition, record: PartitionRecord, now_ms: int) -> bool:
-        """Discard a damaged log if another broker leads and has the records; return whether it was discarded.
+        """Set a damaged log aside if another broker leads and has the records; return whether a new one may begin.
 
         A log whose topic was deleted and created again while this broker was down is discarded, too.
         """
@@ -92,17 +134,20 @@ class OfflineLogs:
         if not record.has_leader or record.leader == self._broker_id or self._broker_id in record.isr:
             log.error("%s is not served: its log is damaged, and no other broker may have the records: %s", key, reason)
             return False
-        log.error("%s is fetched again from broker %s, its log is damaged: %s", key, record.leader, reason)
-        self._logs.discard_damaged(key, now_ms)
+        aside = self._logs.set_aside(key)
+        kept = "nothing is left of it" if aside is None else f"it is kept as {aside.path} until the new copy is in sync"
+        log.error("%s is fetched again from broker %s, its log is damaged; %s: %s", key, record.leader, kept, reason)
         self._heartbeat_now()
         return True
 
     def discard_topic(self, topic: str, now_ms: int) -> None:
-        """Delete the damaged logs of a deleted topic."""
+        """Delete the damaged logs of a deleted topic, and those set aside."""
+        self.aside.discard_topic(topic)
         self._discard_all([key for key in self._logs.damaged if key.topic == topic], now_ms)
 
     def discard_strays(self, now_ms: int) -> None:
-        """Delete the damaged logs that are no longer assigned to this broker."""
+        """Delete the damaged logs that are no longer assigned to this broker, and those set aside of deleted topics."""
+        self.aside.discard_strays()
         self._discard_all([key for key in self._logs.damaged if not self._is_assigned(key)], now_ms)
 
     def _discard_all(self, keys: Iterable[TopicPartition], now_ms: int) -> None:

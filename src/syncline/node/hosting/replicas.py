@@ -8,7 +8,7 @@ import logging
 from typing import Protocol
 
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import OFFSETS_TOPIC, BrokerId, TopicPartition
+from syncline.model.ids import NONE, OFFSETS_TOPIC, BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
@@ -70,6 +70,7 @@ class HostedReplicas:
         self._disk = disk
         self._low_watermarks = low_watermarks
         self._slow_reads = slow_reads
+        offline.let_go = self._let_go_of
 
     def assign(self, key: TopicPartition, now_ms: int) -> None:
         """Make one partition match the image; raises `StorageError` or `OSError`."""
@@ -132,6 +133,24 @@ class HostedReplicas:
 
     def drop(self, partition: Partition, now_ms: int) -> None:
         """Stop hosting: the replica was moved away or its topic deleted."""
+        self._stop_hosting(partition)
+        try:
+            self._logs.delete(partition.key, now_ms)
+        except (StorageError, OSError) as error:
+            # The rest of the image must still be applied. What could not be deleted for lack of space is deleted when
+            # the name is used again, or at the next start.
+            if not wants_room(error):
+                self.offline.fail(partition.key, error)
+
+    def _let_go_of(self, key: TopicPartition) -> Offset:
+        """Stop hosting a partition whose log is damaged, and keep the log."""
+        partition = self._partitions[key]
+        # A leader knows what is committed; a follower learns it late.
+        uncommitted_from = Offset(NONE) if partition.leader is None else partition.high_watermark
+        self._stop_hosting(partition)
+        return uncommitted_from
+
+    def _stop_hosting(self, partition: Partition) -> None:
         was_leader = partition.is_leader
         self.fetchers.remove(partition)
         del self._partitions[partition.key]
@@ -145,13 +164,6 @@ class HostedReplicas:
         partition.watchers.role_changed()
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self._groups.resigned(partition.key.partition)
-        try:
-            self._logs.delete(partition.key, now_ms)
-        except (StorageError, OSError) as error:
-            # The rest of the image must still be applied. What could not be deleted for lack of space is deleted when
-            # the name is used again, or at the next start.
-            if not wants_room(error):
-                self.offline.fail(partition.key, error)
 
     def _log_failed(self, partition: Partition, error: BaseException) -> None:
         """Take a failed log offline, and refuse the requests that wait for it."""

@@ -162,6 +162,8 @@ class Scraper:
         page.add(table.UNDER_MIN_ISR_PARTITIONS, totals.under_min_isr)
         page.add(table.AT_MIN_ISR_PARTITIONS, totals.at_min_isr)
         page.add(table.OFFLINE_REPLICA_COUNT, totals.offline + len(broker.logs.damaged))
+        page.add(table.ASIDE_LOGS, len(broker.logs.aside))
+        page.add(table.ASIDE_BYTES, broker.logs.aside.size_bytes)
         page.add(table.PRODUCER_ID_COUNT, totals.producers)
         page.add(table.PENDING_FOLLOWER_FETCHES, broker.fetching.slow_reads.pending_count)
         page.add(table.PENDING_PROTECTED_REPLICAS, totals.protected)

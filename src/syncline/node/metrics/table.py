@@ -342,6 +342,10 @@ LOOP_HOLDS: Final = _own(
     " everything else waiting.")
 LONGEST_LOOP_HOLD: Final = _own(
     "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
+ASIDE_LOGS: Final = _own(
+    "syncline_aside_logs", GAUGE, "logs",
+    "Damaged logs that were set aside: new copies are replacing them, or lack records that they hold.")
+ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Of damaged logs that were set aside.")
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
 FAULT_HITS: Final = _own(
