@@ -13,6 +13,7 @@ from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.invariants import check_decision
 from syncline.model.broker_config import BrokerConfig
+from syncline.model.impairments import LogReport
 from syncline.model.metadata import (
     BrokerChanged,
     BrokerRecord,
@@ -94,7 +95,13 @@ class World:
         self.take(fence(self.image, broker_id, self.settings, Why(Reason.PROCESS_GONE)))
 
     def heartbeat(
-        self, broker_id: int, *, version: int | None = None, want_shut_down: bool = False, failed: tuple[str, ...] = ()
+        self,
+        broker_id: int,
+        *,
+        version: int | None = None,
+        want_shut_down: bool = False,
+        failed: tuple[str, ...] = (),
+        impaired: tuple[str, ...] = (),
     ) -> Any:
         """Let a broker send a heartbeat; it has seen all metadata unless `version` differs."""
         return self.take(
@@ -109,7 +116,7 @@ class World:
                 want_shut_down=want_shut_down,
                 version=self.image.version + 1,
                 now_ms=self.now_ms,
-                failed=failed,
+                logs=LogReport(failed, impaired),
                 is_starting=self.is_starting,
             )
         )

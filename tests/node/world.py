@@ -45,9 +45,12 @@ class Errors(logging.Handler):
         super().__init__(logging.WARNING)
         self.found: list[str] = []
         self.warnings: list[str] = []
+        # Warnings and errors, in order.
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message."""
+        self.lines.append(record.getMessage())
         if record.levelno == logging.WARNING:
             self.warnings.append(record.getMessage())
         elif record.exc_info and record.exc_info[1] is not None:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeVar, assert_never
 from uuid import UUID
 
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from syncline.model.impairments import Fitness, Refusal
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -82,6 +83,13 @@ class BrokerRecord(NamedTuple):
     shutting_down: bool = False
     # Directory ids (hex) of its replicas whose logs it cannot serve: a disk failed, or they are damaged.
     failed: tuple[str, ...] = ()
+    # What keeps it from leading while another member can: a `Refusal`, and directory ids of damaged logs.
+    impaired: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why its disk refuses writes, None if it accepts them."""
+        return next((each for each in Refusal if each in self.impaired), None)
 
     @property
     def active(self) -> bool:
@@ -254,6 +262,15 @@ class MetadataImage:
         if record is None or not record.active:
             return False
         return not record.failed or directory_id(topic_id, partition).hex not in record.failed
+
+    def fitness(self, broker_id: BrokerId, topic_id: UUID, partition: int) -> Fitness:
+        """Return whether an active broker's replica should lead: not while another member is fitter."""
+        record = self.brokers.get(broker_id)
+        if record is None or not record.impaired:
+            return Fitness.ABLE
+        if directory_id(topic_id, partition).hex in record.impaired:
+            return Fitness.DAMAGED
+        return Fitness.ABLE if record.refusal is None else Fitness.CANNOT_WRITE
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """Return the overrides of a topic; empty if it has none."""

@@ -87,7 +87,7 @@ def _from_row(row: Any) -> Change:
             return PartitionsChanged(UUID(row[1]), _partitions_from_rows(row[2]))
         case "broker":
             record = BrokerRecord(*row[1])
-            return BrokerChanged(record._replace(failed=tuple(record.failed)))
+            return BrokerChanged(record._replace(failed=tuple(record.failed), impaired=tuple(record.impaired)))
         case "topic":
             return TopicCreated(row[1], UUID(row[2]), _partitions_from_rows(row[3]))
         case "topic-":

@@ -31,6 +31,10 @@ class Reason(StrEnum):
     STOPPED_TOGETHER = "stopped-together"
     LOGS_FAILED = "logs-failed"  # failed_count
     LOGS_HEALED = "logs-healed"  # failed_count
+    DISK_FULL = "disk-full"
+    NO_DESCRIPTORS = "no-descriptors"
+    LOGS_DAMAGED = "logs-damaged"  # damaged_count
+    DISK_WRITABLE = "disk-writable"
 
     # About partitions.
     CREATED = "created"

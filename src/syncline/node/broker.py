@@ -35,6 +35,7 @@ from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.isr_proposals import IsrProposals
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.partition_journal import PartitionJournal
+from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
@@ -158,6 +159,15 @@ class Broker:
             settle=settle,
         )
         low_watermarks = LowWatermarks(clock, deadlines, cluster)
+        refused_writes = RefusedWrites(
+            broker_id=broker_id,
+            loop=loop,
+            clock=clock,
+            disk=disk,
+            log_directory=logs.path,
+            episodes=observer.episodes,
+            heartbeat_now=controller.heartbeat_now,
+        )
         surroundings = PartitionSurroundings(
             broker_id=broker_id,
             clock=clock,
@@ -171,6 +181,7 @@ class Broker:
                 controller=controller, clock=clock, observer=observer, journal=partition_journal, settle=settle
             ),
             journal=partition_journal,
+            refused_writes=refused_writes,
             slow_reads=slow_reads,
             low_watermarks=low_watermarks,
             check_invariants=check_invariants,
@@ -190,6 +201,7 @@ class Broker:
                 counters=counters,
                 cuts=Cuts(clock, loop, disk, observer.disk),
                 journal=partition_journal,
+                refused_writes=refused_writes,
                 settle=settle,
             ),
             by_leader,
@@ -213,6 +225,7 @@ class Broker:
             configs=configs,
             logs=logs,
             offline=offline,
+            writes=refused_writes,
             partitions=partitions,
             surroundings=surroundings,
             fetchers=fetchers,
@@ -240,6 +253,7 @@ class Broker:
             partitions=partitions,
             replicas=self.replicas,
             offline=offline,
+            refused_writes=refused_writes,
             fetchers=fetchers,
             known_brokers=known_brokers,
             departures=departures,
@@ -356,6 +370,7 @@ class Broker:
         """Stop fetching and parking; the node closes connections and logs."""
         self.replicas.fetchers.close()
         self.fetching.slow_reads.close()
+        self.replicas.writes.close()
         self.isr_ticks.close()
         self.observer.close()
         self.journal.close()

@@ -198,7 +198,8 @@ class Node:
         self._start_clockwork()
 
     def _failed_replicas(self) -> Sequence[UUID]:
-        return self.broker.replicas.offline.directory_ids()
+        replicas = self.broker.replicas
+        return (*replicas.offline.directory_ids(), *replicas.writes.ids())
 
     def _unfit(self, reason: str) -> None:
         self.on_unfit(reason)

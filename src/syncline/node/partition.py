@@ -93,6 +93,13 @@ class ServesSlowReads(Protocol):
         """Report that this leader is slow but keeps the partition."""
 
 
+class HearsOfRefusals(Protocol):
+    """What follows from appends that the disk refused."""
+
+    def refused(self, key: TopicPartition, error: BaseException, /) -> None:
+        """Take note of a failed append."""
+
+
 class AwaitsLowWatermarks(Protocol):
     """The DeleteRecords requests that wait for the replicas of a partition."""
 
@@ -113,6 +120,7 @@ class PartitionSurroundings(NamedTuple):
     probe: Probe
     proposals: ProposesIsr
     journal: JournalsDecisions
+    refused_writes: HearsOfRefusals
     slow_reads: ServesSlowReads
     low_watermarks: AwaitsLowWatermarks
     check_invariants: bool
@@ -305,7 +313,11 @@ class Partition:
         batch = memoryview(buffer)[position : position + header.size_bytes]
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
+        try:
+            self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
+        except StorageError as error:
+            self._surroundings.refused_writes.refused(self.key, error)
+            raise
         now_ms = clock.mono_ms()
         if now_ms - began_ms >= NOTABLE_MS:
             self._surroundings.disk.wrote(self.key, now_ms - began_ms)

@@ -14,7 +14,14 @@ from typing import NoReturn
 
 from syncline.model.ids import TopicPartition
 from syncline.storage.disk import BrokenFileError
-from syncline.storage.errors import DiskFullError, LogOfflineError, StorageError, is_full, is_out_of_descriptors
+from syncline.storage.errors import (
+    DiskFullError,
+    LogOfflineError,
+    NoDescriptorError,
+    StorageError,
+    is_full,
+    is_out_of_descriptors,
+)
 
 
 class Availability:
@@ -36,11 +43,11 @@ class Availability:
             raise StorageError(f"{self._topic_partition} was closed")
 
     def refuse(self, error: OSError, verb: str) -> NoReturn:
-        """Raise DiskFullError or StorageError if the log is intact; else take it offline and raise LogOfflineError."""
+        """Raise DiskFullError or NoDescriptorError if the log is intact; else LogOfflineError, and take it offline."""
         if is_full(error) and not isinstance(error, BrokenFileError):
             raise DiskFullError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
         if is_out_of_descriptors(error):
-            raise StorageError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
+            raise NoDescriptorError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
         self.fail(error, verb)
 
     def fail(self, error: Exception, verb: str) -> NoReturn:

@@ -10,9 +10,10 @@ Source: KAFKA-10778 (log fenced after a write error), the "fsyncgate" reports
 """
 
 import errno
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.errors import ErrorCode
+from syncline.model.impairments import Refusal
 
 # No room, no quota, or the file size limit of the process: what is stored is intact.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -27,6 +28,10 @@ class StorageError(Exception):
 
 class DiskFullError(StorageError):
     """There is no room. Nothing was stored; the log works again as soon as there is room."""
+
+
+class NoDescriptorError(StorageError):
+    """Too many files are open. Nothing was stored; the log works again as soon as one is closed."""
 
 
 class LogOfflineError(StorageError):
@@ -45,6 +50,26 @@ class CorruptRecordsError(StorageError):
 
 class UnexpectedOffsetError(StorageError):
     """A leader's answer begins below the log end: the two logs do not match, and guessing would fork them."""
+
+
+class DiskRefusal(NamedTuple):
+    """Why a write was refused although nothing is broken, and the error that showed it."""
+
+    refusal: Refusal
+    error: OSError
+
+
+def refusal_of(error: BaseException) -> DiskRefusal | None:
+    """Return why the disk refused, None if something is broken; for storage's own errors, by their cause."""
+    if isinstance(error, DiskFullError | NoDescriptorError):
+        cause = error.__cause__
+        known = cause if isinstance(cause, OSError) else OSError(errno.ENOSPC, str(error))
+        return DiskRefusal(Refusal.NO_ROOM if isinstance(error, DiskFullError) else Refusal.NO_DESCRIPTORS, known)
+    if isinstance(error, OSError) and is_full(error):
+        return DiskRefusal(Refusal.NO_ROOM, error)
+    if isinstance(error, OSError) and is_out_of_descriptors(error):
+        return DiskRefusal(Refusal.NO_DESCRIPTORS, error)
+    return None
 
 
 def is_full(error: OSError) -> bool:

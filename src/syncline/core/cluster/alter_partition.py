@@ -17,10 +17,11 @@ from uuid import UUID
 from syncline.core.cluster.decision import Decision, TopicRules, Why, topic_rules
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
 from syncline.core.cluster.elections import ElectionKind, next_state
-from syncline.core.cluster.standing import acceptable_in
+from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.impairments import Fitness
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Recovery
 from syncline.model.reasons import Reason
 
@@ -70,6 +71,7 @@ def alter_partition(
     if record is None or record.broker_epoch != broker_epoch:
         return Decision((), AlterPartitionAnswer(ErrorCode.STALE_BROKER_EPOCH))
     changed: dict[UUID, dict[int, PartitionRecord]] = {}
+    handed_over: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
     has_relinquished = False
     demotions = Demotions() if demotions is None else demotions
@@ -81,7 +83,7 @@ def alter_partition(
         if not 0 <= request.partition < len(topic.partitions):
             results.append(IsrResult(request.topic_id, request.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
-        earlier = changed.get(request.topic_id, {})
+        earlier = {**changed.get(request.topic_id, {}), **handed_over.get(request.topic_id, {})}
         before = earlier.get(request.partition, topic.partitions[request.partition])
         error = _refusal(image, sender, request, before)
         state = before
@@ -98,11 +100,18 @@ def alter_partition(
                 state = _changed_isr(image, request, before, rules, settings)
             if state is not before:
                 changed.setdefault(request.topic_id, {})[request.partition] = state
+            led = _handed_over(image, request, state, rules, settings)
+            if led is not state:
+                handed_over.setdefault(request.topic_id, {})[request.partition] = state = led
             if state.leader != sender:
                 error = ErrorCode.NEW_LEADER_ELECTED
         results.append(IsrResult(request.topic_id, request.partition, error, state))
     assert len(results) == len(requests), f"{len(results)} results for {len(requests)} requests"
-    changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
+    changes = tuple(
+        PartitionsChanged(topic_id, tuple(states.values()))
+        for step in (changed, handed_over)
+        for topic_id, states in step.items()
+    )
     why = Why(Reason.RELINQUISHED if has_relinquished else Reason.PROPOSED_BY_LEADER)
     return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), why)
 
@@ -128,6 +137,9 @@ def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record
         registered = image.brokers.get(broker)
         if registered is None or not registered.active or known_epoch not in {NONE, registered.broker_epoch}:
             return ErrorCode.INELIGIBLE_REPLICA
+        joins = broker not in record.isr
+        if joins and image.fitness(broker, request.topic_id, request.partition) is not Fitness.ABLE:
+            return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
@@ -140,6 +152,21 @@ def _changed_isr(
         min_isr=rules.min_isr,
         isr=tuple(broker for broker, _ in request.isr),
         recovery=request.recovery,
+        eligible_replicas=settings.eligible_leader_replicas_enable,
+    )
+
+
+def _handed_over(
+    image: MetadataImage, request: IsrRequest, record: PartitionRecord, rules: TopicRules, settings: BrokerConfig
+) -> PartitionRecord:
+    """Return the state when an unfit leader hands over to the first fit member: the one that it has just proposed."""
+    if image.fitness(record.leader, request.topic_id, request.partition) is Fitness.ABLE:
+        return record
+    return next_state(
+        record,
+        acceptable=acceptable_in(image, request.topic_id, request.partition),
+        fitness=fitness_in(image, request.topic_id, request.partition),
+        min_isr=rules.min_isr,
         eligible_replicas=settings.eligible_leader_replicas_enable,
     )
 
@@ -165,8 +192,10 @@ def _refused_relinquishment(
     if not demotions.may_relinquish(request.topic_id, request.partition, _relinquish_limits(settings), now_ms):
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
     acceptable = acceptable_in(image, request.topic_id, request.partition)
+    fitness = fitness_in(image, request.topic_id, request.partition)
     successors = (each for each, _ in request.isr if each != sender and each in record.replicas)
-    return ErrorCode.NONE if any(map(acceptable, successors)) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    can_any = any(acceptable(each) and fitness(each) is Fitness.ABLE for each in successors)
+    return ErrorCode.NONE if can_any else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def _relinquished(
@@ -178,6 +207,7 @@ def _relinquished(
     state = next_state(
         record,
         acceptable=acceptable_in(image, request.topic_id, request.partition),
+        fitness=fitness_in(image, request.topic_id, request.partition),
         min_isr=rules.min_isr,
         kind=ElectionKind.RELINQUISH,
         replicas=replicas,

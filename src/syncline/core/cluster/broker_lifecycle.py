@@ -12,17 +12,23 @@ Units: monotonic milliseconds; versions as in `model.metadata`.
 Source: KIP-631 (states and heartbeats), KIP-841, KIP-966.
 """
 
-from collections.abc import Collection
 from enum import Enum
 from typing import Final, NamedTuple
 
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.elections import at_rest
-from syncline.core.cluster.standing import leads_any, partitions_failing, partitions_with, partitions_without
+from syncline.core.cluster.standing import (
+    leads_any,
+    partitions_failing,
+    partitions_of_other_fitness,
+    partitions_with,
+    partitions_without,
+)
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
+from syncline.model.impairments import LogReport, Refusal
 from syncline.model.metadata import BrokerChanged, BrokerRecord, Change, MetadataImage, PartitionsChanged
 from syncline.model.reasons import Reason
 
@@ -67,6 +73,7 @@ class HeartbeatAnswer(NamedTuple):
 
 
 _NO_EPOCH = BrokerEpoch(NONE)
+_NOTHING_WRONG: Final = LogReport()
 
 # Why a heartbeat moves a broker into a state.
 _MOVES: Final = {
@@ -100,7 +107,7 @@ def register(
     if known is not None and known.incarnation_id == registration.incarnation_id:
         sessions.touch(broker_id, now_ms)
         amended = _record(registration, known.broker_epoch)._replace(
-            fenced=known.fenced, shutting_down=known.shutting_down, failed=known.failed
+            fenced=known.fenced, shutting_down=known.shutting_down, failed=known.failed, impaired=known.impaired
         )
         changes: tuple[Change, ...] = () if amended == known else (BrokerChanged(amended),)
         return Decision(changes, RegistrationAnswer(ErrorCode.NONE, known.broker_epoch), Why(Reason.REGISTERED_AGAIN))
@@ -135,12 +142,12 @@ def heartbeat(
     want_shut_down: bool,
     version: int,
     now_ms: int,
-    failed: Collection[str] = (),
+    logs: LogReport = _NOTHING_WRONG,
     is_starting: bool = False,
 ) -> Decision[HeartbeatAnswer]:
     """Return the outcome of a heartbeat; `version` is that of the batch, if it changes anything.
 
-    `failed` are the directory ids of the replicas that the broker cannot serve. While the cluster `is_starting`,
+    `logs` is what is wrong with the broker's disk and logs. While the cluster `is_starting`,
     partitions at rest wait for their last leader.
     """
     record = image.brokers.get(broker_id)
@@ -153,8 +160,8 @@ def heartbeat(
         session = sessions.begin(broker_id, record.broker_epoch, now_ms)
     sessions.touch(broker_id, now_ms)
     sessions.saw_metadata(broker_id, record.broker_epoch, metadata_version)
-    reported_before = record.failed
-    lost = _changed_failed(image, record, failed, settings)
+    reported_before = record
+    lost = _changed_logs(image, record, logs, settings)
     if lost:
         image = image.apply(lost, version)
         record = image.brokers[broker_id]
@@ -187,8 +194,8 @@ def heartbeat(
     )
     why = Why() if after is before else Why(_MOVES[after])
     if lost:
-        logs = Reason.LOGS_FAILED if set(record.failed) - set(reported_before) else Reason.LOGS_HEALED
-        why = Why(logs if after is before else _MOVES[after], {"failed_count": len(record.failed)})
+        logs_why = _why_logs_changed(reported_before, record)
+        why = logs_why if after is before else Why(_MOVES[after], logs_why.numbers)
     return Decision(changes, answer, why)
 
 
@@ -226,24 +233,40 @@ def state_of(record: BrokerRecord) -> BrokerState:
     return BrokerState.CONTROLLED_SHUTDOWN if record.shutting_down else BrokerState.UNFENCED
 
 
-def _changed_failed(
-    image: MetadataImage, record: BrokerRecord, failed: Collection[str], settings: BrokerConfig
+def _changed_logs(
+    image: MetadataImage, record: BrokerRecord, logs: LogReport, settings: BrokerConfig
 ) -> tuple[Change, ...]:
-    """Return the changes when the set of replicas that a broker reports as failed differs."""
-    if not failed and not record.failed:
+    """Return the changes when a broker reports other failed or impaired replicas than before."""
+    failed, impaired = tuple(sorted(logs.failed)), tuple(sorted(logs.impaired))
+    if failed == record.failed and impaired == record.impaired:
         return ()
-    reported = tuple(sorted(failed))
-    if reported == record.failed:
-        return ()
-    marked = BrokerChanged(record._replace(failed=reported))
+    marked = BrokerChanged(record._replace(failed=failed, impaired=impaired))
     after = image.apply((marked,), image.version)
-    new = frozenset(reported) - frozenset(record.failed)
+    new = frozenset(failed) - frozenset(record.failed)
     changes: tuple[Change, ...] = (marked, *partitions_failing(after, record.broker_id, new, settings))
-    if record.active and len(reported) < len(record.failed) + len(new):
+    if impaired != record.impaired:
+        changes += partitions_of_other_fitness(after.apply(changes, image.version), record.broker_id, settings)
+    if record.active and len(failed) < len(record.failed) + len(new):
         # The broker can serve some replicas again.
         healed = after.apply(changes, image.version)
         changes += partitions_with(healed, record.broker_id, settings)
     return changes
+
+
+def _why_logs_changed(before: BrokerRecord, now: BrokerRecord) -> Why:
+    """Return the gravest news of a report that differs from the one before."""
+    if set(now.failed) - set(before.failed):
+        return Why(Reason.LOGS_FAILED, {"failed_count": len(now.failed)})
+    new = set(now.impaired) - set(before.impaired)
+    if Refusal.NO_ROOM in new:
+        return Why(Reason.DISK_FULL)
+    if Refusal.NO_DESCRIPTORS in new:
+        return Why(Reason.NO_DESCRIPTORS)
+    if new:
+        return Why(Reason.LOGS_DAMAGED, {"damaged_count": len(now.impaired)})
+    if before.refusal is not None and now.refusal is None:
+        return Why(Reason.DISK_WRITABLE)
+    return Why(Reason.LOGS_HEALED, {"failed_count": len(now.failed) + len(now.impaired)})
 
 
 def _record(registration: Registration, broker_epoch: BrokerEpoch) -> BrokerRecord:

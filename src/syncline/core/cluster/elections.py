@@ -4,6 +4,10 @@ One function, `next_state`, takes the present record and what is about to change
 broker that lost its unsynced data) and returns the next record, or the same object when nothing changes. Every path
 that changes a partition goes through it, so that its invariants have one place.
 
+A replica whose disk refuses writes, or whose log is damaged, is *unfit*. It leaves the ISR, and leads no longer, as
+soon as another member is fit and acceptable; while there is none, everything stays as it is, because moving a
+leadership between unfit replicas helps nobody.
+
 A leader must be *acceptable* (registered, not fenced, not leaving) and *valid*: in the target ISR, or, when that is
 empty, in the eligible leader replicas. The ELR are replicas that left the ISR while it was below its minimum size. The
 high watermark does not advance then, so they hold everything below it, unless they lost data since. When ISR and ELR
@@ -13,7 +17,8 @@ outside ISR and ELR, is unclean: the record says RECOVERING until the leader con
 Invariants: the leader is NONE or in the ISR; ISR and ELR are disjoint parts of the replicas; the partition epoch rises
 by one with every change, the leader epoch with every change of leader and whenever a replica is taken away. Asserted
 here and, over whole decisions, in `invariants`.
-Source: Kafka's PartitionChangeBuilder; KIP-966 (ELR), KIP-455 (reassignment), KIP-501 (relinquishing).
+Source: Kafka's PartitionChangeBuilder; KIP-966 (ELR), KIP-455 (reassignment), KIP-501 (relinquishing). Unfit replicas
+are ours: with one directory per broker, Kafka's broker stops when its disk is full.
 """
 
 from collections.abc import Callable, Collection
@@ -21,12 +26,15 @@ from enum import Enum
 from typing import Final
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.impairments import Fitness
 from syncline.model.metadata import NO_BROKER, PartitionRecord, Recovery
 
 Replicas = tuple[BrokerId, ...]
 Acceptable = Callable[[BrokerId], bool]
+FitnessOf = Callable[[BrokerId], Fitness]
 
 _NOBODY: Final[frozenset[BrokerId]] = frozenset()
+_RANKS: Final = {fitness: rank for rank, fitness in enumerate(Fitness)}
 
 
 class ElectionKind(Enum):
@@ -39,11 +47,16 @@ class ElectionKind(Enum):
     RELINQUISH = "relinquish"
 
 
+def _all_able(_broker: BrokerId) -> Fitness:
+    return Fitness.ABLE
+
+
 def next_state(
     record: PartitionRecord,
     *,
     acceptable: Acceptable,
     min_isr: int,
+    fitness: FitnessOf = _all_able,
     kind: ElectionKind = ElectionKind.ONLINE,
     isr: Replicas | None = None,
     replicas: Replicas | None = None,
@@ -55,15 +68,16 @@ def next_state(
     """Return the state after the change, the same object if nothing changes.
 
     `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers that may have lost what they
-    acknowledged; they must not be in `isr`. `min_isr` is the configured minimum. Without `eligible_replicas` the last
-    member of an ISR stays in it, and no other replica is eligible. `succession` is for RELINQUISH; it must name a
-    valid replica besides the leader.
+    acknowledged; they must not be in `isr`. `fitness` prefers replicas, and makes none valid. `min_isr` is the
+    configured minimum. Without `eligible_replicas` the last member of an ISR stays in it, and no other replica is
+    eligible. `succession` is for RELINQUISH; it must name a valid and fit replica besides the leader.
     """
-    draft = _Draft(record, acceptable, record.replicas if replicas is None else replicas)
+    draft = _Draft(record, acceptable, fitness, record.replicas if replicas is None else replicas)
     draft.succession = succession
     draft.isr = record.isr if isr is None else isr
     draft.recovery = record.recovery if recovery is None else recovery
     assert not (lost_data and set(lost_data) & set(draft.isr)), f"{lost_data} lost data, and the ISR is {draft.isr}"
+    draft.remove_unfit()
     draft.complete_reassignment()
     if eligible_replicas:
         draft.renew_eligible(min_isr, lost_data)
@@ -97,9 +111,10 @@ def at_rest(record: PartitionRecord) -> PartitionRecord:
 class _Draft:
     """The next state during the decision."""
 
-    def __init__(self, record: PartitionRecord, acceptable: Acceptable, replicas: Replicas) -> None:
+    def __init__(self, record: PartitionRecord, acceptable: Acceptable, fitness: FitnessOf, replicas: Replicas) -> None:
         self._record = record
         self._acceptable = acceptable
+        self._fitness = fitness
         self.replicas = replicas
         self.succession: Replicas = ()
         self.adding = record.adding
@@ -109,6 +124,12 @@ class _Draft:
         self.last_known: Replicas = record.last_known_elr
         self.leader = record.leader
         self.recovery = record.recovery
+
+    def remove_unfit(self) -> None:
+        """Take unfit members out of the ISR if a fit one remains that can lead."""
+        fit = tuple(broker for broker in self.isr if self._fitness(broker) is Fitness.ABLE)
+        if any(broker in self.replicas and self._acceptable(broker) for broker in fit):
+            self.isr = fit
 
     def complete_reassignment(self) -> None:
         """Drop the replicas to be removed once every remaining one is in sync."""
@@ -128,7 +149,11 @@ class _Draft:
         self.elr = tuple(
             broker
             for broker in sorted(candidates)
-            if broker not in self.isr and broker not in lost_data and broker in self.replicas
+            if broker not in self.isr
+            and broker not in lost_data
+            and broker in self.replicas
+            # With a member in sync, a damaged log is worth nothing; without one it may be the best copy left.
+            and not (self.isr and self._fitness(broker) is Fitness.DAMAGED)
         )
 
     def elect(self, kind: ElectionKind) -> None:
@@ -145,30 +170,34 @@ class _Draft:
 
     def _choose(self, kind: ElectionKind) -> tuple[BrokerId, bool]:
         """Return the leader and whether the choice is clean."""
-        if kind is ElectionKind.PREFERRED and self.replicas and self._is_valid(self.replicas[0]):
+        if kind is ElectionKind.PREFERRED and self.replicas and self._is_fit(self.replicas[0]):
             return self.replicas[0], True
         current = self._record.leader
         if kind is ElectionKind.RELINQUISH:
             for broker in self.succession:
-                if broker != current and self._is_valid(broker):
+                if broker != current and self._is_fit(broker):
                     return broker, True
-        if current != NONE and self._is_valid(current):
-            return current, True
-        for broker in self.replicas:
-            if self._is_valid(broker):
-                return broker, True
+        in_order = self.replicas if current == NONE else (current, *self.replicas)
+        for is_candidate in (self._is_fit, self._is_valid):
+            for broker in in_order:
+                if is_candidate(broker):
+                    return broker, True
         last = self.last_known
         if not self.isr and not self.elr and len(last) == 1 and self._acceptable(last[0]):
             return last[0], False
         if kind is ElectionKind.UNCLEAN:
-            for broker in self.replicas:
-                if self._acceptable(broker):
-                    return broker, False
+            candidates = [broker for broker in self.replicas if self._acceptable(broker)]
+            if candidates:
+                # Of equals the first one; `Fitness` names the fitter ones first.
+                return min(candidates, key=lambda broker: _RANKS[self._fitness(broker)]), False
         return NO_BROKER, True
 
     def _is_valid(self, broker: BrokerId) -> bool:
         members = self.isr or self.elr
         return broker in members and broker in self.replicas and self._acceptable(broker)
+
+    def _is_fit(self, broker: BrokerId) -> bool:
+        return self._is_valid(broker) and self._fitness(broker) is Fitness.ABLE
 
     def remember_last_leader(self, *, eligible_replicas: bool) -> None:
         if self.leader != NONE:

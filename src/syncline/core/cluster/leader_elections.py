@@ -16,7 +16,7 @@ from uuid import UUID
 
 from syncline.core.cluster.decision import Decision, Why, topic_rules
 from syncline.core.cluster.elections import ElectionKind, next_state
-from syncline.core.cluster.standing import acceptable_in
+from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic
@@ -86,6 +86,7 @@ def _elect(
     state = next_state(
         record,
         acceptable=acceptable_in(image, topic.topic_id, record.partition),
+        fitness=fitness_in(image, topic.topic_id, record.partition),
         min_isr=topic_rules(image, topic.name, settings).min_isr,
         kind=kind,
         eligible_replicas=settings.eligible_leader_replicas_enable,

@@ -1,4 +1,4 @@
-"""The partitions after a broker is lost or returns, or after a log fails.
+"""The partitions after a broker is lost or returns, or after a log fails or a disk refuses writes.
 
 A lost broker (fenced, leaving, or replaced by another process) leaves every in-sync set, and its leaderships move to
 others. A broker that becomes active gets the leaderless partitions that it may lead. It re-enters no other in-sync
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from uuid import UUID
 
 from syncline.core.cluster.decision import TopicRules, topic_rules
-from syncline.core.cluster.elections import Acceptable, ElectionKind, Replicas, next_state
+from syncline.core.cluster.elections import Acceptable, ElectionKind, FitnessOf, Replicas, next_state
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic, directory_id
@@ -38,6 +38,11 @@ def acceptable_in(
         return image.may_lead(broker, topic_id, partition)
 
     return acceptable
+
+
+def fitness_in(image: MetadataImage, topic_id: UUID, partition: int) -> FitnessOf:
+    """Return the rule for which replicas of a partition should lead."""
+    return lambda broker: image.fitness(broker, topic_id, partition)
 
 
 def partitions_without(
@@ -66,6 +71,7 @@ def partitions_without(
         state = next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition, lost=lost),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
             isr=tuple(broker for broker in record.isr if broker != lost),
@@ -99,6 +105,7 @@ def partitions_with(
         state = next_state(
             record,
             acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
             isr=present,
@@ -138,10 +145,36 @@ def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsC
         return next_state(
             record,
             acceptable=acceptable,
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             isr=present,
             eligible_replicas=settings.eligible_leader_replicas_enable,
         )
+
+    return tuple(_changed(image, settings, step))
+
+
+def partitions_of_other_fitness(
+    image: MetadataImage, broker: BrokerId, settings: BrokerConfig
+) -> tuple[PartitionsChanged, ...]:
+    """Return the changes when what impairs `broker` is another than before, as its record in the image says.
+
+    An unfit replica leaves in-sync sets and gives leaderships away where a fit member remains. One that is fit again
+    takes over what only unfit replicas lead.
+    """
+
+    def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+        if not record.has_leader or (broker not in record.isr and broker not in record.elr):
+            return record
+        state = next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
+            min_isr=rules.min_isr,
+            eligible_replicas=settings.eligible_leader_replicas_enable,
+        )
+        assert state.has_leader, f"the fitness of {broker} leaves {topic.name} without a leader: {record} -> {state}"
+        return state
 
     return tuple(_changed(image, settings, step))
 
@@ -161,6 +194,7 @@ def partitions_failing(
         state = next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
             isr=tuple(each for each in record.isr if each != broker),
@@ -184,6 +218,7 @@ def unclean_elections(image: MetadataImage, settings: BrokerConfig) -> tuple[Par
         return next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             kind=ElectionKind.UNCLEAN,
             eligible_replicas=settings.eligible_leader_replicas_enable,
@@ -211,6 +246,7 @@ def preferred_elections(
         state = next_state(
             record,
             acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
             min_isr=rules.min_isr,
             kind=ElectionKind.PREFERRED,
             eligible_replicas=settings.eligible_leader_replicas_enable,
@@ -226,8 +262,12 @@ def after_min_isr_change(image: MetadataImage, settings: BrokerConfig) -> tuple[
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if not record.elr or len(record.isr) < min(rules.min_isr, len(record.replicas)):
             return record
-        acceptable = acceptable_in(image, topic.topic_id, record.partition)
-        return next_state(record, acceptable=acceptable, min_isr=rules.min_isr)
+        return next_state(
+            record,
+            acceptable=acceptable_in(image, topic.topic_id, record.partition),
+            fitness=fitness_in(image, topic.topic_id, record.partition),
+            min_isr=rules.min_isr,
+        )
 
     return tuple(_changed(image, settings, step))
 

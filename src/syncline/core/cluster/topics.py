@@ -22,7 +22,7 @@ from syncline.core.cluster.topic_names import colliding, what_is_wrong
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import NONE, LeaderEpoch, PartitionEpoch
+from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.metadata import (
     NO_TOPIC_ID,
     Change,
@@ -290,13 +290,16 @@ def _all_fenced(partition: int) -> RequestError:
 
 
 def _new_partitions(image: MetadataImage, replicas: Sequence[Replicas], first: int = 0) -> tuple[PartitionRecord, ...]:
-    active: Collection[int] = {broker for broker, record in image.brokers.items() if record.active}
+    active: Collection[BrokerId] = {broker for broker, record in image.brokers.items() if record.active}
+    # A broker whose disk refuses writes joins later, unless no other replica can take its place.
+    able = {broker for broker in active if image.brokers[broker].refusal is None}
     in_sync: dict[Replicas, Replicas] = {}
     records = []
     for partition, assigned in enumerate(replicas, first):
         isr = in_sync.get(assigned)
         if isr is None:
-            isr = in_sync[assigned] = tuple(broker for broker in assigned if broker in active)
+            candidates = able if any(broker in able for broker in assigned) else active
+            isr = in_sync[assigned] = tuple(broker for broker in assigned if broker in candidates)
             assert isr, f"none of {assigned} is active: {sorted(active)}"
         records.append(PartitionRecord(partition, isr[0], LeaderEpoch(0), PartitionEpoch(0), assigned, isr))
     return tuple(records)

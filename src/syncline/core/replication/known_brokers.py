@@ -23,10 +23,12 @@ class BrokerStanding(NamedTuple):
     broker_epoch: BrokerEpoch
     is_fenced: bool = False
     is_shutting_down: bool = False
+    # Its disk refuses writes: it may still be in an ISR if no other member can lead, and joins none.
+    refuses_writes: bool = False
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may join an ISR."""
+        """Whether the broker may lead and be in an ISR."""
         return not (self.is_fenced or self.is_shutting_down)
 
 
@@ -72,6 +74,6 @@ class KnownBrokers:
     def is_eligible(self, broker_id: BrokerId, fetched_broker_epoch: BrokerEpoch | None) -> bool:
         """Return whether a follower whose last fetch carried that epoch (None: never fetched) may join an ISR."""
         standing = self._standings.get(broker_id)
-        if standing is None or fetched_broker_epoch is None or not standing.is_active:
+        if standing is None or fetched_broker_epoch is None or not standing.is_active or standing.refuses_writes:
             return False
         return fetched_broker_epoch in (NONE, standing.broker_epoch)

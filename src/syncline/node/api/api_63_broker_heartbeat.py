@@ -1,8 +1,8 @@
 """BrokerHeartbeat (key 63), versions 0-1, between brokers only.
 
 A broker reports that it is alive, how far it has applied the metadata, whether it
-wants to stop, and (v1) which logs it cannot serve: each replica's directory counts
-as a log directory of its own (KIP-858). The answer reports whether the broker is
+wants to stop, and (v1) which logs it cannot serve or should not lead: each replica's
+directory counts as a log directory of its own (KIP-858; `model.impairments`). The answer reports whether the broker is
 fenced and whether it may stop (KIP-631).
 """
 
@@ -12,6 +12,7 @@ from syncline.core.cluster.broker_lifecycle import HeartbeatAnswer, heartbeat
 from syncline.core.cluster.decision import Decision
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId
+from syncline.model.impairments import report_of
 from syncline.model.metadata import MetadataImage
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
@@ -57,7 +58,7 @@ def handle(broker: "MayBeController", request: "Request") -> None:
             want_shut_down=asked.want_shut_down,
             version=version,
             now_ms=active.clock.mono_ms(),
-            failed=[each.hex for each in getattr(asked, "offline_log_dirs", ()) if each is not None],
+            logs=report_of(each for each in getattr(asked, "offline_log_dirs", ()) if each is not None),
             is_starting=active.is_starting,
         )
 

@@ -18,16 +18,16 @@ from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.departures import Departures
-from syncline.node.hosting.offline_logs import OfflineLogs, wants_room
+from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.postponed import PostponedPartitions
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
-from syncline.node.partition import Partition
+from syncline.node.partition import HearsOfRefusals, Partition
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.slow_reads import SlowReads
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, refusal_of
 
 log = logging.getLogger("syncline.node")
 
@@ -52,6 +52,7 @@ class ImageApplication:
         partitions: dict[TopicPartition, Partition],
         replicas: HostedReplicas,
         offline: OfflineLogs,
+        refused_writes: HearsOfRefusals,
         fetchers: Fetchers,
         known_brokers: KnownBrokers,
         departures: Departures,
@@ -70,6 +71,7 @@ class ImageApplication:
         self._partitions = partitions
         self._replicas = replicas
         self._offline = offline
+        self._refused_writes = refused_writes
         self._fetchers = fetchers
         self._known_brokers = known_brokers
         self._departures = departures
@@ -139,7 +141,9 @@ class ImageApplication:
             self._slow_reads.drop_older(BrokerId(broker_id), brokers[BrokerId(broker_id)].broker_epoch)
         self._known_brokers.replace(
             {
-                broker_id: BrokerStanding(record.broker_epoch, record.fenced, record.shutting_down)
+                broker_id: BrokerStanding(
+                    record.broker_epoch, record.fenced, record.shutting_down, record.refusal is not None
+                )
                 for broker_id, record in brokers.items()
             }
         )
@@ -185,10 +189,11 @@ class ImageApplication:
         try:
             self._replicas.assign(key, now_ms)
         except (StorageError, OSError) as error:
-            if wants_room(error):
-                self._postponed.add(key, error)
-            else:
+            if refusal_of(error) is None:
                 self._offline.fail(key, error)
+            else:
+                self._postponed.add(key, error)
+                self._refused_writes.refused(key, error)
 
     def _retry(self, keys: Iterable[TopicPartition]) -> None:
         """Try again the partitions for which the disk had no room."""

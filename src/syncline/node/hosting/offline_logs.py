@@ -18,17 +18,10 @@ from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord, directory_id
 from syncline.node.cluster_view import ClusterView
 from syncline.node.hosting.aside import AsideCopies
-from syncline.storage.errors import DiskFullError, StorageError, is_full, is_out_of_descriptors
+from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 
 log = logging.getLogger("syncline.node")
-
-
-def wants_room(error: BaseException) -> bool:
-    """Return whether an operation failed for lack of space or descriptors: nothing is broken, so it can be retried."""
-    if isinstance(error, DiskFullError):
-        return True
-    return isinstance(error, OSError) and (is_full(error) or is_out_of_descriptors(error))
 
 
 class OfflineLogs:

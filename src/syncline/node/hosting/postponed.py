@@ -22,6 +22,8 @@ class PostponedPartitions:
         self._loop = loop
         self._retry = retry
         self._keys: dict[TopicPartition, None] = {}
+        # Those of them that the log has named: one line each, however often they are tried.
+        self._reported: dict[TopicPartition, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __contains__(self, key: object) -> bool:
@@ -29,7 +31,9 @@ class PostponedPartitions:
 
     def add(self, key: TopicPartition, error: BaseException) -> None:
         """Try a partition again in a moment."""
-        log.warning("%s cannot be served yet, and is tried again: %s", key, error)
+        if key not in self._reported:
+            log.warning("%s cannot be served yet, and is tried again: %s", key, error)
+            self._reported[key] = None
         self._keys[key] = None
         if self._timer is None:
             self._timer = self._loop.call_later(RETRY_S, self._due)
@@ -39,6 +43,7 @@ class PostponedPartitions:
         keys, self._keys = self._keys, {}
         assert keys, "the timer runs while nothing waits for room"
         self._retry(keys)
+        self._reported = {key: None for key in self._reported if key in self._keys}
 
     def close(self) -> None:
         """Stop retrying."""

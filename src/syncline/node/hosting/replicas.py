@@ -13,14 +13,15 @@ from syncline.model.metadata import PartitionRecord
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.disk_watch import DiskWatch
-from syncline.node.hosting.offline_logs import OfflineLogs, wants_room
+from syncline.node.hosting.offline_logs import OfflineLogs
+from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.log_settings import log_settings
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.partition import Partition, PartitionSurroundings
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.slow_reads import SlowReads
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, refusal_of
 from syncline.storage.log_directory import LogDirectory
 
 log = logging.getLogger("syncline.node")
@@ -47,6 +48,7 @@ class HostedReplicas:
         configs: LiveConfigs,
         logs: LogDirectory,
         offline: OfflineLogs,
+        writes: RefusedWrites,
         partitions: dict[TopicPartition, Partition],
         surroundings: PartitionSurroundings,
         fetchers: Fetchers,
@@ -61,6 +63,7 @@ class HostedReplicas:
         self._configs = configs
         self._logs = logs
         self.offline = offline
+        self.writes = writes
         # The table of hosted partitions, which other parts only read.
         self._partitions = partitions
         self._surroundings = surroundings
@@ -139,8 +142,10 @@ class HostedReplicas:
         except (StorageError, OSError) as error:
             # The rest of the image must still be applied. What could not be deleted for lack of space is deleted when
             # the name is used again, or at the next start.
-            if not wants_room(error):
+            if refusal_of(error) is None:
                 self.offline.fail(partition.key, error)
+            else:
+                self.writes.refused(partition.key, error)
 
     def _let_go_of(self, key: TopicPartition) -> Offset:
         """Stop hosting a partition whose log is damaged, and keep the log."""

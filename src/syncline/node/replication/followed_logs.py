@@ -97,7 +97,7 @@ class FollowedLogs:
             return follower.fail(str(error))
         except StorageError as error:
             # Lack of space or descriptors is temporary. An answer may take several writes, of which some may be done.
-            log.warning("%s: %s", partition.key, error)
+            self._surroundings.refused_writes.refused(partition.key, error)
             resume_at_log_end(follower, partition_log)
             follower.back_off(now_ms)
             return ()

@@ -13,7 +13,7 @@ from syncline.node.departures import Departures
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.observer import Observer
-from syncline.node.partition import Partition
+from syncline.node.partition import HearsOfRefusals, Partition
 from syncline.node.replication.cuts import Cuts
 from syncline.node.tasks import Tasks
 
@@ -49,4 +49,5 @@ class FetcherSurroundings(NamedTuple):
     counters: Counters
     cuts: Cuts
     journal: JournalsTruncations
+    refused_writes: HearsOfRefusals
     settle: Callable[[], None]
