@@ -31,6 +31,7 @@ from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
 from syncline.node.hosting.aside import AsideCopies
+from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.isr_proposals import IsrProposals
 from syncline.node.hosting.offline_logs import OfflineLogs
@@ -216,6 +217,8 @@ class Broker:
             aside=AsideCopies(
                 broker_id=broker_id, clock=clock, cluster=cluster, disk=disk, logs=logs, partitions=partitions
             ),
+            clock=clock,
+            episodes=observer.episodes,
             heartbeat_now=controller.heartbeat_now,
             on_unfit=on_unfit,
         )
@@ -226,6 +229,9 @@ class Broker:
             logs=logs,
             offline=offline,
             writes=refused_writes,
+            doubted=DoubtedLogs(
+                clock=clock, cluster=cluster, disk=disk, partitions=partitions, damaged=offline.damaged
+            ),
             partitions=partitions,
             surroundings=surroundings,
             fetchers=fetchers,

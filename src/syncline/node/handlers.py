@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         api_20002_control,
         api_20003_peer_beat,
         api_20004_stop_together,
+        api_20005_doubt,
     )
     from syncline.node.broker import Broker
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         api_20002_control.handle,
         api_20003_peer_beat.handle,
         api_20004_stop_together.handle,
+        api_20005_doubt.handle,
     )
 
 # Every broker needs these at its start.
@@ -103,6 +105,7 @@ _MODULES: Final = (
     "api_20002_control",
     "api_20003_peer_beat",
     "api_20004_stop_together",
+    "api_20005_doubt",
 )
 
 

@@ -38,6 +38,10 @@ class Slice(NamedTuple):
             return b""
         return self.file.read_resident(self.position_bytes, self.size_bytes)
 
+    def read(self) -> Buffer:
+        """Return the bytes; may wait for the disk."""
+        return b"" if self.file is None else self.file.read(self.position_bytes, self.size_bytes)
+
     def read_later(self, done: Callable[[Buffer | Exception], None]) -> None:
         """Read in a worker. Not for an empty slice, which needs no worker."""
         assert self.file is not None, "an empty slice has nothing to read later"

@@ -58,6 +58,7 @@ class ApiKey(IntEnum):
     CONTROL = 20002
     PEER_BEAT = 20003
     STOP_TOGETHER = 20004
+    DOUBT = 20005
 
 
 class VersionRange(NamedTuple):
@@ -117,6 +118,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.CONTROL: VersionRange(0, 0),
     ApiKey.PEER_BEAT: VersionRange(0, 0),
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
+    ApiKey.DOUBT: VersionRange(0, 0),
 }
 
 # Records, the metadata of group members and forwarded client requests may be as large as
@@ -168,6 +170,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.CONTROL: 0,
     ApiKey.PEER_BEAT: 0,
     ApiKey.STOP_TOGETHER: 0,
+    ApiKey.DOUBT: 0,
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"

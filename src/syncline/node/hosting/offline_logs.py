@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from syncline.model.ids import BrokerId, Offset, TopicPartition
+from syncline.model.impairments import damaged_id
 from syncline.model.metadata import PartitionRecord, directory_id
+from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
+from syncline.node.episodes import Episodes
 from syncline.node.hosting.aside import AsideCopies
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
@@ -34,6 +37,8 @@ class OfflineLogs:
         cluster: ClusterView,
         logs: LogDirectory,
         aside: AsideCopies,
+        clock: Clock,
+        episodes: Episodes,
         heartbeat_now: Callable[[], None],
         on_unfit: Callable[[str], object],
     ) -> None:
@@ -41,10 +46,14 @@ class OfflineLogs:
         self._cluster = cluster
         self._logs = logs
         self.aside = aside
+        self._clock = clock
+        self._episodes = episodes
         self._heartbeat_now = heartbeat_now
         self._on_unfit = on_unfit
         # Partitions whose logs failed since the start. Damaged ones are not among them.
         self._failed: dict[TopicPartition, None] = {}
+        # Damaged logs that are served because no other replica can, and what is wrong with them.
+        self._served: dict[TopicPartition, str] = {}
         # Ends the hosting of a partition whose log is kept; returns from where on nothing was committed, -1 if unknown.
         self.let_go: Callable[[TopicPartition], Offset] | None = None
         # Makes a partition match the image again.
@@ -55,9 +64,12 @@ class OfflineLogs:
         return [key for key in (*self._logs.damaged, *self._failed) if self._is_assigned(key)]
 
     def directory_ids(self) -> list[UUID]:
-        """Return the directory ids of these replicas."""
-        topics = self._cluster.image.topics
-        return [directory_id(topics[key.topic].topic_id, key.partition) for key in self.assigned()]
+        """Return what heartbeats report: directory ids of these replicas, and of damaged ones that are served."""
+        damaged = [damaged_id(self._directory_id(key)) for key in self.served() if self._is_assigned(key)]
+        return [*map(self._directory_id, self.assigned()), *damaged]
+
+    def _directory_id(self, key: TopicPartition) -> UUID:
+        return directory_id(self._cluster.image.topics[key.topic].topic_id, key.partition)
 
     def _is_assigned(self, key: TopicPartition) -> bool:
         record = self._cluster.image.partition(*key)
@@ -91,8 +103,15 @@ class OfflineLogs:
         if self.is_damaged(key):
             return True
         record = self._cluster.image.partition(*key)
-        if record is None or key not in self._logs.logs or not self._has_successor(key, record):
+        if record is None or key not in self._logs.logs:
             return False
+        self._episodes.hold(
+            ("damaged", key), "log-damaged", self._broker_id, self._clock.mono_ms(), lambda: {"reason": reason}, key
+        )
+        if not self._has_successor(key, record):
+            self._serve_damaged(key, reason)
+            return False
+        self._served.pop(key, None)
         assert self.let_go is not None, "the replicas are put together before any is found damaged"
         assert self.assign_again is not None, "the replicas are put together before any is found damaged"
         log.error("%s is damaged, another replica takes its place: %s", key, reason)
@@ -106,6 +125,26 @@ class OfflineLogs:
             # Nothing changes for the controller; a member of the in-sync set waits until it has left.
             self.assign_again([key])
         return True
+
+    def _serve_damaged(self, key: TopicPartition, reason: str) -> None:
+        if key in self._served:
+            return
+        log.error("%s is damaged; it is served, because no other replica can take its place: %s", key, reason)
+        self._served[key] = reason
+        self._heartbeat_now()
+
+    def served(self) -> list[TopicPartition]:
+        """Return the damaged logs that are served because no other replica can take their place."""
+        return [key for key in self._served if key in self._logs.logs]
+
+    def hand_over_damaged(self) -> None:
+        """Take damaged logs offline that another replica can serve by now; called after changes of partitions."""
+        for key in list(self._served):
+            if key not in self._logs.logs:
+                del self._served[key]
+                self._episodes.end(("damaged", key))
+            else:
+                self.damaged(key, self._served[key])
 
     def _has_successor(self, key: TopicPartition, record: PartitionRecord) -> bool:
         """Return whether another replica leads, or could lead at once."""
@@ -128,6 +167,7 @@ class OfflineLogs:
             log.error("%s is not served: its log is damaged, and no other broker may have the records: %s", key, reason)
             return False
         aside = self._logs.set_aside(key)
+        self._episodes.end(("damaged", key))
         kept = "nothing is left of it" if aside is None else f"it is kept as {aside.path} until the new copy is in sync"
         log.error("%s is fetched again from broker %s, its log is damaged; %s: %s", key, record.leader, kept, reason)
         self._heartbeat_now()

@@ -13,6 +13,7 @@ from syncline.model.metadata import PartitionRecord
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.disk_watch import DiskWatch
+from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.live_configs import LiveConfigs
@@ -49,6 +50,7 @@ class HostedReplicas:
         logs: LogDirectory,
         offline: OfflineLogs,
         writes: RefusedWrites,
+        doubted: DoubtedLogs,
         partitions: dict[TopicPartition, Partition],
         surroundings: PartitionSurroundings,
         fetchers: Fetchers,
@@ -64,6 +66,7 @@ class HostedReplicas:
         self._logs = logs
         self.offline = offline
         self.writes = writes
+        self.doubted = doubted
         # The table of hosted partitions, which other parts only read.
         self._partitions = partitions
         self._surroundings = surroundings

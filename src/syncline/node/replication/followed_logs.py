@@ -6,6 +6,7 @@ A log that began empty although its partition has a history is reported while it
 
 import logging
 from collections.abc import Callable, Mapping
+from uuid import UUID
 
 from syncline.core.replication.evidence import Evidence
 from syncline.core.replication.follower import (
@@ -19,6 +20,7 @@ from syncline.model.ids import Offset
 from syncline.node.disk_watch import NOTABLE_MS
 from syncline.node.partition import Partition
 from syncline.node.replication.cuts import Cut
+from syncline.node.replication.doubts import Doubt, RefusedRecords
 from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
@@ -32,7 +34,12 @@ class FollowedLogs:
     """Applies one leader's answers to logs."""
 
     def __init__(
-        self, leader_id: int, surroundings: FetcherSurroundings, *, on_late_cut: Callable[[Key], None]
+        self,
+        leader_id: int,
+        surroundings: FetcherSurroundings,
+        *,
+        on_late_cut: Callable[[Key], None],
+        send_doubt: Callable[[Doubt], object],
     ) -> None:
         self._leader_id = leader_id
         self._surroundings = surroundings
@@ -42,6 +49,7 @@ class FollowedLogs:
         self._catching_up_since_ms: dict[Key, int] = {}
         # Logs to cut as soon as a worker has planned the cut.
         self._cuts: dict[Key, Cut] = {}
+        self._refused = RefusedRecords(leader_id, surroundings.clock, surroundings.observer.episodes, send_doubt)
         # For the metrics.
         self.fetched_bytes = 0
 
@@ -54,6 +62,7 @@ class FollowedLogs:
     def end(self, key: Key, partition: Partition) -> None:
         """Stop following a partition. A pending cut is cancelled: the next role decides again."""
         self.cancel_cut(key)
+        self._refused.forget(partition.key)
         if self._catching_up_since_ms.pop(key, None) is not None:
             # The next leader's fetcher continues the report.
             partition.is_fresh = True
@@ -88,12 +97,15 @@ class FollowedLogs:
                 if partition_log.raise_log_start(target):
                     partition.watchers.log_start_moved()
         except CorruptRecordsError as error:
-            log.warning(
-                "%s: broker %s sent records that fail their checksum: %s", partition.key, self._leader_id, error
-            )
+            self._doubt(key, partition, error)
             follower.back_off(now_ms)
             return ()
-        except (LogOfflineError, UnexpectedOffsetError) as error:
+        except UnexpectedOffsetError as error:
+            # The network has checksums of its own: offsets that go back are no accident on the way.
+            self._doubt(key, partition, error)
+            self._doubt(key, partition, error)
+            return follower.fail(str(error))
+        except LogOfflineError as error:
             return follower.fail(str(error))
         except StorageError as error:
             # Lack of space or descriptors is temporary. An answer may take several writes, of which some may be done.
@@ -101,6 +113,8 @@ class FollowedLogs:
             resume_at_log_end(follower, partition_log)
             follower.back_off(now_ms)
             return ()
+        if self._refused and row.records:
+            self._refused.forget(partition.key)
         follower.appended(
             log_end=partition_log.log_end,
             log_start=partition_log.log_start,
@@ -108,6 +122,11 @@ class FollowedLogs:
             leader_high_watermark=Offset(row.high_watermark),
         )
         return ()
+
+    def _doubt(self, key: Key, partition: Partition, error: StorageError) -> None:
+        topic_id, index = UUID(bytes=key[0]), key[1]
+        doubt = Doubt(self._surroundings.broker_id, topic_id, index, partition.leader_epoch, partition.log.log_end)
+        self._refused.refused(partition.key, doubt, error)
 
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock

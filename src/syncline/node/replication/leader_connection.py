@@ -15,6 +15,7 @@ from typing import Any, Final
 from syncline.model.events import Json
 from syncline.node.links import client_id_of
 from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.replication.doubts import Doubt
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.request import Buffer
 from syncline.wire.api import ApiKey
@@ -222,6 +223,11 @@ class LeaderConnection:
         if self._peer is not None and self._peer.is_open:
             self._beats_sent += 1
             self._peer.send_without_answer(ApiKey.PEER_BEAT, 0, (INT32.pack(self._surroundings.broker_id),))
+
+    def send_doubt(self, doubt: Doubt) -> None:
+        """Ask the leader to check its log at a place that this follower cannot copy."""
+        if self._peer is not None and self._peer.is_open:
+            self._peer.send_without_answer(ApiKey.DOUBT, 0, (doubt.encode(),))
 
     def forget_beats(self) -> None:
         """Restart the counts of beats at 0."""

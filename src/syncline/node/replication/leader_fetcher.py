@@ -71,7 +71,9 @@ class LeaderFetcher:
             on_open=self.go,
             on_lost=self._connection_lost,
         )
-        self._logs = FollowedLogs(leader_id, surroundings, on_late_cut=self._cut_late)
+        self._logs = FollowedLogs(
+            leader_id, surroundings, on_late_cut=self._cut_late, send_doubt=self.connection.send_doubt
+        )
         self._wake_timer: asyncio.TimerHandle | None = None
         # For the metrics: the time of creation, and the number of fetches.
         self.created_ms = surroundings.clock.mono_ms()
