@@ -51,9 +51,12 @@ async def test_node_tells_its_owner_when_the_disk_fails(world: World) -> None:
     await world.topic()
     world.host().disk.fail_next("append", errno.EIO)
     row = await (await world.client()).produce("t", batch())
+    # First it tells the controller and the journal why.
+    told_at_once = list(told)
+    await world.until(lambda: told)
     world.kill(1)
 
-    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (row.error_code, told_at_once) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
 
 
@@ -99,6 +102,7 @@ async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed
     await world.delete_topic("t")
     await world.topic("u")
     row = await (await world.client()).produce("u", batch())
+    await world.until(lambda: told)
 
     assert row.error_code == ErrorCode.NONE
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]

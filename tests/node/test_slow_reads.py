@@ -298,6 +298,7 @@ async def test_d11_disk_that_never_answers_is_given_up_if_configured(world: Worl
     await world.until(lambda: world.partition(1).is_offline)
     took_s = world.loop.time()
     await world.until(lambda: world.partition(2).is_leader or world.partition(3).is_leader)
+    await world.until(lambda: told)
     # A broker with a failed log does not stop in good order.
     world.kill(1)
 

@@ -57,6 +57,8 @@ class Reason(StrEnum):
 
 # Reasons for which a stopping broker leaves.
 STOPS: Final = frozenset({Reason.STOP_ANNOUNCED, Reason.STOP_GRANTED, Reason.STOPPED_TOGETHER})
+# Reasons for which a replica leaves the ISR although its broker stays.
+UNFIT: Final = frozenset({Reason.DISK_FULL, Reason.NO_DESCRIPTORS, Reason.LOGS_DAMAGED, Reason.LOGS_FAILED})
 # Reasons of elections that an administrator or the balancer requested: nothing was wrong.
 WANTED: Final = frozenset(
     {Reason.CREATED, Reason.PREFERRED_REPLICA_BACK, Reason.PREFERRED_REQUESTED, Reason.UNCLEAN_REQUESTED}

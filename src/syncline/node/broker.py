@@ -34,7 +34,7 @@ from syncline.node.hosting.aside import AsideCopies
 from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.isr_proposals import IsrProposals
-from syncline.node.hosting.offline_logs import OfflineLogs
+from syncline.node.hosting.offline_logs import LAST_WORDS_S, OfflineLogs
 from syncline.node.hosting.partition_journal import PartitionJournal
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
@@ -220,7 +220,7 @@ class Broker:
             clock=clock,
             episodes=observer.episodes,
             heartbeat_now=controller.heartbeat_now,
-            on_unfit=on_unfit,
+            on_unfit=lambda reason: loop.call_later(LAST_WORDS_S, on_unfit, reason),
         )
         self.replicas = HostedReplicas(
             broker_id=broker_id,

@@ -255,7 +255,9 @@ def _changed_logs(
 
 def _why_logs_changed(before: BrokerRecord, now: BrokerRecord) -> Why:
     """Return the gravest news of a report that differs from the one before."""
-    if set(now.failed) - set(before.failed):
+    damaged = set(now.impaired) - set(Refusal)
+    # What is damaged may be offline, too; then it has not failed besides.
+    if set(now.failed) - set(before.failed) - damaged:
         return Why(Reason.LOGS_FAILED, {"failed_count": len(now.failed)})
     new = set(now.impaired) - set(before.impaired)
     if Refusal.NO_ROOM in new:
@@ -263,10 +265,10 @@ def _why_logs_changed(before: BrokerRecord, now: BrokerRecord) -> Why:
     if Refusal.NO_DESCRIPTORS in new:
         return Why(Reason.NO_DESCRIPTORS)
     if new:
-        return Why(Reason.LOGS_DAMAGED, {"damaged_count": len(now.impaired)})
+        return Why(Reason.LOGS_DAMAGED, {"damaged_count": len(damaged)})
     if before.refusal is not None and now.refusal is None:
         return Why(Reason.DISK_WRITABLE)
-    return Why(Reason.LOGS_HEALED, {"failed_count": len(now.failed) + len(now.impaired)})
+    return Why(Reason.LOGS_HEALED, {"failed_count": len({*now.failed, *damaged})})
 
 
 def _record(registration: Registration, broker_epoch: BrokerEpoch) -> BrokerRecord:

@@ -10,7 +10,7 @@ Units: Unix milliseconds.
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from syncline.explain.diagnosis.condition import CLOCKS_MS, DEPTH, Condition, Kind
+from syncline.explain.diagnosis.condition import CLOCKS_MS, DEPTH, JOIN_MS, Condition, Kind
 from syncline.explain.diagnosis.findings import Cause
 
 # A broker may report a cause this much after another broker reports the effect.
@@ -44,6 +44,13 @@ class Causes:
         for each in self._conditions:
             if each.kind is Kind.BURST and each.touches(begin_ms - SLACK_MS, at_ms):
                 return Cause.BURST, each
+        return Cause.UNKNOWN, None
+
+    def of_decision(self, broker: int, kind: Kind, at_ms: int) -> tuple[Cause, Condition | None]:
+        """Return what made a broker unfit, by which the controller explains its decision."""
+        for each in self._conditions:
+            if each.kind is kind and each.broker == broker and each.touches(at_ms - JOIN_MS, at_ms + JOIN_MS):
+                return name_of(each, broker), each
         return Cause.UNKNOWN, None
 
     def of_giving_away(self, leader: int, at_ms: int) -> tuple[Cause, Condition | None]:
@@ -105,6 +112,13 @@ class Causes:
         leads = condition.broker == leader and (not is_fenced or replica == leader)
         blocks = condition.blocked_ms > 0
         match condition.kind:
+            case Kind.FULL | Kind.DESCRIPTORS:
+                return mine and not is_fenced
+            case Kind.DAMAGED:
+                # Followers cannot copy it.
+                return leads and not is_fenced
+            case Kind.FAILED:
+                return (mine or leads) and not is_fenced
             case Kind.GONE | Kind.STOPPED | Kind.STALL:
                 return mine or leads
             case Kind.DISK:
@@ -148,6 +162,14 @@ def name_of(condition: Condition, leader: int, *, is_fenced: bool = False) -> Ca
     """Return the name that a condition has as a cause, given which broker led the partition."""
     leads = condition.broker == leader
     match condition.kind:
+        case Kind.FULL:
+            return Cause.DISK_FULL
+        case Kind.DESCRIPTORS:
+            return Cause.NO_DESCRIPTORS
+        case Kind.DAMAGED:
+            return Cause.LOG_DAMAGED
+        case Kind.FAILED:
+            return Cause.DISK_FAILED
         case Kind.GONE:
             return Cause.LEADER_DEAD if leads else Cause.FOLLOWER_DEAD
         case Kind.STOPPED:

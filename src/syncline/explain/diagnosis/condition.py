@@ -21,6 +21,10 @@ EXPLAINED_SHARE: Final = 0.4
 class Kind(StrEnum):
     """What was wrong; the values appear in the JSON of `syncline why`."""
 
+    FAILED = "disk failed"
+    DAMAGED = "log damaged"
+    FULL = "disk full"
+    DESCRIPTORS = "no descriptors"
     GONE = "process gone"
     STOPPED = "stopped in good order"
     STALL = "process stood still"
@@ -35,6 +39,10 @@ class Kind(StrEnum):
 
 # From the root of a chain of causes to its end: a root is named before its effects.
 DEPTH: Final = (
+    Kind.FAILED,
+    Kind.DAMAGED,
+    Kind.FULL,
+    Kind.DESCRIPTORS,
     Kind.GONE,
     Kind.STALL,
     Kind.DISK,

@@ -18,6 +18,7 @@ from syncline.explain.diagnosis.broker_conditions import (
 )
 from syncline.explain.diagnosis.condition import JOIN_MS, Condition, Kind, number
 from syncline.explain.diagnosis.connection_conditions import cuts
+from syncline.explain.diagnosis.disk_conditions import unfit_brokers
 from syncline.explain.diagnosis.history import History
 
 BURST_RECORDS: Final = 1_000
@@ -37,6 +38,7 @@ def conditions_of(history: History) -> list[Condition]:
         each for each in late if not any(other.broker == each.broker and other.explains(each) for other in unreachable)
     ]
     found = [*deep, *disks, *late, *cut, *unreachable, *fresh_logs(history, late), *_bursts(history)]
+    found += unfit_brokers(history)
     return sorted(found, key=lambda each: each.begin_ms)
 
 

@@ -14,6 +14,7 @@ from syncline.explain.diagnosis.broker_conditions import SLOW_DISK_MS
 from syncline.explain.diagnosis.causes import LOOK_BACK_MS, SLACK_MS, Causes, name_of
 from syncline.explain.diagnosis.condition import CLOCKS_MS, Condition, Kind
 from syncline.explain.diagnosis.conditions import conditions_of
+from syncline.explain.diagnosis.disk_conditions import decided_kind
 from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect, Finding, is_wanted, main_finding
 from syncline.explain.diagnosis.history import History, Observed
 from syncline.model.events import Election, Event, IsrChange, Json, Truncation, Watermark
@@ -135,11 +136,16 @@ class _Effects:
         caught_up_ms = numbers.get("caught_up_ms")
         begin_ms = caught_up_ms if isinstance(caught_up_ms, int) else change.ts_ms - LOOK_BACK_MS
         is_fenced = change.rule == "fencing"
+        reason = reason_of(change.evidence.get("reason"))
         if is_fenced:
-            begin_ms = _fencing_began_ms(change.ts_ms, reason_of(change.evidence.get("reason")), change.evidence)
+            begin_ms = _fencing_began_ms(change.ts_ms, reason, change.evidence)
             # The fenced broker may have led until then.
             leader = self._leader_at(change.ts_ms - CLOCKS_MS)
-        cause, condition = self._causes.of_absence(replica, leader, begin_ms, change.ts_ms, is_fenced=is_fenced)
+        unfit = decided_kind(reason, change.evidence)
+        if unfit is not None:
+            cause, condition = self._causes.of_decision(replica, unfit, change.ts_ms)
+        else:
+            cause, condition = self._causes.of_absence(replica, leader, begin_ms, change.ts_ms, is_fenced=is_fenced)
         if condition is None:
             condition = self._read_in_decision(change, replica, numbers)
             cause = Cause.UNKNOWN if condition is None else Cause.LEADER_DISK
@@ -167,7 +173,10 @@ class _Effects:
         before, at_ms = election.leader_before, election.ts_ms
         begin_ms = _fencing_began_ms(at_ms, election.reason, election.evidence)
         cause, condition = Cause.UNKNOWN, None
-        if election.reason is Reason.RELINQUISHED or self._gave_away(before, at_ms):
+        unfit = decided_kind(election.reason, election.evidence)
+        if unfit is not None:
+            cause, condition = self._causes.of_decision(before, unfit, at_ms)
+        elif election.reason is Reason.RELINQUISHED or self._gave_away(before, at_ms):
             cause, condition = self._causes.of_giving_away(before, at_ms)
         elif before >= 0 and not is_wanted(election):
             cause, condition = self._causes.of_absence(before, before, begin_ms, at_ms, is_fenced=True)

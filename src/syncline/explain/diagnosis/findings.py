@@ -31,6 +31,10 @@ class Cause(StrEnum):
     CONTROLLER = "controller-unreachable"
     FENCED_ALIVE = "fenced-though-alive"
     METADATA_LATE = "metadata-late"
+    DISK_FULL = "disk-full"
+    NO_DESCRIPTORS = "no-descriptors"
+    DISK_FAILED = "disk-failed"
+    LOG_DAMAGED = "log-damaged"
     UNKNOWN = "unknown"
 
 
@@ -131,6 +135,8 @@ _WEIGHTS: Final[Mapping[Effect, int]] = {
     Effect.TRUNCATED: 1,
     Effect.NOTHING: 1,
 }
+# A damaged log matters more than the copies that replace it.
+_DAMAGED_WEIGHT: Final = 50
 # A replica that fills an empty log matters more than the cause of its emptiness.
 _NEW_REPLICA_WEIGHT: Final = 20
 
@@ -157,6 +163,8 @@ def _weight(finding: Finding) -> int:
             return 0 if finding.effect is Effect.ELECTED else 1
         case Cause.STOPPED:
             return 1
+        case Cause.LOG_DAMAGED if finding.effect is not Effect.NOTHING:
+            return _DAMAGED_WEIGHT
         case Cause.NEW_REPLICA:
             return _NEW_REPLICA_WEIGHT
         case _:

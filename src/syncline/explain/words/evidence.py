@@ -20,6 +20,8 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
     begin, end, lasted = show(condition.begin_ms), show(condition.end_ms), span(condition.length_ms)
     still = "" if condition.is_over else wording.STILL
     match condition.kind:
+        case Kind.FULL | Kind.DESCRIPTORS | Kind.DAMAGED | Kind.FAILED:
+            return [_unfit(condition, begin, end, still)]
         case Kind.GONE:
             back = wording.NEXT_PROCESS.format(end=end) if condition.is_over else wording.NO_NEXT_PROCESS
             return [wording.GONE.format(broker=broker, begin=begin, back=back)]
@@ -76,6 +78,25 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [wording.BURST.format(records=records, begin=begin, end=end, usual=than)]
         case _:
             assert_never(condition.kind)
+
+
+def _unfit(condition: Condition, begin: str, end: str, still: str) -> str:
+    broker, numbers = condition.broker, condition.numbers
+    if "refused_count" in numbers:
+        return wording.REFUSED_WRITES.format(
+            broker=broker,
+            begin=begin,
+            end=end,
+            still=still,
+            refused=count(numbers["refused_count"]),
+            on=numbers.get("on"),
+            errno=numbers.get("errno"),
+        )
+    if "reason" in numbers:
+        return wording.DAMAGED.format(broker=broker, begin=begin, reason=numbers["reason"])
+    if "error" in numbers:
+        return wording.DISK_FAILED.format(broker=broker, begin=begin, error=numbers["error"])
+    return wording.REPORTED_UNFIT.format(broker=broker, begin=begin)
 
 
 def _longest_operations(condition: Condition) -> list[str]:

@@ -12,7 +12,7 @@ from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import Show, count, listed, reason_in_words, span, title_of
 from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
-from syncline.model.reasons import reason_of
+from syncline.model.reasons import UNFIT, reason_of
 
 # Name the time of a proposal if the controller took longer than this to answer it.
 SLOW_ANSWER_MS: Final = 500
@@ -122,6 +122,8 @@ def _left(finding: Finding, event: IsrChange, left: str, show: Show) -> list[str
         return [wording.LEFT_IN_ELECTION.format(left=left, elected=elected, reason=_reason(event.evidence))]
     if event.rule == "fencing" and finding.cause is Cause.STOPPED:
         return [wording.LEFT_STOPPING.format(left=left, controller=event.broker)]
+    if event.rule == "fencing" and reason_of(event.evidence.get("reason")) in UNFIT:
+        return [wording.LEFT_UNFIT.format(left=left, controller=event.broker, reason=_reason(event.evidence))]
     if event.rule == "fencing":
         return [wording.LEFT_FENCED.format(left=left, controller=event.broker, reason=_reason(event.evidence))]
     return [_left_by_leader(finding, event, left, show), *_last_fetch(finding, event, show)]

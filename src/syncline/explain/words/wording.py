@@ -62,6 +62,10 @@ TITLES: Final[dict[Cause, str]] = {
     Cause.CONTROLLER: "a broker could not reach the controller",
     Cause.FENCED_ALIVE: "the controller fenced a broker that was alive",
     Cause.METADATA_LATE: "a broker applied the metadata late",
+    Cause.DISK_FULL: "the broker's disk was full",
+    Cause.NO_DESCRIPTORS: "the broker had no file descriptors left",
+    Cause.DISK_FAILED: "the broker's disk failed",
+    Cause.LOG_DAMAGED: "the broker's log was damaged",
     Cause.UNKNOWN: "unknown",
 }
 TITLE_OF_BROKER: Final = "{title} (broker {broker})"
@@ -86,6 +90,7 @@ BESIDES: Final = "Besides: {titles}."
 LEFT: Final = "Replica {replica} left the ISR of {partition} at {at}"
 LEFT_IN_ELECTION: Final = "{left}: the controller elected {elected}, outside the ISR ({reason})."
 LEFT_STOPPING: Final = "{left}: it announced its stop to controller {controller}."
+LEFT_UNFIT: Final = "{left}: controller {controller} took it out ({reason})."
 LEFT_FENCED: Final = "{left}: controller {controller} fenced it ({reason})."
 LEFT_BEHIND: Final = "{left}: it was {behind} records behind, more than replica.lag.max.messages {most}."
 LEFT_LATE: Final = (
@@ -156,6 +161,12 @@ NO_EFFECT: Final = "It had no effect on {partition}, but at {at} something was u
 
 # Evidence for a cause.
 STILL: Final = " and had not ended at the last report"
+REFUSED_WRITES: Final = (
+    "Broker {broker}'s disk refused {refused} writes from {begin} to {end}, the last one of {on} with {errno}{still}."
+)
+DAMAGED: Final = "Broker {broker} found its log damaged at {begin}: {reason}."
+DISK_FAILED: Final = "Broker {broker}'s disk failed at {begin}: {error}."
+REPORTED_UNFIT: Final = "Broker {broker} reported this to the controller at {begin}; its own report is not here."
 GONE: Final = "Broker {broker}'s process ended at {begin}: its connections broke and its port refused new ones{back}."
 NEXT_PROCESS: Final = "; its next process registered at {end}"
 NO_NEXT_PROCESS: Final = "; no other process has registered since"
@@ -197,6 +208,10 @@ USUALLY: Final = ", usually {records}"
 
 # Evidence against other causes.
 KINDS: Final[dict[Kind, str]] = {
+    Kind.FAILED: "disk failed",
+    Kind.DAMAGED: "log damaged",
+    Kind.FULL: "disk full",
+    Kind.DESCRIPTORS: "no descriptors",
     Kind.GONE: "process gone",
     Kind.STOPPED: "stopped in good order",
     Kind.STALL: "process paused",

@@ -312,7 +312,10 @@ class ActiveController:
     def _found_gone(self, record: BrokerRecord) -> None:
         if self.config.quick_bounce_enable:
             return  # Its next process is to find everything as if nothing had happened.
-        self.fencings.fence_process(record.broker_id, record.broker_epoch, Why(Reason.PROCESS_GONE))
+        known = self.image.brokers.get(record.broker_id, record)
+        # A broker with one disk ends when that fails.
+        numbers = {"failed_count": len(known.failed)} if known.failed else {}
+        self.fencings.fence_process(record.broker_id, record.broker_epoch, Why(Reason.PROCESS_GONE, numbers))
 
 
 def _warn_of_bounces(config: BrokerConfig) -> None:

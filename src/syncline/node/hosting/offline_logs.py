@@ -12,6 +12,7 @@ Each heartbeat reports these replicas to the controller, by directory id, and th
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 from uuid import UUID
 
 from syncline.model.ids import BrokerId, Offset, TopicPartition
@@ -25,6 +26,9 @@ from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 
 log = logging.getLogger("syncline.node")
+
+# A broker whose disk failed tells the controller and the journal why, before its process ends.
+LAST_WORDS_S: Final = 0.5
 
 
 class OfflineLogs:
@@ -64,9 +68,10 @@ class OfflineLogs:
         return [key for key in (*self._logs.damaged, *self._failed) if self._is_assigned(key)]
 
     def directory_ids(self) -> list[UUID]:
-        """Return what heartbeats report: directory ids of these replicas, and of damaged ones that are served."""
-        damaged = [damaged_id(self._directory_id(key)) for key in self.served() if self._is_assigned(key)]
-        return [*map(self._directory_id, self.assigned()), *damaged]
+        """Return what heartbeats report: ids of these replicas, and marked ids of damaged ones, served or not."""
+        damaged = [key for key in (*self._logs.damaged, *self.served()) if self._is_assigned(key)]
+        ids = map(self._directory_id, damaged)
+        return [*map(self._directory_id, self.assigned()), *map(damaged_id, ids)]
 
     def _directory_id(self, key: TopicPartition) -> UUID:
         return directory_id(self._cluster.image.topics[key.topic].topic_id, key.partition)
@@ -82,6 +87,9 @@ class OfflineLogs:
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
         self._logs.forget_registration()
         self._failed[key] = None
+        self._episodes.hold(
+            ("failed", key), "log-failed", self._broker_id, self._clock.mono_ms(), lambda: {"error": str(error)}, key
+        )
         self._heartbeat_now()
         self._on_unfit(f"the disk failed {key}: {error}")
 
