@@ -7,7 +7,9 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Observation
 from syncline.model.impairments import Refusal
+from syncline.node import partition_status
 from syncline.virtual.medium import ROOM_BYTES
+from tests.node.metrics.scraping import scrape
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -131,6 +133,24 @@ async def test_each_refusal_that_breaks_nothing_moves_the_leadership(world: Worl
     assert code is ErrorCode.KAFKA_STORAGE_ERROR
     assert refusal is (Refusal.NO_DESCRIPTORS if error in {errno.EMFILE, errno.ENFILE} else Refusal.NO_ROOM)
     assert not world.partition(1).is_offline
+
+
+@pytest.mark.brokers(3, **SETTINGS)
+async def test_status_and_metrics_name_a_full_disk(world: World) -> None:
+    """The data of `syncline isr` say which replica cannot write, and why; Prometheus gets the numbers."""
+    await world.topic(replicas=(1, 2, 3))
+    fill(world, 1)
+    await produce(world, 1)
+    await world.until(lambda: leader(world) == 2)
+    await world.until(lambda: world.partition(2).is_leader)
+    (row,) = partition_status.show(world.broker(2), {"topic": "t"})["partitions"]
+    samples = await scrape(world)
+    make_room(world, 1)
+
+    assert row["trouble"] is None
+    assert {each["broker"]: each["trouble"] for each in row["followers"]} == {1: "no-room", 3: None}
+    assert samples["syncline_unfit_replicas"] == 1
+    assert samples["syncline_refused_writes_total"] >= 1
 
 
 @pytest.mark.brokers(3, **SETTINGS)

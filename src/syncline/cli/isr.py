@@ -12,6 +12,12 @@ from syncline.local.layout import LocalClusterError
 
 ASK_S = 2.0
 WATCH_S = 1.0
+TROUBLES = {
+    "no-room": "disk full",
+    "no-descriptors": "no descriptors",
+    "damaged": "log damaged",
+    "failed": "log failed",
+}
 HEADERS = (
     *("PARTITION", "LEADER", "EPOCH", "ISR", "END", "HIGH-WATERMARK"),
     *("FOLLOWER", "LAG", "BYTES", "MS", "LEFT", "NOTE"),
@@ -115,6 +121,8 @@ def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
         for name, words in (("is_change_pending", "change pending"), ("is_under_min_isr", "under min ISR"))
         if row[name]
     ]
+    if row.get("trouble"):
+        notes.append(f"leader: {TROUBLES.get(row['trouble'], row['trouble'])}")
     if not row["followers"]:
         return [[*head, "-", "-", "-", "-", "-", ", ".join(notes)]]
     return [
@@ -127,6 +135,8 @@ def _follower(row: dict[str, Any], notes: list[str]) -> list[Any]:
     notes = list(notes)
     if not row["in_isr"]:
         notes.append("not in ISR")
+    if row.get("trouble"):
+        notes.append(TROUBLES.get(row["trouble"], row["trouble"]))
     if row["is_protected"]:
         notes.append("protected: its fetch is being served")
     return [

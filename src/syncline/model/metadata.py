@@ -272,6 +272,16 @@ class MetadataImage:
             return Fitness.DAMAGED
         return Fitness.ABLE if record.refusal is None else Fitness.CANNOT_WRITE
 
+    def trouble(self, broker_id: BrokerId, topic_id: UUID, partition: int) -> str | None:
+        """Return why a replica does not lead where another one can, in a word for tools; None if nothing is wrong."""
+        record = self.brokers.get(broker_id)
+        if record is None:
+            return None
+        own_id = directory_id(topic_id, partition).hex
+        if own_id in record.impaired:
+            return Fitness.DAMAGED.value
+        return "failed" if own_id in record.failed else record.refusal
+
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """Return the overrides of a topic; empty if it has none."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, topic), {})

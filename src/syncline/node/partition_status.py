@@ -1,7 +1,8 @@
 """How far the followers of this broker's partitions are: the verb `status.partitions` of the control API.
 
 Times in ms; -1 means unknown, null means none. `left_ms` is how long a follower in the ISR may remain without proving
-that it has everything, before the next tick evicts it.
+that it has everything, before the next tick evicts it. `trouble` is what keeps a replica from leading although its
+broker is active: no-room, no-descriptors, damaged or failed.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from syncline.node.observer import Observer
     from syncline.node.part_views import HasPartitions
     from syncline.node.partition import Partition
-    from syncline.node.views import HasBrokerId, HasClock, HasConfig
+    from syncline.node.views import HasBrokerId, HasClock, HasConfig, HasImage
 
-    class Host(HasBrokerId, HasClock, HasConfig, HasPartitions, Protocol):
+    class Host(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, Protocol):
         """What these verbs use of their broker."""
 
         @property
@@ -70,6 +71,7 @@ def _row(broker: "Host", partition: "Partition", leader: "LeaderPartition") -> d
         "log_start": partition.log.log_start,
         "log_end": partition.log.log_end,
         "high_watermark": partition.high_watermark,
+        "trouble": broker.image.trouble(broker.broker_id, partition.topic_id, partition.key.partition),
         "lag_mode": leader.settings.lag.name,
         "followers": [_follower(broker, partition, leader, each, now_ms) for each in leader.followers],
     }
@@ -95,6 +97,7 @@ def _follower(
         if in_sync
         else None,
         "is_protected": leader.slow_leader is not None and view.broker_id in leader.slow_leader.spared,
+        "trouble": broker.image.trouble(view.broker_id, partition.topic_id, partition.key.partition),
         "last_fetch_ago_ms": None if asked_ms is None else now_ms - asked_ms,
         "is_answer_owed": is_answer_pending,
     }

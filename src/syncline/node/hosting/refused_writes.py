@@ -79,6 +79,8 @@ class RefusedWrites:
         self._key: TopicPartition | None = None
         self._since_ms = 0
         self._refused_count = 0
+        # For the metrics: of all episodes.
+        self.refused_total = 0
         self._accepted_ms: int | None = None
         self._pause_ms = PROBE_FIRST_MS
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +96,7 @@ class RefusedWrites:
         if cause is None or self._is_closed:
             return
         self._key, self._error = key, cause.error
+        self.refused_total += 1
         if self.refusal is not None:
             self._refused_count += 1
             self._hold()

@@ -346,6 +346,12 @@ ASIDE_LOGS: Final = _own(
     "syncline_aside_logs", GAUGE, "logs",
     "Damaged logs that were set aside: new copies are replacing them, or lack records that they hold.")
 ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Of damaged logs that were set aside.")
+UNFIT_REPLICAS: Final = _own(
+    "syncline_unfit_replicas", GAUGE, "replicas",
+    "Served here, but to be led elsewhere: all of them while the disk refuses writes, and those on damaged logs.")
+REFUSED_WRITES: Final = _own(
+    "syncline_refused_writes_total", COUNTER, "writes",
+    "Appends that the disk refused for want of room or descriptors.")
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
 FAULT_HITS: Final = _own(
