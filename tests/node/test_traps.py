@@ -1,13 +1,15 @@
 """Answers with which other implementations of the protocol broke clients."""
 
 import datetime as dt
+import struct
 
 import pytest
 
 from syncline.local.profiles import PROFILES
 from syncline.model.errors import ErrorCode
+from syncline.records.batch import reseal
 from syncline.wire.api import ApiKey
-from tests.node.wire_client import WireClient
+from tests.node.wire_client import WireClient, batch
 from tests.node.world import World
 
 TEST_PROFILE = {name.replace(".", "_"): value for name, value in PROFILES["test"].items()}
@@ -77,3 +79,19 @@ async def partitions(client: WireClient, topic: str, *, may_create: bool) -> int
 def seconds(count: float) -> dt.timedelta:
     """Return a time as requests carry it."""
     return dt.timedelta(seconds=count)
+
+
+@pytest.mark.parametrize("error", [1, -1], ids=["more than there are", "fewer than there are"])
+async def test_batch_whose_count_contradicts_its_records_is_not_stored(world: World, error: int) -> None:
+    """Consumers would stop at it for ever, or never see the record behind the count; the next offset stays free."""
+    await world.topic()
+    client = await world.client()
+    wrong = bytearray(batch(3))
+    struct.pack_into(">i", wrong, 23, 2 + error)
+    struct.pack_into(">i", wrong, 57, 3 + error)
+    reseal(wrong, 0, len(wrong))
+
+    refused = await client.produce("t", bytes(wrong))
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_RECORD, 0)
+    assert "contradict its header" in str(refused.error_message)
+    assert (await client.produce("t", batch(3))).base_offset == 0

@@ -7,11 +7,13 @@ checks whether it leads the partition; `prepare` follows and checks the content:
 size and CRC, counts, producer fields, timestamps, keys. A batch that passes may
 be stamped and appended as it lies in the buffer.
 
-A batch stays closed, with two exceptions: a compacted topic (every record needs
-a key), and header timestamps that contradict each other or are outside the
+A compressed batch stays closed, with two exceptions: a compacted topic (every record
+needs a key), and header timestamps that contradict each other or are outside the
 limits (the answer names the records). So a wrong but plausible maximum timestamp
 is stored as sent, and so is a compressed body that cannot be read; Kafka, which
-opens every compressed batch, corrects the first and refuses the second.
+opens every compressed batch, corrects the first and refuses the second. Of an
+uncompressed batch `body_check` compares the records with the header, and bounds
+their timestamps; only if limits lie within these bounds are all of them read.
 
 Units: sizes are bytes, times milliseconds since the Unix epoch.
 Source: KIP-467 (record errors), KIP-937 (timestamp limits), Kafka 4.3 as observed.
@@ -35,6 +37,7 @@ from syncline.records.batch import (
     rewrite,
     stamp_append_time,
 )
+from syncline.records.body_check import BodyCheck, Verdict, check_body
 from syncline.records.buffers import Buffer, WritableBuffer
 from syncline.records.compression import Codec
 from syncline.records.errors import DecodeError
@@ -172,12 +175,13 @@ def prepare(buffer: WritableBuffer, position: int, header: BatchHeader, rules: T
             fault=Fault.CHECKSUM,
         )
     _check_fields(header)
+    body = _check_body(buffer, position, header)
     if rules.append_time:
         if header.is_append_time:
             raise _append_time_refused()
         header = stamp_append_time(buffer, position, header, now_ms)
     else:
-        header = _settle_create_time(buffer, position, header, rules, now_ms)
+        header = _settle_create_time(buffer, position, header, body, rules, now_ms)
     if rules.compacted:
         _check_keys(buffer, position, header, rules)
     if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
@@ -247,8 +251,19 @@ def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
     )
 
 
+def _check_body(buffer: Buffer, position: int, header: BatchHeader) -> BodyCheck:
+    """Return what is known of the records; refuse them if they contradict the header."""
+    body = check_body(buffer, position, header)
+    if body.verdict is Verdict.NEEDS_WALK:
+        _check_openable(header)
+        body = check_body(buffer, position, header, lengths_max=None)
+    if body.verdict is Verdict.BAD:
+        raise _refused(ErrorCode.INVALID_RECORD, f"The records of the batch contradict its header: {body.reason}.")
+    return body
+
+
 def _settle_create_time(
-    buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int
+    buffer: WritableBuffer, position: int, header: BatchHeader, body: BodyCheck, rules: TopicRules, now_ms: int
 ) -> BatchHeader:
     """Return the header, corrected if it contradicts the records; refuse timestamps outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
@@ -256,6 +271,11 @@ def _settle_create_time(
     oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
     newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
     plausible = base_ms <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
+    if plausible and body.delta_max_ms is not None:
+        plausible = base_ms - body.delta_max_ms >= oldest_ms and base_ms + body.delta_max_ms <= newest_ms
+    elif plausible and not header.compression:
+        # A client fills in the largest timestamp, but no field has the smallest one.
+        plausible = rules.timestamp_before_max_ms == TIMESTAMP_MAX
     if plausible and not header.is_append_time:
         return header
     # A client must not set this bit, and it may contradict the records; their own timestamps count.

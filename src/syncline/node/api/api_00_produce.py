@@ -4,7 +4,8 @@ v3 transactional id (ignored: transactions are not offered), v5 log start offset
 v8 record errors (KIP-467), v10 leader hints (KIP-951).
 
 A batch is validated, stamped and written inside the receive buffer: no record is
-decoded, no byte is copied. One append per partition and request.
+decoded (`records.body_check` looks at lengths), no batch is copied. One append per
+partition and request.
 Ignored: topic compression (`compression.type` other than `producer`).
 """
 
