@@ -1,6 +1,5 @@
 """`up`, `down`, `status`, `broker`: clusters on this machine."""
 
-import contextlib
 import json
 import os
 import signal
@@ -46,10 +45,16 @@ def _up(context: typer.Context) -> None:
 def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
     """Stop the cluster of a data directory cleanly."""
     running = _running(data)
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(running.supervisor_pid, signal.SIGTERM)
         # A stopped process cannot act on SIGTERM.
         os.kill(running.supervisor_pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise LocalClusterError(
+            f"the cluster in {data} (process {running.supervisor_pid}) belongs to another user: stop it as that user."
+        ) from None
     began_s = time.monotonic()
     has_spoken = False
     while is_alive(running.supervisor_pid):

@@ -41,6 +41,9 @@ from syncline.model.metadata_json import decode_changes, encode_changes
 log = logging.getLogger("syncline.coordination")
 
 DATABASE_NAME: Final = "cluster.db"
+# Metadata names what users have: it is for the user of the cluster alone. SQLite gives the files beside it its mode.
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
 # The store is busy while another broker takes over or compacts: both take milliseconds.
 BUSY_TIMEOUT_S: Final = 10.0
 # The event loop also reads and must not wait for a busy store; it soon reads again.
@@ -81,7 +84,8 @@ class SqliteCoordination:
         self._directory = Path(directory)
         self._call_soon = call_soon
         self._path = self._directory / DATABASE_NAME
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         self._prepare()
         self._reader = _connect(self._path, READ_TIMEOUT_S)
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -193,7 +197,8 @@ class SqliteCoordination:
 
     def _prepare(self) -> None:
         # Brokers that create the file at the same time would find it locked, so they take turns.
-        with open(self._directory / "create.lock", "w", encoding="ascii") as turn:  # noqa: PTH123 - flock wants it
+        turn = os.open(self._directory / "create.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
             fcntl.flock(turn, fcntl.LOCK_EX)
             connection = _connect(self._path)
             try:
@@ -202,6 +207,8 @@ class SqliteCoordination:
                     connection.executescript(_SCHEMA)
             finally:
                 connection.close()
+        finally:
+            os.close(turn)
 
     def _submit(self, task: Callable[[], None]) -> None:
         if self._writer is None:
@@ -240,7 +247,7 @@ class SqliteCoordination:
         return self._directory / f"lease-{epoch}.lock"
 
     def _open_lock(self, epoch: int) -> int:
-        return os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(self._lock_path(epoch), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
 
     def _renewed_ns(self, epoch: int) -> int:
         try:

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Self
 from syncline.lab.client import Client
 from syncline.lab.errors import LabError
 from syncline.local.control import Control, ControlError
+from syncline.local.control_secret import ensure_secret
 from syncline.local.ports import HOST
 from syncline.records.batch import HEADER_BYTES, BatchHeader
 from syncline.records.record import read_records
@@ -52,6 +53,7 @@ class LabCluster:
     def __init__(self, config: Mapping[str, str], broker_ids: list[int]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="syncline-lab-"))
         (self.directory / "logs").mkdir()
+        self._secret = ensure_secret(self.directory)
         self.processes = {broker_id: Process(broker_id) for broker_id in broker_ids}
         self._events = b""
         self._keeper = subprocess.Popen(  # noqa: S603 - ourselves
@@ -144,7 +146,13 @@ class LabCluster:
 
     def control(self, broker_id: int) -> Control:
         """Return the control API of a broker."""
-        return Control(HOST, self.processes[broker_id].internal_port, broker_id=broker_id, timeout_s=CONTROL_TIMEOUT_S)
+        return Control(
+            HOST,
+            self.processes[broker_id].internal_port,
+            broker_id=broker_id,
+            secret=self._secret,
+            timeout_s=CONTROL_TIMEOUT_S,
+        )
 
     def view(self, broker_id: int, topic: str) -> dict[str, Any] | None:
         """Return a broker's report of its replicas; None if it does not run or does not answer."""

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from syncline.local.broker_process import BrokerProcess
 from syncline.local.ports import listen, port_of
+from syncline.local.private_files import FILE_MODE
 from syncline.local.supervisor import FAILURE_BYTES_MAX, SERVING, preload
 
 READ_BYTES: Final = 65_536
@@ -129,7 +130,7 @@ class Keeper:
     ) -> int:
         log_file = self._directory / "logs" / f"broker-{broker_id}.log"
         null = os.open(os.devnull, os.O_RDONLY)
-        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
         for descriptor, place in ((null, 0), (output, 1), (output, 2)):
             os.dup2(descriptor, place)
         return BrokerProcess(

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncline.coordination.sqlite import SqliteCoordination
+from syncline.local.control_secret import ensure_secret
+from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
@@ -89,6 +91,7 @@ class BrokerProcess:
 
     def run(self) -> int:
         """Serve until a signal stops it; return the exit code."""
+        keep_files_private()
         logging.basicConfig(
             level=os.environ.get("SYNCLINE_LOG_LEVEL", "INFO").upper(),
             format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
@@ -152,6 +155,7 @@ class BrokerProcess:
                 cluster_size=self._cluster_size,
                 metrics=self._listen(self._metrics) if self._metrics is not None else None,
                 process_figures=_process_figures,
+                control_secret=self._control_secret(),
             ),
             disk=disk,
             coordination=coordination,
@@ -187,6 +191,14 @@ class BrokerProcess:
         disk.close()
         log.info("stopped")
         return 0
+
+    def _control_secret(self) -> str | None:
+        try:
+            return ensure_secret(self._cluster_directory)
+        except OSError as error:
+            # Most likely the disk is full. Serving is more important than being controlled.
+            log.warning("the control API is closed: its secret cannot be read or made: %s", error)
+            return None
 
     @staticmethod
     def _unfit(reason: str) -> None:

@@ -3,7 +3,8 @@
     for broker_id, control in controls("syncline-data").items():
         print(broker_id, control.call("broker.describe")["is_controller"])
 
-Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike.
+Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike. A broker takes
+calls that carry the secret of its data directory (`control_secret`), which only the directory's user can read.
 `syncline.node.control` lists the verbs; a refusal raises `ControlError`.
 """
 
@@ -31,10 +32,19 @@ class ControlError(LocalClusterError):
 class Control:
     """The control API of one broker."""
 
-    def __init__(self, host: str, port: int, *, broker_id: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        secret: str | None = None,
+        broker_id: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
         self.host = host
         self.port = port
         self.broker_id = broker_id
+        self._secret = secret
         self._timeout_s = timeout_s
 
     def __repr__(self) -> str:
@@ -44,7 +54,8 @@ class Control:
         """Return the answer's fields without `error`; raises `ControlError` with the broker's message or our own."""
         patience_s = timeout_s or self._timeout_s
         until_ms = time.time_ns() // 1_000_000 + round(patience_s * 1_000)
-        body = json.dumps({"verb": verb, "until_ms": until_ms, **fields}).encode()
+        known = {} if self._secret is None else {"secret": self._secret}
+        body = json.dumps({"verb": verb, "until_ms": until_ms, **known, **fields}).encode()
         parts = frame_request(ApiKey.CONTROL, _VERSION, 0, "control", [body])
         try:
             with socket.create_connection((self.host, self.port), patience_s) as line:
@@ -75,15 +86,17 @@ class Control:
 
 def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int, Control]:
     """Return the control API of each broker of the cluster that runs in a data directory, by broker id."""
-    running = Layout(Path(directory).absolute()).running()
+    layout = Layout(Path(directory).absolute())
+    running = layout.running()
     if running is None:
         raise ControlError(
             f"no cluster is running in {directory}. Start one with `syncline up`, or name its data directory."
         )
     if not running.internal_ports:
         raise ControlError(f"the cluster in {directory} was started by an older Syncline. Start it again.")
+    secret = layout.control_secret()
     return {
-        broker_id: Control(HOST, port, broker_id=broker_id, timeout_s=timeout_s)
+        broker_id: Control(HOST, port, secret=secret, broker_id=broker_id, timeout_s=timeout_s)
         for broker_id, port in sorted(running.internal_ports.items())
     }
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster, write_ready_file
+from syncline.local.private_files import FILE_MODE
 from syncline.local.supervisor import (
     FAILURE_BYTES_MAX,
     PATIENCE_S,
@@ -124,7 +125,7 @@ def _answer(channel: socket.socket, answer: Mapping[str, str]) -> None:
 def _let_go_of_the_terminal(log_file: Path) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     except OSError as error:
         raise LocalClusterError(f"cannot write {log_file}: {error.strerror}.") from None
     os.dup2(null, 0)

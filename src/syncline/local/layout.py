@@ -3,11 +3,13 @@
 cluster.json      how to reach the cluster that runs here now: written when it is up, removed when it is down
 supervisor.lock   held (flock) by the supervisor for as long as it lives: one cluster per directory
 cluster.db        cluster metadata (room `coordination`)
+control.secret    what a call of the control API must carry
 broker-N/         log directory of broker N
 logs/             output of supervisor and brokers
 paused-N.json     broker N is paused by `syncline fault`, until when, and by which process
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -15,6 +17,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Final, Literal
+
+from syncline.local.control_secret import ensure_secret, read_secret
+from syncline.local.private_files import DIRECTORY_MODE, FILE_MODE, tighten, write_private
 
 # How long brokers without a supervisor may take to hand over and stop.
 ORPHANS_STOP_S: Final = 10.0
@@ -65,12 +70,34 @@ class Layout:
         return self.directory / f"broker-{broker_id}"
 
     def create(self) -> None:
-        """Create the directory; `LocalClusterError` says why it cannot be used."""
+        """Create the directory, for its user alone; `LocalClusterError` says why it cannot be used."""
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.lock_file.open("a").close()
+            with contextlib.suppress(FileExistsError):
+                self.directory.mkdir(mode=DIRECTORY_MODE, parents=True)
+            self.logs.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            self._open_lock_file().close()
+            tighten(self.directory)
+            ensure_secret(self.directory)
         except OSError as error:
             raise self.unusable(error) from None
+
+    def control_secret(self) -> str | None:
+        """Return what calls of the control API must carry, None if an older Syncline created this directory."""
+        try:
+            return read_secret(self.directory)
+        except OSError as error:
+            raise self.unreadable(error) from None
+
+    def unreadable(self, error: OSError) -> LocalClusterError:
+        """Return the error for a data directory that this user may not read."""
+        return LocalClusterError(
+            f"cannot read {error.filename or self.directory}: {error.strerror or error}. A data directory is private "
+            "to the user who started its cluster: run this as that user."
+        )
+
+    def _open_lock_file(self) -> IO[str]:
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        return open(descriptor, "a+", encoding="utf-8")  # noqa: PTH123 - a descriptor
 
     def unusable(self, error: OSError) -> LocalClusterError:
         """Return the error for a data directory that cannot be used."""
@@ -139,7 +166,7 @@ class Layout:
         call waits for them.
         """
         try:
-            file = self.lock_file.open("a+")
+            file = self._open_lock_file()
         except OSError as error:
             raise self.unusable(error) from None
         deadline_s = time.monotonic() + ORPHANS_STOP_S
@@ -176,11 +203,11 @@ class Layout:
     def write_running(self, running: RunningCluster) -> None:
         """Write how to reach the cluster; atomically, since `status` may read the file at any moment."""
         temporary = self.state_file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(running), indent=1))
+        write_private(temporary, json.dumps(asdict(running), indent=1))
         temporary.replace(self.state_file)
 
     def running(self) -> RunningCluster | None:
-        """Return the cluster that runs here, or None."""
+        """Return the cluster that runs here, or None; `LocalClusterError` if this user may not know."""
         last = self._last_run()
         # The system reuses process ids: without the lock, the process with this id is another one.
         return last if last is not None and is_alive(last.supervisor_pid) and self._is_locked() else None
@@ -198,6 +225,8 @@ class Layout:
                 internal_ports={int(broker): int(port) for broker, port in fields.get("internal_ports", {}).items()},
                 metrics_ports={int(broker): int(port) for broker, port in fields.get("metrics_ports", {}).items()},
             )
+        except PermissionError as error:
+            raise self.unreadable(error) from None
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -227,7 +256,7 @@ class Layout:
 
     def remember_ports(self, ports: dict[int, int]) -> None:
         """Store the client ports for the next run."""
-        self.ports_file.write_text(json.dumps(ports))
+        write_private(self.ports_file, json.dumps(ports))
 
     def remembered_metrics_ports(self) -> dict[int, int]:
         """Return the metrics ports of the last run: Prometheus has them in its configuration."""
@@ -235,7 +264,7 @@ class Layout:
 
     def remember_metrics_ports(self, ports: dict[int, int]) -> None:
         """Store the metrics ports for the next run."""
-        self.metrics_ports_file.write_text(json.dumps(ports))
+        write_private(self.metrics_ports_file, json.dumps(ports))
 
 
 def _ports_in(file: Path) -> dict[int, int]:

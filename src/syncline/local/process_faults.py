@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from syncline.local.control import ControlError
 from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, NamedBrokers
+from syncline.local.private_files import write_private
 from syncline.node.faults.table import KILL, PAUSE
 
 # How long a signal may take to have an effect; a process that waits for its disk does not end at once.
@@ -60,7 +61,7 @@ class ProcessFaults:
         state = {"pid": pid, "token": token, "until_ms": until_ms}
         os.kill(pid, signal.SIGSTOP)
         _await_state(pid, "paused")
-        self._layout.pause_file(broker_id).write_text(json.dumps(state))
+        write_private(self._layout.pause_file(broker_id), json.dumps(state))
         if for_s is not None:
             command = [sys.executable, "-m", __name__, str(self._directory), str(broker_id), token, f"{for_s:.3f}"]
             with open(os.devnull, "r+b") as null:  # noqa: PTH123 - a device

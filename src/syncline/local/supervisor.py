@@ -29,6 +29,7 @@ from pathlib import Path
 
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
+from syncline.local.private_files import FILE_MODE, keep_files_private
 
 log = logging.getLogger("syncline.local")
 
@@ -102,6 +103,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Start the brokers, supervise until SIGTERM or SIGINT, stop them; return the exit code."""
+        keep_files_private()
         self._layout.create()
         with self._layout.lock():
             try:
@@ -227,7 +229,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         try:
-            output = os.open(self._log_of(broker_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            output = os.open(self._log_of(broker_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
         except OSError:
             # The disk has no room for another file: a broker without a log is better than none.
             output = os.open(os.devnull, os.O_WRONLY)

@@ -4,12 +4,13 @@ CONTROL (private key 20002, version 0, internal listener only) is for tools on t
 inject, views to show. Request and answer are one JSON object in UTF-8 each, from the end of the header to the end of
 the frame:
 
-    request   {"verb": "room.what", "until_ms": ..., ...fields of the verb}
+    request   {"verb": "room.what", "secret": "...", "until_ms": ..., ...fields of the verb}
     answer    {"error": null, ...} or {"error": "a sentence that says what is wrong and what to do"}
 
-`until_ms` is when the caller stops waiting, by the wall clock of the machine that both run on. A broker that was
-paused finds the request afterwards, and must not do what the caller has reported as failed. Without `until_ms` the
-request has no deadline.
+`secret` is in the cluster's data directory, which only the directory's user can read: every user of the machine can
+connect to the internal listener. `until_ms` is when the caller stops waiting, by the wall clock of the machine that
+both run on. A broker that was paused finds the request afterwards, and must not do what the caller has reported as
+failed. Without `until_ms` the request has no deadline.
 
 A verb is a function of the broker and the fields that returns the answer's fields, or an awaitable of them. It refuses
 by raising `ControlRefused`. A module that serves verbs is imported at the first request for one of them.
@@ -19,6 +20,7 @@ import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from hmac import compare_digest
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -74,6 +76,19 @@ def parse_call(body: bytes) -> tuple[str, Answer]:
     if not isinstance(fields, dict) or not isinstance(fields.get("verb"), str):
         raise ControlRefused('a control request is a JSON object with a "verb".')
     return fields.pop("verb"), fields
+
+
+def check_secret(fields: Answer, secret: str | None) -> None:
+    """Take the caller's secret out of the fields; raises `ControlRefused` unless it is this broker's."""
+    given = fields.pop("secret", "")
+    if secret is None:
+        raise ControlRefused("this broker was started without a secret for control requests, so it takes none.")
+    if not isinstance(given, str) or not compare_digest(given.encode(), secret.encode()):
+        raise ControlRefused(
+            f"this control request {'carries a wrong secret' if given else 'carries no secret'}. Brokers take those "
+            "with the secret in their cluster's data directory, which is private to the user who started it: run this "
+            "command on the brokers' machine, as that user, with --data DIRECTORY."
+        )
 
 
 async def perform(broker: "Caller", verb: str, fields: Fields) -> Answer:

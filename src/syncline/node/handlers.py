@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions, forwarded
 from syncline.node.dispatch import Handler
+from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from syncline.node.api import (
@@ -110,9 +111,10 @@ _MODULES: Final = (
 
 
 class Handlers:
-    """The handlers by API key."""
+    """The handlers by API key; `control_secret` is what calls of the control API must carry, None closes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, control_secret: str | None = None) -> None:
+        self._control_secret = control_secret
         self._known: dict[int, BrokerHandler] = {int(module.KEY): module.handle for module in _EAGER}
         self._known.update({int(key): forwarded.handle for key in forwarded.KEYS})
         self._names = {int(name.split("_")[1]): name for name in _MODULES}
@@ -122,7 +124,10 @@ class Handlers:
         handler = self._known.get(key)
         if handler is None and key in self._names:
             module = import_module(f"syncline.node.api.{self._names[key]}")
-            handler = self._known[key] = cast("BrokerHandler", module.handle)
+            handler = cast("BrokerHandler", module.handle)
+            if key == ApiKey.CONTROL:
+                handler = cast("BrokerHandler", module.guarded(self._control_secret))
+            self._known[key] = handler
         return handler
 
     def replace(self, key: int, handler: "BrokerHandler") -> None:

@@ -78,6 +78,8 @@ class NodeSpec:
     # The listener for metrics, if any, and the operating system's figures for them.
     metrics: Listen | None = None
     process_figures: Callable[[], "ProcessFigures"] | None = None
+    # What calls of the control API must carry; None: there is no control.
+    control_secret: str | None = None
 
 
 class Node:
@@ -181,7 +183,7 @@ class Node:
             logs=logs,
             links=self.links,
             holds=self._holds,
-            handlers=Handlers(),
+            handlers=Handlers(spec.control_secret),
             connect=connect,
             on_unfit=self._unfit,
             probe=self._probe,

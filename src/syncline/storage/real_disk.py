@@ -13,7 +13,7 @@ file meanwhile, the worker would read the wrong file.
 """
 
 # Paths are text, as in the port: making Path objects costs more than most of the calls.
-# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH112, PTH120, PTH208
+# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH112, PTH120, PTH208
 
 import contextlib
 import errno
@@ -33,6 +33,9 @@ Result = TypeVar("Result")
 
 # Read without the flag within this distance of the end; write-out starts later (`recycle` comes per 8 MB).
 HOT_TAIL_BYTES: Final = 4 << 20
+# Records are for the user of the broker alone.
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
@@ -54,7 +57,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> "RealFile":
         """Open a file for reading and appending."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = os.open(path, flags, FILE_MODE)
         recycler = self._recycler if self._may_recycle else None
         return RealFile(path, descriptor, self._pool, recycler, is_new=create)
 
@@ -69,7 +72,7 @@ class RealDisk:
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         """Make `path` hold `data`, through a temporary file."""
         temporary = f"{path}.{next(self._temporary)}.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             try:
                 _write_all(descriptor, [data], 0)
@@ -103,9 +106,10 @@ class RealDisk:
     def make_directory(self, path: str) -> None:
         """Create a directory, and its parents only if they are missing, which is rare: looking costs time."""
         try:
-            os.mkdir(path)
+            os.mkdir(path, DIRECTORY_MODE)
         except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)
+            self.make_directory(os.path.dirname(path) or ".")
+            self.make_directory(path)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
@@ -133,7 +137,7 @@ class RealDisk:
 
     def lock(self, path: str) -> "RealLock":
         """Take the lock file `path`; BlockingIOError if another process has it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -34,6 +34,7 @@ from syncline.virtual.trace import Trace
 CLIENT_PORT: Final = 9092
 INTERNAL_PORT: Final = 9093
 LOG_DIRECTORY: Final = "/data"
+CONTROL_SECRET: Final = "open sesame"  # noqa: S105 - of brokers that do not exist
 START_AGAIN_S: Final = 0.5
 
 # Scaled-down time-outs: a run of half a minute includes everything that happens in the life of a cluster.
@@ -131,6 +132,7 @@ class VirtualCluster:
             config=config,
             cluster_size=self.settings.brokers,
             check_invariants=self.settings.check_invariants,
+            control_secret=CONTROL_SECRET,
         )
         disk_rng = stream(self.seed, "disk", host.broker_id, host.lives)
         host.disk = SimDisk(self.loop, host.medium, disk_rng, self.trace, self.settings.disk)

@@ -1,6 +1,7 @@
 """Requests under a fault: their answers at the client, and their effects in the log."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from syncline.model.errors import ErrorCode
 from syncline.node.control import ControlRefused
 from syncline.node.faults import verbs
 from syncline.records.builder import BatchBuilder
+from syncline.virtual.cluster import CONTROL_SECRET
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient, at
 from tests.node.world import World
@@ -254,13 +256,14 @@ async def test_control_is_served_between_brokers_only_and_spared_by_faults(world
     """Tools that inject faults must be able to end them; clients cannot inject any."""
     await add(world, "api-disconnect", client_id="*", listener="internal")
     peer = await world.peer()
-    answer = await peer.body(peer.send(ApiKey.CONTROL, 0, b'{"verb":"faults.list"}'))
+    known = json.dumps({"secret": CONTROL_SECRET})[:-1].encode()
+    answer = await peer.body(peer.send(ApiKey.CONTROL, 0, known + b',"verb":"faults.list"}'))
     assert b'"error":null' in answer
     for call, sentence in (
         (b"no", b"this one cannot be read"),
         (b"[]", b'a JSON object with a \\"verb\\"'),
-        (b'{"verb":"do.it"}', b"there is no verb 'do.it'. Known: "),
-        (b'{"verb":"faults.add","id":"f9","kind":"x"}', b"'kind' is not among"),
+        (known + b',"verb":"do.it"}', b"there is no verb 'do.it'. Known: "),
+        (known + b',"verb":"faults.add","id":"f9","kind":"x"}', b"'kind' is not among"),
     ):
         assert sentence in await peer.body(peer.send(ApiKey.CONTROL, 0, call))
 
@@ -268,6 +271,35 @@ async def test_control_is_served_between_brokers_only_and_spared_by_faults(world
     client.send(ApiKey.CONTROL, 0, b'{"verb":"faults.list"}')
     async with asyncio.timeout(5):
         await client.lost()
+
+
+@faulty
+@pytest.mark.parametrize(
+    ("secret", "sentence"),
+    [
+        pytest.param({}, b"carries no secret", id="none"),
+        pytest.param({"secret": ""}, b"carries no secret", id="empty"),
+        pytest.param({"secret": "x"}, b"carries a wrong secret", id="wrong"),
+        pytest.param({"secret": CONTROL_SECRET + " "}, b"carries a wrong secret", id="longer"),
+        pytest.param({"secret": "\u00e9"}, b"carries a wrong secret", id="not ASCII"),
+        pytest.param({"secret": None}, b"carries no secret", id="null"),
+        pytest.param({"secret": [CONTROL_SECRET]}, b"carries a wrong secret", id="list"),
+    ],
+)
+async def test_fault_is_refused_to_a_caller_who_does_not_know_the_secret(
+    world: World, secret: dict, sentence: bytes
+) -> None:
+    """Every user of the machine can connect to the internal port; only one can read the data directory."""
+    peer = await world.peer()
+    call = {"verb": "faults.add", "id": "f1", "kind": "api-disconnect", "apis": ["FETCH"], **secret}
+    answer = await peer.body(peer.send(ApiKey.CONTROL, 0, json.dumps(call).encode()))
+
+    assert sentence in answer
+    assert b"with --data DIRECTORY" in answer
+    assert verbs.show(world.broker(), {}) == {"faults": []}
+    # With the secret, the same call is carried out.
+    call["secret"] = CONTROL_SECRET
+    assert b'"error":null' in await peer.body(peer.send(ApiKey.CONTROL, 0, json.dumps(call).encode()))
 
 
 @faulty

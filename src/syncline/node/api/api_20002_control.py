@@ -5,10 +5,12 @@ A verb with JSON fields from a tool on this machine; `node.control` has the form
 
 from typing import TYPE_CHECKING, Protocol
 
-from syncline.node.control import ControlRefused, encode_answer, parse_call, perform
+from syncline.node.control import ControlRefused, check_secret, encode_answer, parse_call, perform
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from syncline.node import control, journal, partition_status, replica_view
     from syncline.node.control import Caller
     from syncline.node.faults import verbs
@@ -25,14 +27,25 @@ KEY = ApiKey.CONTROL
 
 
 def handle(broker: "Host", request: "Request") -> None:
-    """Answer when the verb has been carried out."""
-    try:
-        verb, fields = parse_call(bytes(request.body[request.position :]))
-    except ControlRefused as refusal:
-        request.reply_parts((encode_answer({"error": str(refusal)}),))
-        return
+    """Refuse: without a secret, every user of the machine could break this broker."""
+    guarded(None)(broker, request)
 
-    async def serve() -> None:
-        request.reply_parts((encode_answer(await perform(broker, verb, fields)),))
 
-    broker.spawn(serve())
+def guarded(secret: str | None) -> "Callable[[Host, Request], None]":
+    """Return the handler that carries out the verbs of callers who know the secret."""
+
+    def handle_call(broker: "Host", request: "Request") -> None:
+        """Answer when the verb has been carried out."""
+        try:
+            verb, fields = parse_call(bytes(request.body[request.position :]))
+            check_secret(fields, secret)
+        except ControlRefused as refusal:
+            request.reply_parts((encode_answer({"error": str(refusal)}),))
+            return
+
+        async def serve() -> None:
+            request.reply_parts((encode_answer(await perform(broker, verb, fields)),))
+
+        broker.spawn(serve())
+
+    return handle_call
