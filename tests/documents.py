@@ -224,7 +224,8 @@ METRICS_HEAD: Final = """\
 Each broker answers `GET /metrics` in Prometheus's text format. A local cluster uses free ports and keeps them from
 run to run; `syncline status` shows the addresses, and `cluster.json` has them for scripts. With
 `syncline up --config metrics.port=9404` the first broker uses 9404 and the others the ports after it; -1 switches
-metrics off. The listener is on 127.0.0.1, as all others.
+metrics off. The listener is on 127.0.0.1, as all others, and answers requests for `localhost` or a loopback address;
+others get 421, because a web page could otherwise read metrics through a name of its own (DNS rebinding).
 
 ```yaml
 scrape_configs:

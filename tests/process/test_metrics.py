@@ -250,12 +250,13 @@ def exchange(port: int, data: bytes, *, hangs_up: bool = False) -> bytes:
 def test_endpoint_answers_whole_on_real_sockets(three_brokers: LocalCluster) -> None:
     """What tests on the simulated network show in detail holds on real sockets: answers are whole, errors arrive."""
     port = three_brokers.running.metrics_ports[1]
-    last = b"GET /metrics HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
+    last = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     head, _, body = exchange(port, last).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert exchange(port, b"GET /metrics HTTP/1.0\r\n\r\n", hangs_up=True).startswith(b"HTTP/1.1 200")
     assert exchange(port, b"HEAD /metrics HTTP/1.0\r\n\r\n").endswith(b"Connection: close\r\n\r\n")
+    assert exchange(port, b"GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n").startswith(b"HTTP/1.1 421 ")
     assert exchange(port, b"GET /wrong HTTP/1.1\r\nHost: b\r\n\r\n").startswith(b"HTTP/1.1 404")
     assert exchange(port, b"GET / HTTP/1.1\r\nHost: b\r\nX: " + b"x" * 200_000).startswith(b"HTTP/1.1 431")
     assert exchange(port, b"POST /metrics HTTP/1.1\r\nHost: b\r\n\r\n" + b"x" * 100_000).startswith(b"HTTP/1.1 405")

@@ -265,7 +265,7 @@ class Node:
             from syncline.node.metrics.endpoint import HttpConnection, MetricsEndpoint
 
             if self.metrics is None:
-                self.metrics = MetricsEndpoint(self.broker, self.spec.process_figures)
+                self.metrics = MetricsEndpoint(self.broker, where.host, self.spec.process_figures)
             return HttpConnection(self.metrics)
 
         await self._listen("metrics", connection, where)

@@ -9,7 +9,7 @@ from syncline.node.node import Listen
 from tests.node.world import World
 
 METRICS_PORT = 9094
-GET = b"GET /metrics HTTP/1.1\r\nHost: broker-1\r\n\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Samples:

@@ -46,7 +46,7 @@ async def test_head_is_answered_with_the_head_alone(world: World) -> None:
     """The size is the page's, the page stays away, the connection stays open."""
     await serve(world)
     client = await HttpClient.connect()
-    client.send(b"HEAD /metrics HTTP/1.1\r\nHost: b\r\n\r\n")
+    client.send(b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await world.until(lambda: b"\r\n\r\n" in client.received)
     await world.later(0.1)
     head, _, rest = bytes(client.received).partition(b"\r\n\r\n")
@@ -149,13 +149,15 @@ async def test_head_to_the_wrong_place_gets_no_body(world: World) -> None:
     "request_bytes",
     [
         pytest.param(b"GET /metrics HTTP/1.0\r\n\r\n", id="http-1.0-without-host"),
-        pytest.param(b"GET /metrics?debug=1 HTTP/1.1\r\nHost: b\r\n\r\n", id="query"),
-        pytest.param(b"GET http://b:1/metrics HTTP/1.1\r\nHost: b:1\r\n\r\n", id="by-a-proxy"),
-        pytest.param(b"\r\n\r\nGET /metrics HTTP/1.1\r\nHost: b\r\n\r\n", id="empty-lines-before"),
-        pytest.param(b"GET /metrics HTTP/1.1\nHost: b\n\n", id="bare-line-feeds"),
-        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: b\r\nX: a\r\n b\r\n\r\n", id="folded-header"),
-        pytest.param(b"GET /metrics HTTP/1.1\r\nhOsT:b\r\nAccept: application/openmetrics-text\r\n\r\n", id="accept"),
-        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: b\r\nContent-Length: 0\r\n\r\n", id="no-bytes-of-body"),
+        pytest.param(b"GET /metrics?debug=1 HTTP/1.1\r\nHost: localhost\r\n\r\n", id="query"),
+        pytest.param(b"GET http://localhost:1/metrics HTTP/1.1\r\nHost: localhost:1\r\n\r\n", id="by-a-proxy"),
+        pytest.param(b"\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", id="empty-lines-before"),
+        pytest.param(b"GET /metrics HTTP/1.1\nHost: localhost\n\n", id="bare-line-feeds"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n", id="folded-header"),
+        pytest.param(
+            b"GET /metrics HTTP/1.1\r\nhOsT:localhost\r\nAccept: application/openmetrics-text\r\n\r\n", id="accept"
+        ),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", id="no-bytes-of-body"),
     ],
 )
 async def test_requests_of_all_kinds_of_clients_are_answered(world: World, request_bytes: bytes) -> None:
@@ -164,6 +166,44 @@ async def test_requests_of_all_kinds_of_clients_are_answered(world: World, reque
     client = await HttpClient.connect()
 
     assert (await ask(world, client, request_bytes))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        pytest.param(b"localhost", 200, id="localhost"),
+        pytest.param(b"LocalHost.:9094", 200, id="localhost with dot and port"),
+        pytest.param(b"metrics.localhost", 200, id="below localhost"),
+        pytest.param(b"127.0.0.1:9094", 200, id="loopback"),
+        pytest.param(b"127.9.9.9", 200, id="another loopback"),
+        pytest.param(b"[::1]:9094", 200, id="loopback of IPv6"),
+        pytest.param(b"BROKER-1:9094", 200, id="configured host"),
+        pytest.param(b"evil.example", 421, id="another name"),
+        pytest.param(b"evil.example:9094", 421, id="another name with the port"),
+        pytest.param(b"localhost.evil.example", 421, id="localhost before"),
+        pytest.param(b"notlocalhost", 421, id="localhost behind"),
+        pytest.param(b"127.0.0.1.evil.example", 421, id="loopback before"),
+        pytest.param(b"10.0.0.1", 421, id="another address"),
+        pytest.param(b"127.0.0.1@evil.example", 421, id="user name"),
+        pytest.param(b"evil.example, localhost", 421, id="list"),
+        pytest.param(b"localhost:evil.example", 421, id="no port"),
+        pytest.param(b"[::1].evil.example", 421, id="behind brackets"),
+        pytest.param(b"", 421, id="empty"),
+    ],
+)
+async def test_request_must_name_this_machine(world: World, host: bytes, status: int) -> None:
+    """A web page whose name leads to 127.0.0.1 (DNS rebinding) could otherwise read the metrics."""
+    await serve(world)
+    for request in (
+        b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n",
+        b"GET http://" + host + b"/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /metrics HTTP/1.0\r\nHost: " + host + b"\r\n\r\n",
+    ):
+        found, _, body = await ask(world, await HttpClient.connect(), request)
+        if b" " in host and request.startswith(b"GET http"):
+            continue
+        assert found == status
+        assert (b"ask for the metrics of localhost" in body) == (status == 421)
 
 
 async def test_request_may_come_byte_by_byte(world: World) -> None:
@@ -182,7 +222,7 @@ async def test_requests_sent_together_are_answered_one_after_the_other(world: Wo
     """Pipelining works; the last request ends the connection."""
     await serve(world)
     client = await HttpClient.connect()
-    last = b"GET /metrics HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
+    last = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     client.send(GET * 200 + last)
     statuses = []
 
@@ -394,7 +434,7 @@ async def test_any_byte_in_a_request_gets_an_answer(world: World, around: bytes)
     for value in range(256):
         client = await HttpClient.connect()
         # A line end alone is no request, and is not answered; the header behind it makes it one.
-        status, _, _ = await ask(world, client, around % bytes([value]) + b"\r\nHost: b\r\n\r\n")
+        status, _, _ = await ask(world, client, around % bytes([value]) + b"\r\nHost: localhost\r\n\r\n")
         statuses[status] = None
         client.close()
 

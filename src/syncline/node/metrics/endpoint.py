@@ -18,12 +18,14 @@ Source: RFC 9110, RFC 9112; docs/adr/0010.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
 import h11
+
+from syncline.node.metrics.host_check import named_hosts, names_this_machine
 
 if TYPE_CHECKING:
     from syncline.node.metrics.scrape import ProcessFigures, ScrapedBroker, Scraper
@@ -61,8 +63,8 @@ class RefusedRequest(Exception):
         self.sentence = sentence
 
 
-def check_request(request: h11.Request) -> None:
-    """Raise `RefusedRequest` unless the request is a valid one for the metrics."""
+def check_request(request: h11.Request, hosts: Collection[str]) -> None:
+    """Raise `RefusedRequest` unless the request is a valid one for the metrics of this machine, or of these hosts."""
     headers = list(request.headers)
     size_bytes = len(request.target) + sum(len(name) + len(value) for name, value in headers)
     if size_bytes > REQUEST_BYTES_MAX:
@@ -82,6 +84,10 @@ def check_request(request: h11.Request) -> None:
     if request.method not in _READ_METHODS:
         name = request.method[:40].decode()
         raise RefusedRequest(501, f"There is no method {name}; the metrics can be read: GET {PATH.decode()}.")
+    for host in named_hosts(request.target, headers):
+        if not names_this_machine(host, hosts):
+            shown = host[:100].decode("latin-1")
+            raise RefusedRequest(421, f"This is not {shown}: ask for the metrics of localhost, or of 127.0.0.1.")
 
 
 def _path(target: bytes) -> bytes:
@@ -94,8 +100,12 @@ def _path(target: bytes) -> bytes:
 class MetricsEndpoint:
     """The pages of one broker, and the connections for them."""
 
-    def __init__(self, broker: "ScrapedBroker", process: "Callable[[], ProcessFigures] | None" = None) -> None:
+    def __init__(
+        self, broker: "ScrapedBroker", host: str, process: "Callable[[], ProcessFigures] | None" = None
+    ) -> None:
         self.broker = broker
+        # The configured host of the listener, which requests may name besides this machine.
+        self.host = host.lower()
         self.connections: dict[HttpConnection, None] = {}
         self._process = process
         self._scraper: Scraper | None = None
@@ -161,6 +171,8 @@ class HttpConnection(asyncio.Protocol):
         self._has_all = False
         self._is_writable = True
         self._lingered_bytes = 0
+        # What requests may name besides this machine: the configured host, and the address that was connected to.
+        self._own_hosts: tuple[str, ...] = ()
 
     # asyncio.Protocol
 
@@ -168,6 +180,8 @@ class HttpConnection(asyncio.Protocol):
         """Take the transport of a new connection, or refuse it."""
         # uvloop's transports have the interface, not the base class.
         self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("sockname")
+        self._own_hosts = (self._endpoint.host, str(address[0]).lower() if address else "")
         connections = self._endpoint.connections
         is_full = len(connections) >= CONNECTIONS_MAX
         connections[self] = None
@@ -244,7 +258,7 @@ class HttpConnection(asyncio.Protocol):
                     self.abort()
                 return
             self._is_head = event.method == b"HEAD"
-            check_request(event)
+            check_request(event, self._own_hosts)
             # The request has no body, so its end has arrived, too.
             self._http.next_event()
         except h11.RemoteProtocolError as error:
