@@ -302,6 +302,31 @@ def test_directory_is_refused_when_nobody_can_tell_whose_it_is(
         open_directory(disk, settings)
 
 
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        pytest.param("version=2\n", "is of version 2, and only version 1 is known here", id="2"),
+        pytest.param("version=0\n", "is of version 0, .* ZooKeeper", id="0"),
+        pytest.param("version=one\n", "is of version one", id="no number"),
+        pytest.param("version=01\n", "is of version 01", id="another spelling"),
+        pytest.param("version=\n", "is of version unknown", id="empty"),
+        pytest.param("", "is of version unknown", id="missing"),
+    ],
+)
+def test_directory_of_an_unknown_version_is_refused(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, version: str, sentence: str
+) -> None:
+    """As Kafka refuses it: the entries of another version may mean something else. Nothing is touched."""
+    directory.abandon()
+    content = disk.read_file("/data/meta.properties").decode()
+    disk.replace_file("/data/meta.properties", content.replace("version=1\n", version).encode())
+    before = {name: disk.read_file(f"/data/{name}") for name in disk.list("/data") if "." in name}
+
+    with pytest.raises(StorageError, match=sentence):
+        open_directory(disk, log.settings)
+    assert {name: disk.read_file(f"/data/{name}") for name in before} == before
+
+
 def test_directory_with_logs_is_refused_when_its_properties_are_missing(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
 ) -> None:

@@ -2,9 +2,10 @@
 
 One hard idea: records under the wrong name are worse than no records. A
 directory that belongs to another node or cluster, or does not name its owner, is
-refused before anything in it is touched.
+refused before anything in it is touched, and so is one whose file is of a version
+that this code does not know: its entries may mean something else.
 
-Format: Kafka's `meta.properties`.
+Format: Kafka's `meta.properties`, version 1 (KIP-631, KIP-858).
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 
 PROPERTIES_FILE: Final = "meta.properties"
+VERSION: Final = "1"
 
 
 def claim(
@@ -25,7 +27,7 @@ def claim(
     `holds_logs` returns whether the directory contains logs. Raises StorageError.
     """
     properties_path = f"{path}/{PROPERTIES_FILE}"
-    mine = {"version": "1", "node.id": str(node_id), "directory.id": directory_id, "cluster.id": cluster_id}
+    mine = {"version": VERSION, "node.id": str(node_id), "directory.id": directory_id, "cluster.id": cluster_id}
     try:
         found = decode_properties(disk.read_file(properties_path))
     except FileNotFoundError:
@@ -40,6 +42,13 @@ def claim(
         raise StorageError(
             f"{properties_path} is damaged: it does not say whose data this is. Put a good copy of it there, "
             "or use another directory."
+        )
+    version = found.get("version", "")
+    if version != VERSION:
+        raise StorageError(
+            f"{properties_path} is of version {version or 'unknown'}, and only version {VERSION} is known here: "
+            + ("it is from an old Apache Kafka with ZooKeeper. " if version == "0" else "another program wrote it. ")
+            + "Use another directory, or the program that wrote this one."
         )
     for name in ("cluster.id", "node.id"):
         # A broker learns its cluster's id only when it joins.
