@@ -8,6 +8,7 @@ Invariant: each request is answered exactly once; None means that its deadline h
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from syncline.node.peer import PeerConnection
 from syncline.node.request import Request
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_request
+from syncline.wire.errors import DecodeError
 
 
 class _Forward(NamedTuple):
@@ -92,7 +94,8 @@ class Forwards:
         def on_answer(frame: memoryview | None, position: int) -> None:
             error, body = (ErrorCode.NETWORK_EXCEPTION, b"")
             if frame is not None:
-                error, body = decode_forward_answer(frame, position)
+                with contextlib.suppress(DecodeError):
+                    error, body = decode_forward_answer(frame, position)
             if error is ErrorCode.NONE:
                 forward.answered(body)
             elif error is ErrorCode.INVALID_REQUEST or self._is_stopped:

@@ -32,6 +32,7 @@ from syncline.node.peer import PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import request_type
 from syncline.wire.entities import build
+from syncline.wire.errors import DecodeError
 
 log = logging.getLogger("syncline.controller")
 
@@ -199,7 +200,7 @@ class Membership:
         try:
             async with asyncio.timeout(timeout_s):
                 return decode_error(await control.request_raw(ApiKey.STOP_TOGETHER, 0, (body,)), 0)
-        except PeerLost:
+        except (PeerLost, DecodeError):
             return ErrorCode.NOT_CONTROLLER
         except TimeoutError:
             return ErrorCode.REQUEST_TIMED_OUT

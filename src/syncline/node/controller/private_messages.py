@@ -19,19 +19,20 @@ have everything.
     request   broker id i32 | broker epoch i64
     answer    error i16, when all brokers have reported this, or the time-out has passed
 
-Numbers are big endian, as in Kafka's own messages.
+Numbers are big endian, as in Kafka's own messages. What is not exactly such a message raises `DecodeError`.
 """
 
 import json
 import struct
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syncline.coordination.port import Batch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_json import changes_from_rows, decode_changes, encode_changes
+from syncline.wire.errors import DecodeError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -79,7 +80,7 @@ def encode_poll(poll: Poll) -> bytes:
 
 def decode_poll(body: Buffer, position: int) -> Poll:
     """Return the request whose body begins at `position`."""
-    broker_id, broker_epoch, version = _POLL.unpack_from(body, position)
+    broker_id, broker_epoch, version = _whole(_POLL, body, position)
     return Poll(BrokerId(broker_id), BrokerEpoch(broker_epoch), version)
 
 
@@ -102,9 +103,9 @@ def encode_no_news(error: ErrorCode) -> bytes:
 
 def decode_news(body: Buffer, position: int) -> News:
     """Return the answer whose body begins at `position`, copied."""
-    error, kind, lease_epoch, version = _NEWS.unpack_from(body, position)
+    error, kind, lease_epoch, version = _head(_NEWS, body, position)
     return News(
-        ErrorCode(error), kind == _SNAPSHOT, lease_epoch, version, bytes(memoryview(body)[position + _NEWS.size :])
+        _error_code(error), kind == _SNAPSHOT, lease_epoch, version, bytes(memoryview(body)[position + _NEWS.size :])
     )
 
 
@@ -128,7 +129,7 @@ def encode_forward(key: int, version: int, receiver: BrokerId) -> bytes:
 
 def decode_forward(body: Buffer, position: int) -> Forwarded:
     """Return the request whose body begins at `position`, copied."""
-    key, version, receiver = _FORWARD.unpack_from(body, position)
+    key, version, receiver = _head(_FORWARD, body, position)
     return Forwarded(key, version, BrokerId(receiver), bytes(memoryview(body)[position + _FORWARD.size :]))
 
 
@@ -139,8 +140,8 @@ def encode_forward_error(error: ErrorCode) -> bytes:
 
 def decode_forward_answer(body: Buffer, position: int) -> tuple[ErrorCode, bytes]:
     """Return the error and the client's answer, copied."""
-    (error,) = _ERROR.unpack_from(body, position)
-    return ErrorCode(error), bytes(memoryview(body)[position + _ERROR.size :])
+    (error,) = _head(_ERROR, body, position)
+    return _error_code(error), bytes(memoryview(body)[position + _ERROR.size :])
 
 
 def encode_stop(broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bytes:
@@ -150,7 +151,7 @@ def encode_stop(broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bytes:
 
 def decode_stop(body: Buffer, position: int) -> tuple[BrokerId, BrokerEpoch]:
     """Return the sender, from the request whose body begins at `position`."""
-    broker_id, broker_epoch = _STOP.unpack_from(body, position)
+    broker_id, broker_epoch = _whole(_STOP, body, position)
     return BrokerId(broker_id), BrokerEpoch(broker_epoch)
 
 
@@ -161,5 +162,26 @@ def encode_error(error: ErrorCode) -> bytes:
 
 def decode_error(body: Buffer, position: int) -> ErrorCode:
     """Return the error code at `position`."""
-    (error,) = _ERROR.unpack_from(body, position)
-    return ErrorCode(error)
+    (error,) = _whole(_ERROR, body, position)
+    return _error_code(error)
+
+
+def _whole(layout: struct.Struct, body: Buffer, position: int) -> tuple[Any, ...]:
+    """Return the fields of a message that has no others."""
+    if len(body) - position != layout.size:
+        raise DecodeError(f"a private message of {len(body) - position} bytes, it has {layout.size}")
+    return layout.unpack_from(body, position)
+
+
+def _head(layout: struct.Struct, body: Buffer, position: int) -> tuple[Any, ...]:
+    """Return the first fields of a message, which more bytes may follow."""
+    if len(body) - position < layout.size:
+        raise DecodeError(f"a private message of {len(body) - position} bytes, it has at least {layout.size}")
+    return layout.unpack_from(body, position)
+
+
+def _error_code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        raise DecodeError(f"there is no error {number}") from None
