@@ -1,14 +1,13 @@
-"""Whether the records of an uncompressed batch are what its header says: as many, and each filling its place exactly.
+"""Whether the records of an uncompressed batch are as many as its header says, and fill it exactly.
 
 Consumers read records one after the other. At the first one that does not fit they stop, and they stop there again
 after each restart; records beyond the header's count they never see, although these were acknowledged.
 
-One hard idea: records of equal size lie at equal distances. The bytes that hold lengths then form columns, which
-slicing with a stride compares at the speed of memory, some nanoseconds per record. Opening a record costs half a
-microsecond, reading its length alone a seventh of that. So these are opened:
-
-- all records, if they are at most `OPENED_MAX`, or form runs of equal shape (`_runs`);
-- otherwise the first `OPENED_MAX` after such runs; of the others only the length is read.
+One hard idea: the lengths alone show how many records there are, and most need not be read one by one. Records of
+equal size lie at equal distances, so that slicing with a stride yields all their lengths at once: some nanoseconds per
+record (`_stride`). Records of different sizes take a loop that does two look-ups for each (`_leap`). Opening a record
+to look at its fields costs ten times as much, so only the first `OPENED_MAX` of a batch are opened: an encoder that
+is wrong is wrong in these, too.
 
 Offset deltas may have any value, as in Kafka: only their size counts. A compressed batch stays closed.
 
@@ -16,6 +15,7 @@ Units: sizes and positions are bytes; time deltas milliseconds. Source: KIP-98 (
 """
 
 from enum import Enum
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from syncline.records.batch import COMPRESSION_BITS, HEADER_BYTES, OVERHEAD_BYTES, BatchHeader
@@ -23,26 +23,33 @@ from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
 from syncline.records.varint import read_signed
 
-OPENED_MAX: Final = 16
-# Reading so many lengths takes one or two milliseconds, during which the broker serves no other request.
+OPENED_MAX: Final = 8
+# Reading so many lengths one by one takes one or two milliseconds, during which the broker serves no other request.
 LENGTHS_MAX: Final = 16_384
 # Attributes, two deltas, two lengths and the number of headers have at least one byte each.
 RECORD_BYTES_MIN: Final = 6
 LENGTH_VARINT_BYTES_MAX: Final = 5
 TIME_VARINT_BYTES_MAX: Final = 10
 
-# Records of equal shape are looked for behind every record, until so many looks found too few.
+# Fewer records of equal size than this are not worth a stride.
 _RUN_MIN: Final = 16
+# So many searches for records of equal size may find too few; then the rest is read one by one.
 _FAILED_RUNS_MAX: Final = 4
-# How many records a search compares at once: few at first, since the copy is in vain if they differ.
+# The first search looks at few records, since the sizes may soon change.
 _FIRST_STRETCH: Final = 64
 _STRETCH: Final = 4_096
-# Slicing bytes is seven times as fast as slicing a view, which pays for the copy unless records are large.
-_COPIED_BYTES_MAX: Final = 4_096
-_COLUMNS_MAX: Final = 64
 
-# Maps each byte to whether another one of its variable-length integer follows.
-_CONTINUES: Final = bytes(byte >> 7 for byte in range(256))
+# By the first byte of a record: how far it is to the next one if its length has one byte, 0 if it has more. Too far for
+# any buffer: the length is negative or too small.
+_BEYOND: Final = 1 << 40
+_LEAPS: Final = tuple(
+    (_BEYOND if byte & 1 or byte >> 1 < RECORD_BYTES_MIN else 1 + (byte >> 1)) if byte < 0x80 else 0
+    for byte in range(256)
+)
+# The same in two parts for lengths of two bytes, by the first byte and by the second one. A second byte of 0 adds
+# nothing, so the length may be too small.
+_LEAPS_LOW: Final = tuple(_BEYOND if byte & 1 else 2 + ((byte & 0x7F) >> 1) for byte in range(256))
+_LEAPS_HIGH: Final = tuple(byte << 6 if 0 < byte < 0x80 else _BEYOND for byte in range(256))
 
 
 class Verdict(Enum):
@@ -73,21 +80,10 @@ _OK: Final = tuple(
 )
 
 
-class _Shape(NamedTuple):
-    """Where a record has which bytes that hold lengths.
-
-    `fixed` are (place in the record, byte), `varied` (place, whether another byte of the same integer follows).
-    """
-
-    size_bytes: int
-    fixed: list[tuple[int, bytes]]
-    varied: list[tuple[int, bytes]]
-
-
 def check_body(buffer: Buffer, position: int, header: BatchHeader, lengths_max: int | None = LENGTHS_MAX) -> BodyCheck:
     """Return whether the records of the batch at `position` agree with its header, which has been checked.
 
-    NEEDS_WALK if it takes the lengths of more than `lengths_max` records (None: any number) to tell.
+    NEEDS_WALK if it takes the lengths of more than `lengths_max` records (None: any number), one by one, to tell.
     """
     if header.attributes & COMPRESSION_BITS:
         return _SPREAD_UNKNOWN
@@ -99,26 +95,87 @@ def check_body(buffer: Buffer, position: int, header: BatchHeader, lengths_max: 
     if count * (RECORD_BYTES_MIN + 1) > end - at:
         return BodyCheck(Verdict.BAD, f"{count} records need more than its {end - at} bytes")
     try:
-        left = count
-        width = 0
-        if count > OPENED_MAX:
-            left, at, width = _runs(buffer, at, end, count)
-        if left > OPENED_MAX:
-            if lengths_max is not None and left > lengths_max:
-                return _NEEDS_WALK
-            at, _ = _open(buffer, at, end, OPENED_MAX)
-            at = _skip(buffer, at, end, left - OPENED_MAX)
-            width = -1
-        elif left:
-            at, widest = _open(buffer, at, end, left)
-            width = max(width, widest)
+        at, time_width = _open(buffer, at, end, min(count, OPENED_MAX))
+        if count <= OPENED_MAX:
+            return _OK[time_width] if at == end else _surplus(at, end, count)
+        left, at = _stride(buffer, at, end, count - OPENED_MAX)
+        if lengths_max is not None and left > lengths_max:
+            return _NEEDS_WALK
+        if left and _leap(buffer, at, left) == end:
+            return _SPREAD_UNKNOWN
+        # Either the batch is bad, or a length has another form than `_leap` expects.
+        at = _walk(buffer, at, end, left)
     except DecodeError as error:
         return BodyCheck(Verdict.BAD, str(error))
     except IndexError:
         return BodyCheck(Verdict.BAD, f"its {count} records do not end with it")
-    if at != end:
-        return BodyCheck(Verdict.BAD, f"{end - at} bytes follow its {count} records")
-    return _OK[width] if width >= 0 else _SPREAD_UNKNOWN
+    return _SPREAD_UNKNOWN if at == end else _surplus(at, end, count)
+
+
+def _surplus(at: int, end: int, count: int) -> BodyCheck:
+    return BodyCheck(Verdict.BAD, f"{end - at} bytes follow its {count} records")
+
+
+def _stride(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
+    """Skip records that have the size of many others behind them; return how many are left, and where they begin.
+
+    The sizes change at least where an offset delta needs another byte, after 64 records and after 8,192.
+    """
+    failed = 0
+    stretch = _FIRST_STRETCH
+    while count >= _RUN_MIN and failed < _FAILED_RUNS_MAX:
+        length, after = _length(buffer, at, end)
+        size = after + length - at
+        most = min(count, stretch, (end - at) // size)
+        equal = 1
+        if most >= _RUN_MIN and buffer[at + (_RUN_MIN - 1) * size] == buffer[at]:
+            equal = most
+            for place in range(at, after):
+                column = bytes(buffer[place : place + (equal - 1) * size + 1 : size])
+                if column != column[:1] * equal:
+                    equal -= len(column.lstrip(column[:1]))
+        if equal < _RUN_MIN:
+            failed += 1
+        else:
+            stretch = _STRETCH
+        count -= equal
+        at += equal * size
+    return count, at
+
+
+def _leap(buffer: Buffer, at: int, count: int) -> int:
+    """Return the position after `count` records with lengths of one or two bytes; a wrong one if there are others.
+
+    Positions only grow. So a comparison with the end, after the last record, finds any record that leaves the batch.
+    """
+    leaps, low, high = _LEAPS, _LEAPS_LOW, _LEAPS_HIGH
+    try:
+        for _ in repeat(None, count):
+            byte = buffer[at]
+            at += leaps[byte] or low[byte] + high[buffer[at + 1]]
+    except IndexError:
+        return -1
+    return at
+
+
+def _walk(buffer: Buffer, at: int, end: int, count: int) -> int:
+    """Return the position after `count` records; raises DecodeError at the first whose length is wrong."""
+    for _ in range(count):
+        length, at = _length(buffer, at, end)
+        at += length
+    return at
+
+
+def _length(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Return the length of the record at `at`, and the position after that length."""
+    length, after = read_signed(buffer, at, LENGTH_VARINT_BYTES_MAX)
+    if length < RECORD_BYTES_MIN or length > end - after:
+        raise _ill_sized(at, length, end - after)
+    return length, after
+
+
+def _ill_sized(at: int, length: int, left: int) -> DecodeError:
+    return DecodeError(f"the record at {at} announces {length} bytes, {left} are left in its batch")
 
 
 def _open(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
@@ -140,7 +197,7 @@ def _open(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
                 size, after = _zigzag(buffer, at)
         record_end = after + (size >> 1)
         if size & 1 or size < 2 * RECORD_BYTES_MIN or record_end > end:
-            raise _ill_sized(at, size, end - after)
+            raise _ill_sized(at, (size >> 1) ^ -(size & 1), end - after)
         # Skip the attributes byte of a record, which has no meaning yet.
         time_at = after + 1
         offset_at = time_at + 1 if buffer[time_at] < 0x80 else _end_of(buffer, time_at, TIME_VARINT_BYTES_MAX)
@@ -195,26 +252,6 @@ def _skip_headers(buffer: Buffer, at: int, end: int) -> int:
     return at
 
 
-def _skip(buffer: Buffer, at: int, end: int, count: int) -> int:
-    """Return the position after `count` records, of which only the lengths are read."""
-    for _ in range(count):
-        size = buffer[at]
-        after = at + 1
-        if size >= 0x80:
-            more = buffer[after]
-            if more < 0x80:
-                size += (more << 7) - 0x80
-                after += 1
-            else:
-                size, after = _zigzag(buffer, at)
-        if size & 1 or size < 2 * RECORD_BYTES_MIN:
-            raise _ill_sized(at, size, end - after)
-        at = after + (size >> 1)
-        if at > end:
-            raise _ill_sized(at, size, end - after)
-    return at
-
-
 def _end_of(buffer: Buffer, at: int, bytes_max: int) -> int:
     """Return the position after the variable-length integer at `at`."""
     for after in range(at + 1, at + 1 + bytes_max):
@@ -227,84 +264,3 @@ def _zigzag(buffer: Buffer, at: int) -> tuple[int, int]:
     """Return the length at `at`, still zig-zag encoded, and the position after it."""
     value, after = read_signed(buffer, at, LENGTH_VARINT_BYTES_MAX)
     return (value << 1) ^ (value >> 63), after
-
-
-def _ill_sized(at: int, size: int, left: int) -> DecodeError:
-    announced = (size >> 1) ^ -(size & 1)
-    return DecodeError(f"the record at {at} announces {announced} bytes, {left} are left in its batch")
-
-
-# Records of equal shape.
-
-
-def _runs(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int, int]:
-    """Skip records that are equally shaped; return how many are left, the position after, the width of time deltas."""
-    width = failed = 0
-    stretch = _FIRST_STRETCH
-    while count and failed < _FAILED_RUNS_MAX:
-        record_end, time_width = _open(buffer, at, end, 1)
-        equal = 1
-        if count >= _RUN_MIN and buffer[record_end : record_end + 2] == buffer[at : at + 2]:
-            shape = _shape(buffer, at, time_width)
-            equal = _equal(buffer, at, end, shape, min(count, stretch))
-        count -= equal
-        at += equal * (record_end - at)
-        width = max(width, time_width)
-        if equal < _RUN_MIN:
-            failed += 1
-        else:
-            stretch = _STRETCH
-    return count, at, width
-
-
-def _shape(buffer: Buffer, at: int, time_width: int) -> _Shape:
-    """Return the shape of the record at `at`, which has been opened."""
-    fixed: list[tuple[int, bytes]] = []
-
-    def number(field: int) -> tuple[int, int]:
-        value, after = read_signed(buffer, field, LENGTH_VARINT_BYTES_MAX)
-        fixed.extend((place - at, bytes((buffer[place],))) for place in range(field, after))
-        return value, after
-
-    _, after = number(at)
-    offset_at = after + 1 + time_width
-    field = _end_of(buffer, offset_at, LENGTH_VARINT_BYTES_MAX)
-    varied = [
-        (place - at, bytes((place + 1 < stop,)))
-        for start, stop in ((after + 1, offset_at), (offset_at, field))
-        for place in range(start, stop)
-    ]
-    for _ in (0, 1):
-        size, field = number(field)
-        field += max(0, size)
-    headers, field = number(field)
-    for _ in range(headers * 2):
-        size, field = number(field)
-        field += max(0, size)
-    return _Shape(field - at, fixed, varied)
-
-
-def _equal(buffer: Buffer, at: int, end: int, shape: _Shape, most: int) -> int:
-    """Return how many records from `at` on have this shape, at most `most`; the first one has it."""
-    size = shape.size_bytes
-    most = min(most, (end - at) // size)
-    if most < _RUN_MIN or len(shape.fixed) > _COLUMNS_MAX:
-        return 1
-    # The first byte of the lengths shows most differences, and thus how much there is to copy.
-    most = _alike(bytes(buffer[at : at + most * size : size]), shape.fixed[0][1])
-    records = buffer[at : at + most * size]
-    if size <= _COPIED_BYTES_MAX:
-        records = bytes(records)
-    for place, byte in shape.fixed[1:]:
-        most = _alike(bytes(records[place : most * size : size]), byte)
-    for place, flag in shape.varied:
-        most = _alike(bytes(records[place : most * size : size]).translate(_CONTINUES), flag)
-    assert most >= 1, f"the record at {at} has another shape than its own"
-    return most
-
-
-def _alike(column: bytes, byte: bytes) -> int:
-    """Return how many bytes from the first on equal `byte`."""
-    if column == byte * len(column):
-        return len(column)
-    return len(column) - len(column.lstrip(byte))
