@@ -1,4 +1,4 @@
-"""The twelve causes: how each is brought about, and what is true of it then."""
+"""The fourteen causes: how each is brought about, and what is true of it then."""
 
 import os
 import random
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from syncline.explain.diagnosis.findings import Cause
 from tests.incidents.ground import BROKERS, LAG_MS, NARROW, SESSION_MS, WIDE, Ground, Place
+from tests.process import disks
 
 Inject = Callable[[Ground, random.Random], "Truth"]
 
@@ -187,6 +188,44 @@ def metadata_late(ground: Ground, rng: random.Random) -> Truth:
     return Truth(place, Cause.METADATA_LATE, victim, f"metadata {delay_s:.1f} s late, controller {controller}")
 
 
+def disk_full(ground: Ground, rng: random.Random) -> Truth:
+    """The disk of a replica has no room for this partition, until the fault is over."""
+    place = _place(ground, rng, WIDE)
+    victim = rng.choice((place.leader, *place.followers))
+    length_s = rng.uniform(3, 6)
+    with ground.faults.add(
+        "disk-fail",
+        broker=victim,
+        topic=place.topic,
+        partition=place.partition,
+        direction="write",
+        errno="ENOSPC",
+        for_s=length_s,
+    ):
+        time.sleep(length_s)
+    role = "leader" if victim == place.leader else "follower"
+    return Truth(place, Cause.DISK_FULL, victim, f"{role}, ENOSPC for {length_s:.1f} s")
+
+
+def damaged_log(ground: Ground, rng: random.Random) -> Truth:
+    """A bit of the leader's log flips, and a follower that lost its directory copies the log again."""
+    place = _place(ground, rng, WIDE)
+    copier = rng.choice(place.followers)
+    name = f"{place.topic}-{place.partition}"
+    supervisor = ground.cluster.running.supervisor_pid
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        ground.faults.kill(copier)
+        time.sleep(1)
+        shutil.rmtree(ground.cluster.directory / f"broker-{copier}" / name)
+        segments = sorted((ground.cluster.directory / f"broker-{place.leader}" / name).glob("*.log"))
+        offset = disks.flip_bit(segments[0], rng.uniform(0.2, 0.8))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    time.sleep(3)
+    return Truth(place, Cause.LOG_DAMAGED, place.leader, f"offset {offset}, copied by {copier}")
+
+
 CAUSES: dict[str, Inject] = {
     "follower-process-dead": follower_dead,
     "follower-paused": follower_paused,
@@ -200,6 +239,8 @@ CAUSES: dict[str, Inject] = {
     "controller-unreachable": controller_unreachable,
     "fenced-though-alive": fenced_alive,
     "metadata-late": metadata_late,
+    "disk-full": disk_full,
+    "damaged-log": damaged_log,
 }
 
 

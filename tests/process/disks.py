@@ -1,4 +1,4 @@
-"""The replicas of a partition as their files hold them, compared from outside.
+"""The replicas of a partition as their files hold them, compared, and damaged, from outside.
 
 Segment files may be cut at different offsets on different brokers (a replica
 that was truncated or restarted rolls when its own file is full), so what is
@@ -31,6 +31,19 @@ def batches(log: bytes) -> list[tuple[int, int, bytes]]:
     epochs = [epoch for _, epoch, _ in found]
     assert epochs == sorted(epochs), "leader epochs go down"
     return found
+
+
+def flip_bit(segment: Path, share: float = 0.5) -> int:
+    """Flip a bit of a record, in the batch that lies at `share` of a segment file; return the batch's offset."""
+    data = segment.read_bytes()
+    found = list(iterate(memoryview(data), 0, len(data)))
+    assert found, f"{segment} has no batch"
+    position, header = found[min(len(found) - 1, int(share * len(found)))]
+    at = position + header.size_bytes - 2
+    with segment.open("r+b", buffering=0) as file:
+        file.seek(at)
+        file.write(bytes([data[at] ^ 4]))
+    return header.base_offset
 
 
 def check_identical(data: Path, topic: str, partitions: int, broker_ids: tuple[int, ...] = (1, 2, 3)) -> int:

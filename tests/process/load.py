@@ -95,6 +95,7 @@ class Load:
         self._padding = b"x" * size_bytes
         self._stop = threading.Event()
         self._in_flight = 0
+        self._slowest_s = 0.0
         self._began_s = time.monotonic()
         self._fatal: str | None = None
         self._is_abandoned = False
@@ -141,6 +142,11 @@ class Load:
     def longest_gap_s(self) -> float:
         """The longest time in which one partition acknowledged nothing."""
         return max(each.longest_gap_s for each in self.acknowledged)
+
+    def take_slowest_s(self) -> float:
+        """Return how long the slowest acknowledgement since the last call took, from the first attempt on."""
+        slowest_s, self._slowest_s = self._slowest_s, 0.0
+        return slowest_s
 
     def wait_for_more(self, records: int, within_s: float = 30.0) -> None:
         """Return once `records` more were acknowledged, in every partition at least one."""
@@ -193,6 +199,7 @@ class Load:
             if error is not None:
                 self.failures.append(f"{partition}:{number}: {error}")
                 return
+            self._slowest_s = max(self._slowest_s, message.latency() or 0.0)
             self._note(self.acknowledged[partition], number, message.offset())
 
         self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)

@@ -1,0 +1,43 @@
+"""A full disk and a damaged log under acks=all load: the short form of `python -m tests.process.unfit_disks`."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.cluster import LocalCluster
+from tests.process import unfit_disks
+from tests.process.unfit_disks import TOPIC, VICTIM
+
+pytestmark = pytest.mark.process
+
+
+def ask(cluster: LocalCluster, *arguments: str) -> Any:
+    """Return what a command of `syncline` prints, as JSON."""
+    command = [sys.executable, "-m", "syncline", *arguments, "--json", "--data", str(cluster.directory)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def test_unfit_broker_hands_over_and_comes_back() -> None:
+    """Guards: a full broker, or one whose log was damaged, kept its leaderships, and no tool said what was wrong."""
+    seen: dict[str, Any] = {}
+
+    def look(cluster: LocalCluster, fault: str) -> None:
+        if fault == "full":
+            rows = ask(cluster, "isr", TOPIC)["partitions"]
+            seen["troubles"] = {
+                each["trouble"] for row in rows for each in row["followers"] if each["broker"] == VICTIM
+            }
+        seen[fault] = {ask(cluster, "why", f"{TOPIC}:{partition}")["cause"] for partition in range(3)}
+
+    try:
+        outcomes = unfit_disks.run(["full", "flip"], 1, lambda _: None, look)
+    except OSError as error:
+        pytest.skip(str(error))
+
+    assert [each for each in outcomes if not each.is_good] == []
+    assert seen["troubles"] == {"no-room"}
+    assert seen["full"] == {"disk-full"}
+    assert "log-damaged" in seen["flip"]

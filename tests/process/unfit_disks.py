@@ -1,0 +1,252 @@
+"""Disks that say no under acks=all load: how soon others lead, and how soon the broker is back.
+
+    python -m tests.process.unfit_disks                    ten times each, some ten minutes
+    python -m tests.process.unfit_disks --times 1 --fault full --fault flip
+
+Three brokers, one topic. The disk of broker 2, which leads a third of the partitions,
+
+    full        is a small file system (tmpfs) filled to its last byte and inode, until that is undone
+    no-files    is sound, but the process may open no more files (prlimit), until that is undone
+    EIO, EROFS  fails one write of one partition; the broker ends, and its supervisor starts it again
+    flip        returns one bit in the middle of a log wrong; broker 3 lost its disk, and copies everything again
+
+Printed per trial: the time until other brokers lead all its partitions, the slowest acknowledgement, and the time from
+the repair until all replicas are in sync. At the end all that was acknowledged must be there, on three equal logs.
+"""
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from syncline.local.faults import Faults
+from tests.cluster import LocalCluster, start_cluster
+from tests.patience import until
+from tests.process import disks
+from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
+
+TOPIC = "trial"
+PARTITIONS = 3
+VICTIM, COPIER = 2, 3
+DISK_BYTES = 96 << 20
+INODES = 400
+SEGMENT_BYTES = 1 << 20
+RECORDS_PER_S, RECORD_BYTES = 600, 2_000
+CONFIG = {
+    "broker.heartbeat.interval.ms": "500",
+    # A follower that only lagged would stay in the ISR for longer than a trial lasts.
+    "replica.lag.time.max.ms": "30000",
+    "journal.topic.replication.factor": "3",
+}
+# Called while a fault lasts and others lead.
+Look = Callable[[LocalCluster, str], object]
+LED_ELSEWHERE_S = 3.0
+SLOWEST_S = 5.0
+BACK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The times of one trial, in seconds."""
+
+    fault: str
+    led_elsewhere_s: float
+    slowest_s: float
+    back_s: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all times are within their limits."""
+        return self.led_elsewhere_s <= LED_ELSEWHERE_S and self.slowest_s <= SLOWEST_S and self.back_s <= BACK_S
+
+    def __str__(self) -> str:
+        verdict = "" if self.is_good else "   TOO LATE"
+        return f"{self.fault:10}{self.led_elsewhere_s:12.2f} s{self.slowest_s:12.2f} s{self.back_s:12.2f} s{verdict}"
+
+
+@contextlib.contextmanager
+def ground() -> Iterator[LocalCluster]:
+    """Three brokers, the victim's directory on a small file system; raises OSError if none can be mounted."""
+    directory = Path(tempfile.mkdtemp(prefix="syncline-disks-"))
+    place = directory / f"broker-{VICTIM}"
+    place.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},nr_inodes={INODES},mode=0700", "tmpfs", str(place)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    try:
+        if mounted.returncode:
+            raise OSError(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+        cluster = start_cluster(3, CONFIG, directory=directory)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def leaders(cluster: LocalCluster) -> list[int]:
+    """Return the leader of each partition; none if the cluster does not answer."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    try:
+        topic = admin.list_topics(TOPIC, timeout=2).topics[TOPIC]
+    except KafkaException:
+        return []
+    return [partition.leader for partition in topic.partitions.values()]
+
+
+def prefer_victim(cluster: LocalCluster) -> None:
+    """Return the leaderships to the preferred replicas, of which the victim is one."""
+    command = [sys.executable, "-m", "syncline", "topics", "elect-leaders", "--data", str(cluster.directory)]
+
+    answers: list[subprocess.CompletedProcess[str]] = []
+
+    def leads_again() -> bool:
+        if VICTIM in leaders(cluster):
+            return True
+        answers.append(subprocess.run(command, capture_output=True, text=True, check=False))
+        return False
+
+    until(leads_again, 60, otherwise=lambda: f"broker {VICTIM} gets no leadership back: {answers[-1:]}")
+
+
+# The faults: each begins, and returns what repairs it.
+
+
+def fill(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+    """Use up all space, for data and for names."""
+    ballast = cluster.directory / f"broker-{VICTIM}" / "ballast"
+    ballast.mkdir()
+    with contextlib.suppress(OSError), (ballast / "data").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with contextlib.suppress(OSError):
+        for number in range(INODES):
+            (ballast / str(number)).touch()
+    return lambda: shutil.rmtree(ballast)
+
+
+def take_descriptors(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+    """Forbid the process to open another file; what is open stays open."""
+    pid = cluster.pids[VICTIM]
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    return lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, limits) and None
+
+
+def fail_with(error: str) -> Callable[[LocalCluster, Faults], Callable[[], None]]:
+    """Return a fault: one write fails for good; the restart is the repair."""
+
+    def begin(_cluster: LocalCluster, faults: Faults) -> Callable[[], None]:
+        faults.add("disk-fail", broker=VICTIM, topic=TOPIC, direction="write", errno=error, trigger="once")
+        return lambda: None
+
+    return begin
+
+
+def flip(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+    """Flip a bit in the middle of each log that the victim leads, and let the third broker copy all of it."""
+    supervisor = cluster.running.supervisor_pid
+    directory = cluster.directory / f"broker-{COPIER}"
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        pid = cluster.pids[COPIER]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z", otherwise="it does not die")
+        shutil.rmtree(directory)
+        for partition, leader in enumerate(leaders(cluster)):
+            if leader == VICTIM:
+                segments = sorted((cluster.directory / f"broker-{VICTIM}" / f"{TOPIC}-{partition}").glob("*.log"))
+                disks.flip_bit(segments[(len(segments) - 1) // 2])
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    return lambda: None
+
+
+FAULTS: dict[str, Callable[[LocalCluster, Faults], Callable[[], None]]] = {
+    "full": fill,
+    "no-files": take_descriptors,
+    "EIO": fail_with("EIO"),
+    "EROFS": fail_with("EROFS"),
+    "flip": flip,
+}
+
+
+def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
+    """Begin a fault, wait until others lead, look, repair it, wait until all are in sync; return the times."""
+    await_full_isr(cluster.bootstrap, [TOPIC])
+    prefer_victim(cluster)
+    load.wait_for_more(600)
+    load.take_slowest_s()
+    began_s = time.monotonic()
+    repair = FAULTS[fault](cluster, Faults(cluster.directory))
+    until(
+        lambda: (found := leaders(cluster)) and VICTIM not in found and -1 not in found,
+        30,
+        otherwise=lambda: f"{fault}: broker {VICTIM} still leads: {leaders(cluster)}",
+        pause_s=0.02,
+    )
+    led_elsewhere_s = time.monotonic() - began_s
+    load.wait_for_more(600)
+    look(cluster, fault)
+    repair()
+    back_s = await_full_isr(cluster.bootstrap, [TOPIC], 60)
+    load.wait_for_more(300)
+    return Outcome(fault, led_elsewhere_s, load.take_slowest_s(), back_s)
+
+
+def run(faults: list[str], times: int, say: Callable[[str], object], look: Look = lambda *_: None) -> list[Outcome]:
+    """Run the trials, each round on a new cluster; assert after each that nothing acknowledged is lost."""
+    outcomes = []
+    for number in range(times):
+        with ground() as cluster:
+            configs = {"min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES)}
+            create_topic(cluster.bootstrap, TOPIC, PARTITIONS, config=configs)
+            with Load(cluster.bootstrap, TOPIC, PARTITIONS, rate_per_s=RECORDS_PER_S, size_bytes=RECORD_BYTES) as load:
+                # More than one segment each.
+                load.wait_for_more(PARTITIONS * SEGMENT_BYTES // RECORD_BYTES)
+                for fault in faults:
+                    outcomes.append(trial(cluster, load, fault, look))
+                    say(f"{number + 1:3}  {outcomes[-1]}")
+                load.stop()
+            await_full_isr(cluster.bootstrap, [TOPIC])
+            check_history(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
+            disks.check_identical(cluster.directory, TOPIC, PARTITIONS)
+            say(f"     {load.count} acknowledged records are there, once and in order, on three equal logs")
+    return outcomes
+
+
+def main() -> int:
+    """Run, and return 0 if all times are within their limits."""
+    parser = argparse.ArgumentParser(prog="python -m tests.process.unfit_disks", description=__doc__.split("\n")[0])
+    parser.add_argument("--times", type=int, default=10, help="how often each fault strikes (default: 10)")
+    parser.add_argument("--fault", action="append", choices=list(FAULTS), help="only this one; repeatable")
+    options = parser.parse_args()
+
+    def say(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    faults = options.fault or list(FAULTS)
+    say(f"     {'fault':10}{'led elsewhere':>14}{'slowest ack':>14}{'back in sync':>14}")
+    outcomes = run(faults, options.times, say)
+    for fault in faults:
+        mine = [each for each in outcomes if each.fault == fault]
+        say(f"{fault:10}{sum(each.is_good for each in mine):4} of {len(mine)} within the limits")
+    return 0 if all(each.is_good for each in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
