@@ -144,6 +144,8 @@ class RecordingDisk:
         self._later: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
         self._temporary = 0
         self._locks: set[str] = set()
+        # (position, size) of what need not stay in memory.
+        self.dropped: list[tuple[int, int]] = []
 
     def mark(self, kind: str, value: Any = None) -> None:
         """Record for the checker what has been promised so far."""
@@ -368,6 +370,9 @@ class RecordingFile:
 
     def recycle(self, keep_bytes: int) -> None:
         self.recycled.append(keep_bytes)
+
+    def drop_cached(self, position: int, size: int) -> None:
+        self._disk.dropped.append((position, size))
 
     def close(self) -> None:
         self._is_closed = True

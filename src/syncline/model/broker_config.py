@@ -185,6 +185,11 @@ class BrokerConfig:
     log_roll_jitter_ms: int | None = setting(LONG, None, CLUSTER_WIDE, NOT_ACTED_ON, synonyms="log.roll.jitter.hours")
     log_roll_ms: int | None = setting(LONG, None, CLUSTER_WIDE,
         "The default of segment.ms.", synonyms="log.roll.hours")
+    log_scrub_bytes_per_second: int = setting(LONG, 4_194_304, CLUSTER_WIDE,
+        "How fast a broker reads its finished segments to find damaged ones; 0 turns the scrub off.",
+        check=at_least(0), own=True)
+    log_scrub_interval_ms: int = setting(LONG, 604_800_000, CLUSTER_WIDE,
+        "How long after its last check the scrub reads a log again.", check=at_least(1), own=True)
     log_segment_bytes: int = setting(INT, 1_073_741_824, CLUSTER_WIDE,
         "The default of segment.bytes.", check=SEGMENT_BYTES)
     log_segment_delete_delay_ms: int = setting(LONG, 60_000, CLUSTER_WIDE,

@@ -38,6 +38,7 @@ from syncline.node.hosting.offline_logs import LAST_WORDS_S, OfflineLogs
 from syncline.node.hosting.partition_journal import PartitionJournal
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
+from syncline.node.hosting.scrubber import Scrubber
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
@@ -222,6 +223,17 @@ class Broker:
             heartbeat_now=controller.heartbeat_now,
             on_unfit=lambda reason: loop.call_later(LAST_WORDS_S, on_unfit, reason),
         )
+        scrubber = Scrubber(
+            broker_id=broker_id,
+            loop=loop,
+            clock=clock,
+            configs=configs,
+            disk=disk,
+            partitions=partitions,
+            offline=offline,
+            disk_watch=observer.disk,
+            episodes=observer.episodes,
+        )
         self.replicas = HostedReplicas(
             broker_id=broker_id,
             cluster=cluster,
@@ -232,6 +244,7 @@ class Broker:
             doubted=DoubtedLogs(
                 clock=clock, cluster=cluster, disk=disk, partitions=partitions, damaged=offline.damaged
             ),
+            scrubber=scrubber,
             partitions=partitions,
             surroundings=surroundings,
             fetchers=fetchers,
@@ -250,6 +263,7 @@ class Broker:
             controller.set_config(config)
             slow_reads.configure()
             isr_ticks.configure()
+            scrubber.configure()
 
         self._images = ImageApplication(
             loop=loop,
@@ -375,6 +389,7 @@ class Broker:
     def close(self) -> None:
         """Stop fetching and parking; the node closes connections and logs."""
         self.replicas.fetchers.close()
+        self.replicas.scrubber.close()
         self.fetching.slow_reads.close()
         self.replicas.writes.close()
         self.isr_ticks.close()

@@ -283,6 +283,7 @@ class Node:
     def _start_clockwork(self) -> None:
         config = self.broker.config
         self.broker.isr_ticks.start()
+        self.broker.replicas.scrubber.start()
         self._every(
             "high-watermarks",
             config.replica_high_watermark_checkpoint_interval_ms,

@@ -7,9 +7,9 @@ A process that dies loses nothing.
 
 All calls come from one thread (the loop's), except that `work` given to
 `run_later` runs beside it and may use `File.read`, `File.sync`, `open`,
-`read_file`, `replace_file` and `remove_tree`. `done` is always called on the
-loop. A file may be closed while such work uses it; the work then ends with an
-OSError or its result.
+`read_file`, `replace_file`, `list` and `remove_tree`, and whatever a file has
+that it opened itself. `done` is always called on the loop. A file may be closed
+while such work uses it; the work then ends with an OSError or its result.
 
 Units: positions and sizes are bytes. Paths are text with "/" between names.
 Errors are OSError with an errno; a failed `sync` is final, since a second one
@@ -74,6 +74,9 @@ class File(Protocol):
 
     def recycle(self, keep_bytes: int) -> None:
         """Hint: start to write out new data, and free the page cache of all but the last `keep_bytes`."""
+
+    def drop_cached(self, position: int, size: int) -> None:
+        """Hint: the page cache need not keep these bytes; may be called in any thread."""
 
     def close(self) -> None:
         """Close the descriptor; closing twice is fine."""

@@ -324,6 +324,16 @@ class RealFile:
         self._dropped_to = drop_to
         self._own_from = max(self._own_from, drop_to)
 
+    def drop_cached(self, position: int, size: int) -> None:
+        """Free the page cache of a range; pages that are not written out yet stay."""
+        if not size or not hasattr(os, "posix_fadvise"):
+            return
+        descriptor = self.hold()
+        try:
+            os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_DONTNEED)
+        finally:
+            self.let_go()
+
     def close(self) -> None:
         """Close the descriptor as soon as no worker holds it."""
         with self._lock:

@@ -9,7 +9,7 @@ Units: positions are bytes in the file, `end` is exclusive.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from syncline.model.ids import Offset
 from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
@@ -19,7 +19,14 @@ from syncline.storage.disk import File
 SCAN_BLOCK_BYTES: Final = 1 << 20
 
 
-def scan(file: File, end: int, start: int = 0) -> Iterator[tuple[int, BatchHeader | str]]:
+class Reads(Protocol):
+    """A file, as far as a scan uses it."""
+
+    def read(self, position: int, size: int, /) -> Buffer:
+        """Return up to `size` bytes, fewer only at the end of the file."""
+
+
+def scan(file: Reads, end: int, start: int = 0) -> Iterator[tuple[int, BatchHeader | str]]:
     """Yield (position, header) of each sound batch from `start` on, then (position, reason) of the first bad one."""
     position = start
     data: Buffer = b""

@@ -339,6 +339,9 @@ class SimFile:
     def recycle(self, keep_bytes: int) -> None:
         """Do nothing: it is a hint."""
 
+    def drop_cached(self, position: int, size: int) -> None:
+        """Do nothing: it is a hint."""
+
     def close(self) -> None:
         """Close the descriptor."""
         self._is_open = False

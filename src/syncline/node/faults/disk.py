@@ -198,6 +198,7 @@ class FaultyFile:
         self._rules: tuple[Rule, ...] = ()
         self._has_waited: Rule | None = None
         self.recycle = inner.recycle
+        self.drop_cached = inner.drop_cached
         self.close = inner.close
         self._restore()
 

@@ -16,6 +16,7 @@ from syncline.node.disk_watch import DiskWatch
 from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.refused_writes import RefusedWrites
+from syncline.node.hosting.scrubber import Scrubber
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.log_settings import log_settings
 from syncline.node.low_watermarks import LowWatermarks
@@ -51,6 +52,7 @@ class HostedReplicas:
         offline: OfflineLogs,
         writes: RefusedWrites,
         doubted: DoubtedLogs,
+        scrubber: Scrubber,
         partitions: dict[TopicPartition, Partition],
         surroundings: PartitionSurroundings,
         fetchers: Fetchers,
@@ -67,6 +69,7 @@ class HostedReplicas:
         self.offline = offline
         self.writes = writes
         self.doubted = doubted
+        self.scrubber = scrubber
         # The table of hosted partitions, which other parts only read.
         self._partitions = partitions
         self._surroundings = surroundings

@@ -167,6 +167,10 @@ class Scraper:
         page.add(table.REFUSED_WRITES, writes.refused_total)
         page.add(table.ASIDE_LOGS, len(broker.logs.aside))
         page.add(table.ASIDE_BYTES, broker.logs.aside.size_bytes)
+        scrubber = broker.replicas.scrubber
+        page.add(table.SCRUBBED_BYTES, scrubber.checked_bytes)
+        page.add(table.SCRUB_DAMAGED, scrubber.found_count)
+        page.add(table.SCRUB_OLDEST, scrubber.oldest_check_age_ms / 1000)
         page.add(table.PRODUCER_ID_COUNT, totals.producers)
         page.add(table.PENDING_FOLLOWER_FETCHES, broker.fetching.slow_reads.pending_count)
         page.add(table.PENDING_PROTECTED_REPLICAS, totals.protected)

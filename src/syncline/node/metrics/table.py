@@ -352,6 +352,13 @@ UNFIT_REPLICAS: Final = _own(
 REFUSED_WRITES: Final = _own(
     "syncline_refused_writes_total", COUNTER, "writes",
     "Appends that the disk refused for want of room or descriptors.")
+SCRUBBED_BYTES: Final = _own(
+    "syncline_scrubbed_bytes_total", COUNTER, "bytes", "Of finished segments that the scrub has checked.")
+SCRUB_DAMAGED: Final = _own(
+    "syncline_scrub_damaged_total", COUNTER, "places", "Of damage that the scrub has found.")
+SCRUB_OLDEST: Final = _own(
+    "syncline_scrub_oldest_check_seconds", GAUGE, "s",
+    "Since the log was checked that the scrub has not checked for longest; since this broker's start if never.")
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
 FAULT_HITS: Final = _own(
