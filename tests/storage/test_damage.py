@@ -207,11 +207,33 @@ def test_m55_any_field_of_a_batch_may_be_what_is_damaged(disk: RecordingDisk, lo
     assert KEY in restart(disk, log).damaged
 
 
-def test_m55_damage_in_the_last_batch_is_a_torn_tail(disk: RecordingDisk, log: PartitionLog) -> None:
-    """Nothing good lies behind it."""
+def test_m55_damage_in_the_last_batch_is_a_torn_tail_after_a_power_cut(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Nothing good lies behind it, and the power may have gone before its bytes arrived."""
     for _ in range(3):
         append(log)
     damage(disk, log, 0, 2 * 76 + 70)
+
+    assert restart(disk, log, boot="boot-2").logs[KEY].log_end == 2
+
+
+@pytest.mark.parametrize("position", [8, 11, 16, 20, 24, 70], ids=str)
+def test_m55_whole_batch_at_the_end_that_is_damaged_is_refused_when_no_power_was_lost(
+    disk: RecordingDisk, log: PartitionLog, position: int
+) -> None:
+    """An interrupted write leaves a batch cut short. This one was there, and may have been acknowledged."""
+    for _ in range(3):
+        append(log)
+    damage(disk, log, 0, 2 * 76 + position)
+
+    assert "its write had ended" in restart(disk, log).damaged[KEY]
+
+
+@pytest.mark.parametrize("size", [1, 11, 17, 60, 61, 75])
+def test_batch_cut_short_at_the_end_is_a_torn_tail(disk: RecordingDisk, log: PartitionLog, size: int) -> None:
+    """The process died in the middle of a write."""
+    for _ in range(2):
+        append(log)
+    file_of(log).append([bytes(batch(2))[:size]])
 
     assert restart(disk, log).logs[KEY].log_end == 2
 

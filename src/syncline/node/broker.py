@@ -34,6 +34,7 @@ from syncline.node.hosting.aside import AsideCopies
 from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.isr_proposals import IsrProposals
+from syncline.node.hosting.mender import Mender
 from syncline.node.hosting.offline_logs import LAST_WORDS_S, OfflineLogs
 from syncline.node.hosting.partition_journal import PartitionJournal
 from syncline.node.hosting.refused_writes import RefusedWrites
@@ -245,6 +246,17 @@ class Broker:
                 clock=clock, cluster=cluster, disk=disk, partitions=partitions, damaged=offline.damaged
             ),
             scrubber=scrubber,
+            mender=Mender(
+                broker_id=broker_id,
+                loop=loop,
+                cluster=cluster,
+                configs=configs,
+                disk=disk,
+                logs=logs,
+                offline=offline,
+                tasks=tasks,
+                links=links,
+            ),
             partitions=partitions,
             surroundings=surroundings,
             fetchers=fetchers,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         api_20003_peer_beat,
         api_20004_stop_together,
         api_20005_doubt,
+        api_20006_copies,
     )
     from syncline.node.broker import Broker
 
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         api_20003_peer_beat.handle,
         api_20004_stop_together.handle,
         api_20005_doubt.handle,
+        api_20006_copies.handle,
     )
 
 # Every broker needs these at its start.
@@ -107,6 +109,7 @@ _MODULES: Final = (
     "api_20003_peer_beat",
     "api_20004_stop_together",
     "api_20005_doubt",
+    "api_20006_copies",
 )
 
 

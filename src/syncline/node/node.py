@@ -326,6 +326,7 @@ class Node:
     def _sweep(self) -> None:
         # Retention may have deleted what kept a log aside.
         self.broker.replicas.offline.aside.look()
+        self.broker.replicas.mender.look()
         self.broker.logs.sweep(self._clock.mono_ms())
 
     def _checkpoint(self) -> None:

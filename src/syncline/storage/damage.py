@@ -8,7 +8,9 @@ and as leader this replica would spread the loss.
 
 Two facts tell them apart: the recovery point (everything below it was flushed),
 and whether the machine has rebooted since. Without a power cut no write is
-lost, so no whole batch can lie behind a torn one. After a power cut, any subset
+lost, so no whole batch can lie behind a torn one, and a torn one is cut short:
+a batch that is all there with a wrong checksum was acknowledged and damaged
+later, also at the very end of the log. After a power cut, any subset
 of the unflushed writes may have survived, so above the recovery point a hole
 followed by good batches is what a crash may leave.
 
@@ -22,8 +24,9 @@ from syncline.storage.errors import DamagedLogError
 
 # What to do about a log that was refused.
 ADVICE: Final = (
-    "The broker fetches it again as soon as another replica leads the partition. If none can, stop the broker and "
-    "restore a good copy of the directory, or delete the topic."
+    "The broker fetches it again as soon as another replica leads the partition; if none does, it puts back what is "
+    "missing from any copy that another broker has. If none has one, stop the broker and restore a good copy of the "
+    "directory, or delete the topic."
 )
 
 
@@ -48,8 +51,11 @@ class Damage(NamedTuple):
     is_sound: bool = False
 
 
-def judge(damage: Damage, circumstances: Circumstances, *, has_good_behind: bool) -> None:
-    """Raise DamagedLogError if cutting the log at `damage` could destroy acknowledged records."""
+def judge(damage: Damage, circumstances: Circumstances, *, has_good_behind: bool, is_unfinished: bool) -> None:
+    """Raise DamagedLogError if cutting the log at `damage` could destroy acknowledged records.
+
+    `is_unfinished`: what is there may be the begin of a batch whose write was interrupted.
+    """
     if damage.offset < circumstances.recovery_point:
         raise DamagedLogError(
             f"Offset {damage.offset} was flushed (recovery point {circumstances.recovery_point}) but is damaged: "
@@ -59,6 +65,10 @@ def judge(damage: Damage, circumstances: Circumstances, *, has_good_behind: bool
         raise DamagedLogError(
             f"Offset {damage.offset} is damaged and good records lie behind it, though no power was lost: "
             f"{damage.reason}. {ADVICE}"
+        )
+    if not is_unfinished and not circumstances.may_lack_writes:
+        raise DamagedLogError(
+            f"Offset {damage.offset} is damaged: its write had ended, and no power was lost: {damage.reason}. {ADVICE}"
         )
 
 

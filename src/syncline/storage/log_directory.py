@@ -17,6 +17,7 @@ Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471,
 KAFKA-16541.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -34,7 +35,7 @@ from syncline.storage.checkpoints import (
     encode_partition_metadata,
 )
 from syncline.storage.damage import ADVICE, Circumstances
-from syncline.storage.damage_note import DamageNote, read_note, write_note
+from syncline.storage.damage_note import NOTE_FILE, DamageNote, read_note, write_note
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_full
 from syncline.storage.graveyard import Graveyard
@@ -291,6 +292,41 @@ class LogDirectory:
         note = DamageNote(key, reason, log.recovery_point, log.log_start, uncommitted_from)
         write_note(self._disk, log.directory, note)
 
+    def note_of(self, key: TopicPartition) -> DamageNote:
+        """Return what is known of a damaged log."""
+        return read_note(self._disk, f"{self.path}/{key}", key) or DamageNote(
+            key, self.damaged[key], self._recovery_points.of(key), self._log_starts.of(key)
+        )
+
+    def copies_of(self, key: TopicPartition, topic_id: UUID) -> list[str]:
+        """Return the directories that hold records of a partition: the log, damaged or not, and what was set aside."""
+        log = self.logs.get(key)
+        paths = [] if log is None or log.topic_id not in (None, topic_id) else [log.directory]
+        if key in self.damaged and key not in self.missing and self.topic_of_damaged(key) in (None, topic_id):
+            paths.append(f"{self.path}/{key}")
+        return paths + [each.path for each in self.aside if each.key == key and each.topic_id in (None, topic_id)]
+
+    def recovery_of(self, key: TopicPartition, settings: LogSettings) -> Callable[[], Recovered]:
+        """Return what a worker does to recover a damaged log that was mended; raises DamagedLogError if it is not."""
+        note = self.note_of(key)
+        circumstances = Circumstances(
+            is_clean=False,
+            may_lack_writes=self._last_life.may_lack_writes,
+            recovery_point=note.recovery_point,
+            log_start=note.log_start,
+        )
+        return partial(recover, self._disk, f"{self.path}/{key}", circumstances, settings.index_interval_bytes)
+
+    def mended(self, key: TopicPartition, settings: LogSettings, recovered: Recovered) -> None:
+        """Serve a log again that was damaged. Raises OSError; it is damaged then as before."""
+        directory = f"{self.path}/{key}"
+        topic_id = self.topic_of_damaged(key)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.remove(f"{directory}/{NOTE_FILE}")
+        self._disk.sync_directory(directory)
+        self._forget_damaged(key)
+        self.logs[key] = self._log(key, directory, topic_id, settings, recovered, make_directory=None)
+
     def set_aside(self, key: TopicPartition) -> AsideLog | None:
         """Set a damaged log aside, so that a new copy may take its place; return it, None if its directory is missing.
 
@@ -299,10 +335,7 @@ class LogDirectory:
         aside = None
         if key not in self.missing:
             directory = f"{self.path}/{key}"
-            note = read_note(self._disk, directory, key) or DamageNote(
-                key, self.damaged[key], self._recovery_points.of(key), self._log_starts.of(key)
-            )
-            aside = self.aside.put(directory, note)
+            aside = self.aside.put(directory, self.note_of(key))
         self._forget_damaged(key)
         return aside
 

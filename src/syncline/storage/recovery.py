@@ -25,7 +25,7 @@ from syncline.storage.checkpoints import CheckpointError, decode_epochs
 from syncline.storage.damage import ADVICE, Circumstances, Damage, check_flushed, judge
 from syncline.storage.disk import Disk
 from syncline.storage.errors import DamagedLogError
-from syncline.storage.scan import holds_batch_behind, scan
+from syncline.storage.scan import holds_batch_behind, is_unfinished, scan
 from syncline.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -36,8 +36,9 @@ from syncline.storage.segment import (
 )
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
-# `.cleaned` comes from Kafka's compaction, `.tmp` from a checkpoint that was not finished.
-_LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+MENDED_SUFFIX: Final = ".mended"
+# `.cleaned` comes from Kafka's compaction, `.tmp` and `.mended` from a file that was not finished.
+_LEFTOVERS: Final = (DELETED_SUFFIX, ".cleaned", ".tmp", MENDED_SUFFIX)
 
 
 @dataclass(kw_only=True)
@@ -214,7 +215,9 @@ class _Loading:
                 and holds_batch_behind(broken.file, damage.position, damage.offset, broken.file.size_bytes)
             )
         )
-        judge(damage, self.circumstances, has_good_behind=has_good_behind)
+        # Without a bad place in this file, it is the next segment that is not needed.
+        is_cut_short = damage.position is None or is_unfinished(broken.file, damage.position, broken.file.size_bytes)
+        judge(damage, self.circumstances, has_good_behind=has_good_behind, is_unfinished=is_cut_short)
         for segment in reversed(later):
             segment.release()
             for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):

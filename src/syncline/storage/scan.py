@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from syncline.model.ids import Offset
-from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, crc_matches
+from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, OVERHEAD_BYTES, BatchHeader, crc_matches
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import File
 
@@ -53,6 +53,21 @@ def scan(file: Reads, end: int, start: int = 0) -> Iterator[tuple[int, BatchHead
         if len(data) < needed:
             yield position, "the file is shorter than its size"
             return
+
+
+def is_unfinished(file: Reads, position: int, end: int) -> bool:
+    """Return whether the bytes from `position` to the end of the file may be the begin of a batch, cut short.
+
+    Without a power cut an interrupted write leaves just that. A batch that is all there, or whose header says nothing
+    sensible, was damaged later; so was one that is whole but for the size that it states.
+    """
+    data = file.read(position, end - position)
+    if len(data) < HEADER_BYTES:
+        return True
+    header = BatchHeader.parse(data, 0)
+    if header.magic != MAGIC or header.last_offset_delta < 0 or header.size_bytes <= len(data):
+        return False
+    return not crc_matches(data, 0, header._replace(batch_length=len(data) - OVERHEAD_BYTES))
 
 
 def holds_batch_behind(file: File, position: int, offset: Offset, end: int) -> bool:

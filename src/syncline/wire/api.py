@@ -59,6 +59,7 @@ class ApiKey(IntEnum):
     PEER_BEAT = 20003
     STOP_TOGETHER = 20004
     DOUBT = 20005
+    COPIES = 20006
 
 
 class VersionRange(NamedTuple):
@@ -119,6 +120,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.PEER_BEAT: VersionRange(0, 0),
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
     ApiKey.DOUBT: VersionRange(0, 0),
+    ApiKey.COPIES: VersionRange(0, 0),
 }
 
 # Records, the metadata of group members and forwarded client requests may be as large as
@@ -171,6 +173,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.PEER_BEAT: 0,
     ApiKey.STOP_TOGETHER: 0,
     ApiKey.DOUBT: 0,
+    ApiKey.COPIES: 0,
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"

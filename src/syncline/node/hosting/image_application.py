@@ -118,6 +118,7 @@ class ImageApplication:
         if delta.partitions:
             self._replicas.share_page_cache()
             self._offline.aside.look()
+            self._replicas.mender.look()
             self._offline.hand_over_damaged()
         self._settle()
         if self._is_checked:

@@ -58,6 +58,8 @@ class OfflineLogs:
         self._failed: dict[TopicPartition, None] = {}
         # Damaged logs that are served because no other replica can, and what is wrong with them.
         self._served: dict[TopicPartition, str] = {}
+        # Damaged logs that are being mended: they stay where they are.
+        self.mending: set[TopicPartition] = set()
         # Ends the hosting of a partition whose log is kept; returns from where on nothing was committed, -1 if unknown.
         self.let_go: Callable[[TopicPartition], Offset] | None = None
         # Makes a partition match the image again.
@@ -154,6 +156,18 @@ class OfflineLogs:
             else:
                 self.damaged(key, self._served[key])
 
+    def without_leader(self) -> list[TopicPartition]:
+        """Return the damaged logs of partitions that no replica leads; a log whose directory is missing has nothing."""
+        image = self._cluster.image
+        records = {key: image.partition(*key) for key in self._logs.damaged if key not in self._logs.missing}
+        return [key for key, record in records.items() if self._is_assigned(key) and record and not record.has_leader]
+
+    def mended(self, key: TopicPartition) -> None:
+        """Report that a damaged log is whole again."""
+        self._served.pop(key, None)
+        self._episodes.end(("damaged", key))
+        self._heartbeat_now()
+
     def _has_successor(self, key: TopicPartition, record: PartitionRecord) -> bool:
         """Return whether another replica leads, or could lead at once."""
         image = self._cluster.image
@@ -168,6 +182,8 @@ class OfflineLogs:
         A log whose topic was deleted and created again while this broker was down is discarded, too.
         """
         reason = self._logs.damaged[key]
+        if key in self.mending:
+            return False
         if self._logs.topic_of_damaged(key) not in (None, self._cluster.image.topics[key.topic].topic_id):
             self.discard(key, now_ms)
             return True

@@ -14,6 +14,7 @@ from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.disk_watch import DiskWatch
 from syncline.node.hosting.doubted_logs import DoubtedLogs
+from syncline.node.hosting.mender import Mender
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.scrubber import Scrubber
@@ -53,6 +54,7 @@ class HostedReplicas:
         writes: RefusedWrites,
         doubted: DoubtedLogs,
         scrubber: Scrubber,
+        mender: Mender,
         partitions: dict[TopicPartition, Partition],
         surroundings: PartitionSurroundings,
         fetchers: Fetchers,
@@ -70,6 +72,7 @@ class HostedReplicas:
         self.writes = writes
         self.doubted = doubted
         self.scrubber = scrubber
+        self.mender = mender
         # The table of hosted partitions, which other parts only read.
         self._partitions = partitions
         self._surroundings = surroundings

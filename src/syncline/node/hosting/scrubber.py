@@ -3,7 +3,7 @@
 `storage/scrub.py` decides what is checked next, and how fast. Here is the clockwork around it: a few slices a second,
 one after the other, in a worker. There is none while the disk is slow, since others wait for it then.
 
-`OfflineLogs.damaged` decides what follows. A worker's finding about a segment that was cut or deleted meanwhile does not
+`OfflineLogs.damaged` decides what follows. A finding about a segment that was cut or deleted meanwhile does not
 count.
 """
 

@@ -168,6 +168,7 @@ class Scraper:
         page.add(table.ASIDE_LOGS, len(broker.logs.aside))
         page.add(table.ASIDE_BYTES, broker.logs.aside.size_bytes)
         scrubber = broker.replicas.scrubber
+        page.add(table.MENDED_LOGS, broker.replicas.mender.mended_count)
         page.add(table.SCRUBBED_BYTES, scrubber.checked_bytes)
         page.add(table.SCRUB_DAMAGED, scrubber.found_count)
         page.add(table.SCRUB_OLDEST, scrubber.oldest_check_age_ms / 1000)

@@ -352,6 +352,8 @@ UNFIT_REPLICAS: Final = _own(
 REFUSED_WRITES: Final = _own(
     "syncline_refused_writes_total", COUNTER, "writes",
     "Appends that the disk refused for want of room or descriptors.")
+MENDED_LOGS: Final = _own(
+    "syncline_mended_logs_total", COUNTER, "logs", "Damaged logs that other copies have made whole again.")
 SCRUBBED_BYTES: Final = _own(
     "syncline_scrubbed_bytes_total", COUNTER, "bytes", "Of finished segments that the scrub has checked.")
 SCRUB_DAMAGED: Final = _own(
