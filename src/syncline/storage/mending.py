@@ -1,9 +1,10 @@
 """Mending a damaged log from other copies of it: what is missing, and putting it back.
 
 One hard idea: a term of leadership writes each offset once. So a sound batch that
-another copy has at an offset is the one that was here, if its leader epoch is
-the one that this log's own history (`leader-epoch-checkpoint`) names for that
-offset. Nothing else is taken, and a log without its history is not mended.
+another copy has at an offset is the one that was here, if it is of the term that
+wrote here. Which one that was, this log itself says: for what was flushed, its
+`leader-epoch-checkpoint`; for the rest, the terms before and behind the hole if
+they are the same, or what is left of the batch. Nothing else is taken.
 
 A *hole* is a stretch without sound batches. Its segment is written anew, with
 the batches in place, under another name; the caller gives it the segment's name
@@ -20,22 +21,25 @@ from typing import Final, NamedTuple
 
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import NONE, LeaderEpoch, Offset
-from syncline.records.batch import BatchHeader, crc_matches, iterate
+from syncline.records.batch import HEADER_BYTES, BatchHeader, crc_matches, iterate
 from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
-from syncline.storage.checkpoints import decode_epochs
+from syncline.storage.checkpoints import CheckpointError, decode_epochs
 from syncline.storage.disk import Disk, File
+from syncline.storage.errors import DamagedLogError
 from syncline.storage.recovery import EPOCHS_FILE, MENDED_SUFFIX
 from syncline.storage.salvage import bases_of, sound_batches
+from syncline.storage.scan import is_unfinished
 from syncline.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 
 COPY_BLOCK_BYTES: Final = 1 << 20
+_NEWEST: Final = LeaderEpoch(2**31 - 1)
 # What one request for copies returns, unless a single batch is larger.
 COPIES_BYTES_MAX: Final = 4 << 20
 
 
 class Hole(NamedTuple):
-    """A stretch of a log that holds no sound batch."""
+    """A stretch of a log that holds no sound batch, and what is known of what was there."""
 
     # The segment that it begins in, and the bytes there that are to be replaced.
     base_offset: Offset
@@ -45,11 +49,18 @@ class Hole(NamedTuple):
     offset: Offset
     end_offset: Offset
     is_at_end: bool
+    # The term that wrote at `offset`, -1 if that is not sure, and how far it surely wrote.
     leader_epoch: LeaderEpoch
+    sure_up_to: Offset
+    # Another term cannot be older than the first, nor newer than the second.
+    oldest_epoch: LeaderEpoch
+    newest_epoch: LeaderEpoch
+    # The checksum in the place where the first batch has it, None if the bytes are missing.
+    stored_crc: int | None
 
     def __str__(self) -> str:
         if self.is_at_end:
-            return f"the end, from offset {self.offset} on,"
+            return f"the end, from offset {self.offset} on"
         last = self.end_offset - 1
         return f"offset {last}" if last == self.offset else f"offsets {self.offset} to {last}"
 
@@ -75,84 +86,152 @@ class Patch:
         disk.sync_directory(self.directory)
 
 
-def history_of(disk: Disk, directory: str) -> EpochCache:
-    """Return which term wrote which part of a log. Raises CheckpointError or FileNotFoundError if that is lost."""
-    path = f"{directory}/{EPOCHS_FILE}"
-    return EpochCache(decode_epochs(path, disk.read_file(path)))
-
-
 def first_hole(disk: Disk, directory: str, flushed_to: Offset, bases: Container[Offset] | None = None) -> Hole | None:
     """Return the first hole of a log (in the segments at `bases`, None: in all), None if there is none.
 
-    The log reaches up to `flushed_to` at least. Raises as `history_of` does, and OSError.
+    The log reaches up to `flushed_to` at least. Raises OSError, and CheckpointError if its history is lost.
     """
-    history = history_of(disk, directory)
+    history = _History(disk, directory, flushed_to)
     every = bases_of(disk, directory)
-    chosen = every if bases is None else [each for each in every if each in bases]
-    for number, base_offset in enumerate(chosen):
-        follower = next((each for each in every if each > base_offset), None)
-        file = disk.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")
+    latest = LeaderEpoch(NONE)
+    for base_offset, follower in zip(every, [*every[1:], None], strict=True):
+        if bases is None or base_offset in bases:
+            file = disk.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}")
+            try:
+                walk = _Walk(file, base_offset, follower, history, latest)
+                hole = walk.first_hole()
+            finally:
+                file.close()
+            if hole is not None:
+                return hole
+            latest = walk.leader_epoch
+    return None
+
+
+class _History:
+    """What a log's own files say about which term wrote what."""
+
+    def __init__(self, disk: Disk, directory: str, flushed_to: Offset) -> None:
+        self.flushed_to = flushed_to
+        path = f"{directory}/{EPOCHS_FILE}"
         try:
-            hole = _hole_in(file, base_offset, follower, history, flushed_to)
-        finally:
-            file.close()
-        if hole is not None:
-            return hole
-        assert follower is None or number + 1 == len(chosen) or chosen[number + 1] >= follower, "segments are in order"
-    return None
+            entries = decode_epochs(path, disk.read_file(path))
+        except FileNotFoundError:
+            if flushed_to:
+                raise CheckpointError(f"{path} is missing: nothing says which leader wrote what is lost") from None
+            entries = []
+        # It was synced before anything counted as flushed; above, it may be old, and the batches themselves say it.
+        self._epochs = EpochCache((epoch, start) for epoch, start in entries if start < flushed_to)
+
+    def at(self, offset: Offset) -> LeaderEpoch | None:
+        """Return the term that wrote at an offset that was flushed, None for others and those before all terms."""
+        entry = self._epochs.entry_for_offset(offset) if offset < self.flushed_to else None
+        return None if entry is None else entry.leader_epoch
+
+    def end_of(self, leader_epoch: LeaderEpoch) -> Offset:
+        """Return where the records of a term end, as far as they were flushed."""
+        return self._epochs.end_offset_for(leader_epoch, self.flushed_to).end_offset
 
 
-def _hole_in(
-    file: File, base_offset: Offset, follower: Offset | None, history: EpochCache, flushed_to: Offset
-) -> Hole | None:
-    """Return the first hole of a segment; the next one begins at `follower`, None: it is the last."""
-    position, offset = 0, base_offset
-    for at, header in _believable(file, base_offset, follower, history):
-        if header.base_offset < offset:
-            continue
-        if at != position or header.base_offset != offset:
-            return _hole(base_offset, position, at, offset, Offset(header.base_offset), history)
-        position, offset = at + header.size_bytes, Offset(header.next_offset)
-    end = file.size_bytes
-    if follower is not None and (position != end or offset != follower):
-        return _hole(base_offset, position, end, offset, follower, history)
-    if follower is None and (position != end or offset < flushed_to):
-        return _hole(base_offset, position, end, offset, max(flushed_to, Offset(offset + 1)), history, is_at_end=True)
-    return None
+def _with_next(
+    batches: Iterator[tuple[int, BatchHeader]],
+) -> Iterator[tuple[tuple[int, BatchHeader], BatchHeader | None]]:
+    """Yield each batch together with the header of the one behind it."""
+    before: tuple[int, BatchHeader] | None = None
+    for each in batches:
+        if before is not None:
+            yield before, each[1]
+        before = each
+    if before is not None:
+        yield before, None
 
 
-def _believable(
-    file: File, base_offset: Offset, follower: Offset | None, history: EpochCache
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the sound batches whose offset and leader epoch, which no checksum covers, fit the log's history."""
-    for at, header in sound_batches(file, base_offset):
-        is_inside = follower is None or header.next_offset <= follower
-        if is_inside and _epoch_at(history, Offset(header.base_offset)) == header.leader_epoch:
-            yield at, header
+class _Walk:
+    """A walk over one segment, up to its first hole; the next segment begins at `follower`, None: it is the last."""
 
+    def __init__(
+        self, file: File, base_offset: Offset, follower: Offset | None, history: _History, latest: LeaderEpoch
+    ) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self._follower = follower
+        self._history = history
+        # Behind the last batch that can be believed.
+        self._position = 0
+        self._offset = base_offset
+        self.leader_epoch = latest
 
-def _epoch_at(history: EpochCache, offset: Offset) -> LeaderEpoch:
-    entry = history.entry_for_offset(offset)
-    return LeaderEpoch(NONE) if entry is None else entry.leader_epoch
+    def first_hole(self) -> Hole | None:
+        """Return the first hole of the segment."""
+        for (at, header), behind in _with_next(sound_batches(self._file, self._base_offset)):
+            if not self._is_believable(header, behind):
+                continue
+            if at != self._position or header.base_offset != self._offset:
+                return self._hole(at, Offset(header.base_offset), LeaderEpoch(header.leader_epoch))
+            self._position, self._offset = at + header.size_bytes, Offset(header.next_offset)
+            self.leader_epoch = LeaderEpoch(header.leader_epoch)
+        end, flushed_to = self._file.size_bytes, self._history.flushed_to
+        if self._follower is not None:
+            is_whole = self._position == end and self._offset == self._follower
+            return None if is_whole else self._hole(end, self._follower, None)
+        # What is not flushed may be cut short there: recovery decides about it.
+        is_whole = self._position == end or is_unfinished(self._file, self._position, end)
+        if self._offset >= flushed_to and is_whole:
+            return None
+        return self._hole(end, max(flushed_to, Offset(self._offset + 1)), None, is_at_end=True)
 
+    def _is_believable(self, header: BatchHeader, behind: BatchHeader | None) -> bool:
+        """Return whether offset and leader epoch, which no checksum covers, fit what is known."""
+        if header.base_offset < self._offset or (self._follower is not None and header.next_offset > self._follower):
+            return False
+        # An offset that was damaged leaps, and the next batch undoes it, or it leaps over more than the bytes can hold.
+        if header.base_offset > self._offset and behind is not None and behind.base_offset < header.next_offset:
+            return False
+        if header.base_offset - self._offset > self._file.size_bytes:
+            return False
+        known = self._history.at(Offset(header.base_offset))
+        if known is not None:
+            return header.leader_epoch == known
+        # Terms only rise.
+        is_undone = behind is not None and self.leader_epoch <= behind.leader_epoch < header.leader_epoch
+        return header.leader_epoch >= max(0, self.leader_epoch) and not is_undone
 
-def _hole(
-    base_offset: Offset,
-    position: int,
-    end_position: int,
-    offset: Offset,
-    end_offset: Offset,
-    history: EpochCache,
-    *,
-    is_at_end: bool = False,
-) -> Hole:
-    assert position <= end_position, f"a hole from {position} to {end_position}"
-    assert offset < end_offset, f"a hole from offset {offset} to {end_offset}"
-    return Hole(base_offset, position, end_position, offset, end_offset, is_at_end, _epoch_at(history, offset))
+    def _hole(
+        self, end_position: int, end_offset: Offset, epoch_behind: LeaderEpoch | None, *, is_at_end: bool = False
+    ) -> Hole:
+        assert self._position <= end_position, f"a hole from {self._position} to {end_position}"
+        if self._offset >= end_offset:
+            raise DamagedLogError(f"{self._file.path}: bytes {self._position} to {end_position} have no offsets")
+        left = self._file.read(self._position, min(HEADER_BYTES, end_position - self._position))
+        there = BatchHeader.parse(left, 0) if len(left) == HEADER_BYTES else None
+        oldest, newest = self.leader_epoch, _NEWEST if epoch_behind is None else epoch_behind
+        leader_epoch = self._history.at(self._offset)
+        sure_up_to = self._offset
+        if leader_epoch is not None:
+            sure_up_to = min(self._history.end_of(leader_epoch), end_offset)
+        elif epoch_behind is not None and epoch_behind == self.leader_epoch:
+            # Terms only rise: the same one before and behind wrote all between.
+            leader_epoch, sure_up_to = self.leader_epoch, end_offset
+        elif there is not None and there.base_offset == self._offset and oldest <= there.leader_epoch <= newest:
+            # The bytes that are left say which record it was, and of which term.
+            leader_epoch, sure_up_to = LeaderEpoch(there.leader_epoch), Offset(self._offset + 1)
+        return Hole(
+            base_offset=self._base_offset,
+            position=self._position,
+            end_position=end_position,
+            offset=self._offset,
+            end_offset=end_offset,
+            is_at_end=is_at_end,
+            leader_epoch=LeaderEpoch(NONE) if leader_epoch is None else leader_epoch,
+            sure_up_to=sure_up_to,
+            oldest_epoch=oldest,
+            newest_epoch=newest,
+            stored_crc=None if there is None else there.crc,
+        )
 
 
 def copies(disk: Disk, directory: str, offset: Offset, leader_epoch: LeaderEpoch, max_bytes: int) -> bytes:
-    """Return the sound batches of one term that a copy of the log has from `offset` on, b"" if it has none there."""
+    """Return the sound batches of one term (-1: any) that a copy has from `offset` on, b"" if there are none."""
     found = bytearray()
     try:
         base_offset = max((each for each in bases_of(disk, directory) if each <= offset), default=None)
@@ -163,7 +242,8 @@ def copies(disk: Disk, directory: str, offset: Offset, leader_epoch: LeaderEpoch
         return b""
     try:
         for at, header in sound_batches(file, base_offset):
-            if header.base_offset == offset and header.leader_epoch == leader_epoch:
+            if header.base_offset == offset and leader_epoch in (NONE, header.leader_epoch):
+                leader_epoch = LeaderEpoch(header.leader_epoch)
                 if found and len(found) + header.size_bytes > max_bytes:
                     break
                 found += file.read(at, header.size_bytes)
@@ -175,18 +255,21 @@ def copies(disk: Disk, directory: str, offset: Offset, leader_epoch: LeaderEpoch
     return bytes(found)
 
 
-def fitting(hole: Hole, history: EpochCache, offered: Buffer) -> tuple[memoryview, Offset]:
+def fitting(hole: Hole, offered: Buffer) -> tuple[memoryview, Offset]:
     """Return the part of `offered` that belongs into the hole, and the offset behind it.
 
-    Nothing of it is believed: each batch must be sound, follow the one before, and be of the term that wrote here.
+    Nothing of it is believed: each batch must be sound, follow the one before, and be of the term that wrote here. If
+    that term is not sure, the first batch must be the one whose checksum is left.
     """
     view, end, offset = memoryview(offered), 0, hole.offset
     with contextlib.suppress(DecodeError):
         for at, header in iterate(view, 0, len(view)):
             is_next = header.base_offset == offset < header.next_offset
             is_inside = hole.is_at_end or header.next_offset <= hole.end_offset
-            is_of_term = _epoch_at(history, offset) == header.leader_epoch
-            if not (is_next and is_inside and is_of_term and crc_matches(view, at, header)):
+            is_sure = header.leader_epoch == hole.leader_epoch and offset < hole.sure_up_to
+            is_possible = hole.oldest_epoch <= header.leader_epoch <= hole.newest_epoch
+            is_the_one = offset == hole.offset and header.crc == hole.stored_crc and is_possible
+            if not (is_next and is_inside and (is_sure or is_the_one) and crc_matches(view, at, header)):
                 break
             end, offset = at + header.size_bytes, Offset(header.next_offset)
     return view[:end], offset
@@ -194,32 +277,29 @@ def fitting(hole: Hole, history: EpochCache, offered: Buffer) -> tuple[memoryvie
 
 def patch(disk: Disk, directory: str, hole: Hole, offered: Buffer) -> Patch | None:
     """Write the hole's segment anew with the batches of `offered` that fit; None if none does. Raises OSError."""
-    data, offset = fitting(hole, history_of(disk, directory), offered)
+    data, offset = fitting(hole, offered)
     if not data:
         return None
-    is_whole = offset == hole.end_offset and not hole.is_at_end
     path = f"{directory}/{file_name(hole.base_offset, LOG_SUFFIX)}"
+    # What is left of the hole stays, as bytes, for the next patch.
+    behind = min(hole.end_position, hole.position + len(data))
+    if offset == hole.end_offset and not hole.is_at_end:
+        behind = hole.end_position
     source = disk.open(path)
     try:
-        end = source.size_bytes
-        # What is left of the hole stays, as bytes, for the next patch; damage at the end of a log goes.
-        behind = hole.end_position
-        if not is_whole and not hole.is_at_end:
-            behind = min(hole.end_position, hole.position + len(data))
         if disk.exists(path + MENDED_SUFFIX):
             disk.remove(path + MENDED_SUFFIX)
         target = disk.open(path + MENDED_SUFFIX, create=True)
         try:
             _copy(source, target, 0, hole.position)
             target.append([data])
-            _copy(source, target, behind, end)
+            _copy(source, target, behind, source.size_bytes)
             target.sync()
         finally:
             target.close()
     finally:
         source.close()
-    is_in_place = hole.position + len(data) == behind
-    return Patch(directory, hole.base_offset, is_in_place)
+    return Patch(directory, hole.base_offset, is_in_place=hole.position + len(data) == behind)
 
 
 def _copy(source: File, target: File, start: int, end: int) -> None:

@@ -4,7 +4,7 @@ COPIES (20006). All copies of a partition count, also damaged ones and those set
 itself, and the one who asks checks every batch.
 
     request   topic id, 16 bytes | partition i32 | offset i64 | leader epoch i32 | bytes at most i32
-    answer    whole batches from that offset on, of that leader epoch; nothing if there are none
+    answer    whole batches from that offset on, of that leader epoch (-1: of any one); nothing if there are none
 
 Numbers are big endian, as in Kafka's messages.
 """

@@ -207,12 +207,12 @@ class Mender:
         here = [path for path in self._logs.copies_of(key, topic.topic_id) if path != directory]
         offered = await self._work(partial(find_copies, self._disk, here, asked))
         if offered and (made := await self._work(partial(patch, self._disk, directory, hole, offered))):
-            log.warning("%s: %s are put back from this broker's own copies", key, hole)
+            log.warning("%s: put back from this broker's own copies: %s", key, hole)
             return made
         for broker_id in record.replicas:
             offered = b"" if broker_id == self._broker_id else await self._ask(broker_id, asked)
             if offered and (made := await self._work(partial(patch, self._disk, directory, hole, offered))):
-                log.warning("%s: %s are put back from broker %s", key, hole, broker_id)
+                log.warning("%s: put back from broker %s: %s", key, broker_id, hole)
                 return made
         return None
 
