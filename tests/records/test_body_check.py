@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from syncline.model.errors import ErrorCode
 from syncline.records.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, reseal
-from syncline.records.body_check import LENGTHS_MAX, OPENED_MAX, BodyCheck, Verdict, check_body
+from syncline.records.body_check import (
+    HEADERS_MAX,
+    LENGTHS_MAX,
+    OPENED_MAX,
+    OPENED_OF_MANY,
+    BodyCheck,
+    Verdict,
+    check_body,
+)
 from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
 from syncline.records.errors import DecodeError
@@ -167,11 +175,12 @@ def test_record_that_does_not_fit_is_refused_wherever_it_is(body: bytes, before:
 
 @pytest.mark.parametrize("body", BAD_WITHIN.values(), ids=list(BAD_WITHIN))
 @pytest.mark.parametrize("before", [0, 1, OPENED_MAX - 1])
-def test_record_whose_fields_do_not_fit_is_refused_among_the_first(body: bytes, before: int) -> None:
-    """An encoder that is wrong is wrong from the beginning; the length of each record is right here."""
+def test_record_whose_fields_do_not_fit_is_refused_where_it_is_opened(body: bytes, before: int) -> None:
+    """The length of each record is right here. An encoder that is wrong is wrong from the beginning."""
     for others in (equal(before), odd(before)):
         assert check(batch(others + body, before + 1)).verdict is Verdict.BAD
-        assert check(batch(others + body + equal(500), before + 501)).verdict is Verdict.BAD
+        if before < OPENED_OF_MANY:
+            assert check(batch(others + body + equal(500), before + 501)).verdict is Verdict.BAD
 
 
 @given(st.lists(record_fields, min_size=1, max_size=OPENED_MAX), st.data())
@@ -220,6 +229,26 @@ def test_runs_of_equal_records_are_judged_as_a_reader_judges_them(runs: list, mo
     assert (found.verdict is Verdict.OK) == _is_readable(whole) == (max(1, len(records) + more) == len(records))
     if found.delta_max_ms is not None:
         assert all(abs(time) <= found.delta_max_ms for _, time in records)
+
+
+def test_very_many_headers_are_not_read() -> None:
+    """One record could have half a million, and reading these would hold up all other clients."""
+    for count, verdict in ((HEADERS_MAX, Verdict.BAD), (HEADERS_MAX + 1, Verdict.OK)):
+        headers = varint(count) + b"\1\1" * count
+        body = b"\0\0\0\1\2v" + headers
+        assert check(batch(varint(len(body)) + body, 1)).verdict is verdict
+
+
+@pytest.mark.parametrize("run", [1, 15, 16, 17, 40])
+def test_short_runs_are_read_one_by_one_after_some(run: int) -> None:
+    """Thousands of runs would cost more than the lengths alone, so their number has a limit; so has that of lengths."""
+    runs = 20_000 // run
+    body = b"".join(record(bytes(number % 2)) * run for number in range(runs))
+    count = runs * run
+
+    assert check(batch(body, count)).verdict is Verdict.NEEDS_WALK
+    assert check(batch(body, count), lengths_max=None).verdict is Verdict.OK
+    assert check(batch(body, count - 1), lengths_max=None).verdict is Verdict.BAD
 
 
 def test_large_batch_of_odd_sizes_is_walked_only_when_allowed() -> None:

@@ -6,8 +6,8 @@ after each restart; records beyond the header's count they never see, although t
 One hard idea: the lengths alone show how many records there are, and most need not be read one by one. Records of
 equal size lie at equal distances, so that slicing with a stride yields all their lengths at once: some nanoseconds per
 record (`_stride`). Records of different sizes take a loop that does two look-ups for each (`_leap`). Opening a record
-to look at its fields costs ten times as much, so only the first `OPENED_MAX` of a batch are opened: an encoder that
-is wrong is wrong in these, too.
+to look at its fields costs ten times as much, so all are opened in a small batch, and the first two in a larger one:
+an encoder that is wrong is wrong in these, too.
 
 Offset deltas may have any value, as in Kafka: only their size counts. A compressed batch stays closed.
 
@@ -23,7 +23,11 @@ from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
 from syncline.records.varint import read_signed
 
+# A batch of so many records has them all opened, a larger one the first few.
 OPENED_MAX: Final = 8
+OPENED_OF_MANY: Final = 2
+# A record with more headers than this has them unread: one record of a megabyte could have half a million.
+HEADERS_MAX: Final = 256
 # Reading so many lengths one by one takes one or two milliseconds, during which the broker serves no other request.
 LENGTHS_MAX: Final = 16_384
 # Attributes, two deltas, two lengths and the number of headers have at least one byte each.
@@ -33,8 +37,10 @@ TIME_VARINT_BYTES_MAX: Final = 10
 
 # Fewer records of equal size than this are not worth a stride.
 _RUN_MIN: Final = 16
-# So many searches for records of equal size may find too few; then the rest is read one by one.
+# So many searches for records of equal size may find too few, and so many may be made: a batch made for it could have
+# thousands of short runs. Then the rest is read one by one.
 _FAILED_RUNS_MAX: Final = 4
+_RUNS_MAX: Final = 64
 # The first search looks at few records, since the sizes may soon change.
 _FIRST_STRETCH: Final = 64
 _STRETCH: Final = 4_096
@@ -95,10 +101,11 @@ def check_body(buffer: Buffer, position: int, header: BatchHeader, lengths_max: 
     if count * (RECORD_BYTES_MIN + 1) > end - at:
         return BodyCheck(Verdict.BAD, f"{count} records need more than its {end - at} bytes")
     try:
-        at, time_width = _open(buffer, at, end, min(count, OPENED_MAX))
         if count <= OPENED_MAX:
+            at, time_width = _open(buffer, at, end, count)
             return _OK[time_width] if at == end else _surplus(at, end, count)
-        left, at = _stride(buffer, at, end, count - OPENED_MAX)
+        at, _ = _open(buffer, at, end, OPENED_OF_MANY)
+        left, at = _stride(buffer, at, end, count - OPENED_OF_MANY)
         if lengths_max is not None and left > lengths_max:
             return _NEEDS_WALK
         if left and _leap(buffer, at, left) == end:
@@ -123,14 +130,24 @@ def _stride(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
     """
     failed = 0
     stretch = _FIRST_STRETCH
-    while count >= _RUN_MIN and failed < _FAILED_RUNS_MAX:
-        length, after = _length(buffer, at, end)
-        size = after + length - at
+    for _ in range(_RUNS_MAX):
+        if count < _RUN_MIN or failed == _FAILED_RUNS_MAX:
+            break
+        width = 1
+        size = _LEAPS[buffer[at]]
+        if not size:
+            width = 2
+            size = _LEAPS_LOW[buffer[at]] + _LEAPS_HIGH[buffer[at + 1]]
+        if size > end - at:
+            # Its length has more bytes, or is wrong.
+            length, after = _length(buffer, at, end)
+            width = after - at
+            size = width + length
         most = min(count, stretch, (end - at) // size)
         equal = 1
         if most >= _RUN_MIN and buffer[at + (_RUN_MIN - 1) * size] == buffer[at]:
             equal = most
-            for place in range(at, after):
+            for place in range(at, at + width):
                 column = bytes(buffer[place : place + (equal - 1) * size + 1 : size])
                 if column != column[:1] * equal:
                     equal -= len(column.lstrip(column[:1]))
@@ -235,12 +252,14 @@ def _open(buffer: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
 
 
 def _skip_headers(buffer: Buffer, at: int, end: int) -> int:
-    """Return the position after the headers of a record, which ends at `end`."""
+    """Return the position after the headers of a record, which ends at `end`; those of very many are not looked at."""
     if at >= end:
         raise DecodeError("a record ends within its fields")
     count, at = read_signed(buffer, at, LENGTH_VARINT_BYTES_MAX)
     if not 0 <= count * 2 <= end - at:
         raise DecodeError(f"a record announces {count} headers in {end - at} bytes")
+    if count > HEADERS_MAX:
+        return end
     for _ in range(count):
         size, at = read_signed(buffer, at, LENGTH_VARINT_BYTES_MAX)
         if size < 0:
