@@ -8,6 +8,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.virtual.cluster import LOG_DIRECTORY
+from syncline.virtual.links import MS
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -39,6 +40,19 @@ async def test_in_sync_replicas_stay_in_sync_and_end_equal(world: World) -> None
     assert record is not None
     assert (record.leader, record.isr) == (NONE, (2, 1, 3))
     assert all(broker.fenced for broker in world.cluster.store.image.brokers.values())
+
+
+@pytest.mark.brokers(3, **LAG)
+async def test_stop_of_all_logs_no_error(world: World) -> None:
+    """A follower that the stopping leader fences gets the metadata that says why a moment later: that is no error."""
+    await world.topic(replicas=(2, 1, 3))
+    await (await world.client(2)).produce("t", batch())
+    controller = world.broker(1).image.controller_id
+    world.network.delay(f"broker-{controller}", "broker-3", 20 * MS)
+
+    await stop_all(world)
+
+    assert world.errors.logged == []
 
 
 @pytest.mark.brokers(3, **LAG)

@@ -47,13 +47,17 @@ class Errors(logging.Handler):
         self.warnings: list[str] = []
         # Warnings and errors, in order.
         self.lines: list[str] = []
+        # All that was logged as an error, with a traceback or without.
+        self.logged: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message."""
         self.lines.append(record.getMessage())
         if record.levelno == logging.WARNING:
             self.warnings.append(record.getMessage())
-        elif record.exc_info and record.exc_info[1] is not None:
+            return
+        self.logged.append(record.getMessage())
+        if record.exc_info and record.exc_info[1] is not None:
             self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
     def take(self) -> list[str]:

@@ -4,9 +4,9 @@ import pytest
 
 from syncline.core.replication.evidence import Evidence
 from syncline.core.replication.follower import (
+    AwaitMetadata,
     EpochQuestion,
     FetchAsk,
-    FollowerFailed,
     FollowerPartition,
     FollowerPhase,
     TruncateLog,
@@ -370,13 +370,13 @@ def machine(
     return follower
 
 
-def test_e19_fenced_in_the_current_epoch_the_partition_fails() -> None:
+def test_e19_fenced_in_the_current_epoch_the_partition_waits_for_metadata() -> None:
     """Only metadata with a newer epoch revives it."""
     follower = machine()
 
     effects = follower.refused(follower.ask(), ErrorCode.FENCED_LEADER_EPOCH, 0)
 
-    assert isinstance(effects[0], FollowerFailed)
+    assert effects == (AwaitMetadata(),)
     assert not follower.is_ready(10**9)
     follower.follow(6, log_start=0, log_end=50, high_watermark=50, latest_epoch=3)
     assert follower.is_ready(0)
@@ -396,13 +396,13 @@ def test_e20_fenced_in_an_older_epoch_it_tries_again() -> None:
     assert follower.ask().leader_epoch == 6
 
 
-def test_e19_fenced_while_it_compares_the_partition_fails() -> None:
+def test_e19_fenced_while_it_compares_the_partition_waits_for_metadata() -> None:
     """The same rule for the question that comes before the first fetch."""
     follower = comparing(EpochCache([(3, 0)]), 50, leader_epoch=5)
 
     effects = follower.refused(follower.question(), ErrorCode.FENCED_LEADER_EPOCH, 0)
 
-    assert isinstance(effects[0], FollowerFailed)
+    assert effects == (AwaitMetadata(),)
     assert not follower.has_question(10**9)
 
 

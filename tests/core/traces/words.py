@@ -19,6 +19,7 @@ from syncline.core.replication.evidence import Evidence, FollowerView
 from syncline.core.replication.follower import (
     AskLeaderEnd,
     AskLeaderStart,
+    AwaitMetadata,
     FollowerEffect,
     FollowerFailed,
     RestartLog,
@@ -105,6 +106,8 @@ def follower_effect(found: FollowerEffect) -> str:
             return "asks its leader for the log end"
         case AskLeaderStart():
             return "asks its leader for the log start"
+        case AwaitMetadata():
+            return "waits for metadata: its leader knows a newer epoch"
         case FollowerFailed():
             return f"stops fetching: {found.reason}"
         case _:

@@ -93,13 +93,18 @@ class AskLeaderStart:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitMetadata:
+    """The leader knows a newer epoch: fetch nothing until metadata brings it here, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class FollowerFailed:
     """The follower fetches nothing until a newer leader epoch arrives."""
 
     reason: str
 
 
-FollowerEffect = TruncateLog | RestartLog | AskLeaderEnd | AskLeaderStart | FollowerFailed
+FollowerEffect = TruncateLog | RestartLog | AskLeaderEnd | AskLeaderStart | AwaitMetadata | FollowerFailed
 FollowerEffects = tuple[FollowerEffect, ...]
 NOTHING: Final[FollowerEffects] = ()
 
@@ -270,7 +275,8 @@ class FollowerPartition:
             self.phase = FollowerPhase.ASKING
             return (AskLeaderEnd(),)
         if error is ErrorCode.FENCED_LEADER_EPOCH and sent.leader_epoch == self.leader_epoch:
-            return self.fail("fenced by the leader, and no newer epoch is known here")
+            self.phase = FollowerPhase.FAILED
+            return (AwaitMetadata(),)
         self.back_off(now_ms)
         return NOTHING
 

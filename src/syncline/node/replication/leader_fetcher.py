@@ -18,6 +18,7 @@ from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
 from syncline.core.replication.follower import (
     AskLeaderEnd,
     AskLeaderStart,
+    AwaitMetadata,
     EpochQuestion,
     FollowerEffects,
     FollowerFailed,
@@ -307,6 +308,8 @@ class LeaderFetcher:
                     self._surroundings.tasks.spawn(self._ask_offset(key, partition, LATEST))
                 case AskLeaderStart():
                     self._surroundings.tasks.spawn(self._ask_offset(key, partition, EARLIEST))
+                case AwaitMetadata():
+                    log.info("%s waits for metadata: broker %s knows a newer epoch", partition.key, self.leader_id)
                 case FollowerFailed():
                     log.error("%s is no longer followed: %s", partition.key, effect.reason)
                 case _:
