@@ -59,6 +59,7 @@ from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.slow_reads import SlowReads
 from syncline.node.tasks import Tasks
 from syncline.node.topic_creation import TopicCreation
+from syncline.node.unanswered_refusals import UnansweredRefusals
 from syncline.storage.disk import Disk
 from syncline.storage.log_directory import LogDirectory
 
@@ -317,7 +318,12 @@ class Broker:
             counters=counters,
         )
         self.producing = Producing(
-            clock=clock, cluster=cluster, partitions=partitions, counters=counters, deadlines=deadlines
+            clock=clock,
+            cluster=cluster,
+            partitions=partitions,
+            counters=counters,
+            deadlines=deadlines,
+            unanswered=UnansweredRefusals(clock),
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
         self.dispatcher = Dispatcher(

@@ -16,6 +16,7 @@ from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
 from syncline.node.partition import Partition
+from syncline.node.unanswered_refusals import UnansweredRefusals
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.produce import ProducedPartition, encode_produce_response
 
@@ -31,6 +32,7 @@ class Producing(NamedTuple):
     partitions: Mapping[TopicPartition, Partition]
     counters: Counters
     deadlines: Deadlines
+    unanswered: UnansweredRefusals
 
 
 class PendingProduce:

@@ -56,7 +56,7 @@ def handle(broker: "Host", request: "Request") -> None:
     producing = broker.producing
     pending = PendingProduce(producing, request, len(request.body))
     waiting: list[tuple[Partition, int, int, int]] = []
-    failed = False
+    refused: tuple[TopicPartition, ProducedPartition] | None = None
     for topic_index, (topic, partitions) in enumerate(_last_of_each(produce)):
         rows = pending.add_topic(topic)
         counters = producing.counters.of(topic)
@@ -66,7 +66,7 @@ def handle(broker: "Host", request: "Request") -> None:
                 producing, request, produce, TopicPartition(topic, index), start, end
             )
             if row.error_code:
-                failed = True
+                refused = refused or (TopicPartition(topic, index), row)
                 _count_refusal(counters, row.error_code, 0 if end is None else end - start)
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= _HINT_VERSION:
                 leader, endpoint = producing.cluster.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -78,7 +78,8 @@ def handle(broker: "Host", request: "Request") -> None:
                 waiting.append((partition, required_offset, topic_index, len(rows)))
             rows.append(row)
     if produce.acks == 0:
-        if failed:
+        if refused is not None:
+            producing.unanswered.note(request, refused[0], refused[1].error_code, refused[1].error_message)
             request.close()
         else:
             request.reply_nothing()
