@@ -109,6 +109,16 @@ class Agent:
         sent = await asyncio.gather(*futures)
         return sorted([each.partition, each.offset] for each in sent)
 
+    async def begin_transaction(self, topic: str, transactional_id: str) -> None:
+        """Write a record in a transaction, with a producer of its own."""
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        try:
+            await producer.start()
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"x")
+        finally:
+            await producer.stop()
+
     async def consume(self, topic: str, count: int) -> list[Any]:
         """Read that many records from the beginning of all partitions."""
         consumer = AIOKafkaConsumer(

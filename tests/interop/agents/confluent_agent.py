@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from tests.interop.agents.serve import decode, headers_of, received, serve
 
 POLL_S = 0.05
+PATIENCE_S = 30
 
 
 class Member:
@@ -114,6 +115,14 @@ class Agent:
             if error is not None:
                 raise KafkaException(error)
         return sorted([message.partition(), message.offset()] for _, message in reports)
+
+    def begin_transaction(self, topic: str, transactional_id: str) -> None:
+        """Write a record in a transaction, with a producer of its own."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce(topic, b"x")
+        producer.commit_transaction(PATIENCE_S)
 
     def consume(self, topic: str, count: int) -> list[Any]:
         """Read that many records from the beginning of all partitions."""

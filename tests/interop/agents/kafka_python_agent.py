@@ -94,6 +94,16 @@ class Agent:
         producer.flush(30)
         return sorted([future.get(30).partition, future.get(30).offset] for future in futures)
 
+    def begin_transaction(self, topic: str, transactional_id: str) -> None:
+        """Write a record in a transaction, with a producer of its own."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"x").get()
+        finally:
+            producer.close(0)
+
     def consume(self, topic: str, count: int) -> list[Any]:
         """Read that many records from the beginning of all partitions."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50)

@@ -45,6 +45,7 @@ type arguments struct {
 	Kind             string            `json:"kind"`
 	Name             string            `json:"name"`
 	Offsets          [][2]int64        `json:"offsets"`
+	TransactionalID  string            `json:"transactional_id"`
 }
 
 type command struct {
@@ -152,6 +153,19 @@ func (a *agent) produce(ctx context.Context, with arguments) (any, error) {
 	}
 	slices.SortFunc(places, func(one, other [2]int64) int { return slices.Compare(one[:], other[:]) })
 	return places, nil
+}
+
+// beginTransaction also sends a record: this client asks for its producer id when it needs one.
+func (a *agent) beginTransaction(ctx context.Context, with arguments) (any, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(a.seeds...), kgo.TransactionalID(with.TransactionalID))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		return nil, err
+	}
+	return nil, client.ProduceSync(ctx, &kgo.Record{Topic: with.Topic, Value: []byte("x")}).FirstErr()
 }
 
 func (a *agent) consume(ctx context.Context, with arguments) (any, error) {
@@ -465,6 +479,8 @@ func (a *agent) perform(ctx context.Context, name string, with arguments) (any, 
 	switch name {
 	case "produce":
 		return a.produce(ctx, with)
+	case "begin_transaction":
+		return a.beginTransaction(ctx, with)
 	case "consume":
 		return a.consume(ctx, with)
 	case "join":

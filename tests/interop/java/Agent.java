@@ -83,6 +83,9 @@ public final class Agent {
         switch (name) {
             case "produce":
                 return produce(topic, with);
+            case "begin_transaction":
+                beginTransaction(with.get("transactional_id").asText());
+                return null;
             case "consume":
                 return consume(topic, with.get("count").asInt());
             case "join":
@@ -183,6 +186,18 @@ public final class Agent {
                 "linger.ms", singly ? 0 : 5,
                 "batch.size", singly ? 0 : 16384),
             new ByteArraySerializer(), new ByteArraySerializer()));
+    }
+
+    private void beginTransaction(String transactionalId) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", transactionalId);
+        KafkaProducer<byte[], byte[]> producer =
+            new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        try {
+            producer.initTransactions();
+            producer.beginTransaction();
+        } finally {
+            producer.close(Duration.ZERO);
+        }
     }
 
     private Object produce(String topic, JsonNode with) throws Exception {

@@ -118,6 +118,16 @@ const commands = {
     return places.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
   },
 
+  async begin_transaction({ transactional_id: transactionalId }) {
+    const made = client().producer({ idempotent: true, maxInFlightRequests: 1, transactionalId });
+    await made.connect();
+    try {
+      await made.transaction();
+    } finally {
+      await made.disconnect();
+    }
+  },
+
   async consume({ topic, count }) {
     // There is no consumer without a group here: a group of its own, for one reading.
     const consumer = client().consumer({ groupId: `reader-${topic}-${process.pid}-${Date.now()}`, maxWaitTimeInMs: 50 });

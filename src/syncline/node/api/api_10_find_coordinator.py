@@ -4,9 +4,10 @@ v1 key type and error text, v3 flexible, v4 several keys (KIP-699), v5 no new
 fields (KIP-890), v6 share groups (KIP-932). The coordinator of a group is the
 leader of its partition of the offsets topic; asking for one creates that topic.
 
-Only groups (key type 0) have coordinators here. Transactions and share groups
-are refused with INVALID_REQUEST, so that a client fails at once and reports why
-instead of retrying for ever.
+Only groups (key type 0) have coordinators here. For transactions the answer is
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes as
+final: librdkafka asks again for ever after any other. Share groups are refused
+with INVALID_REQUEST.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -34,7 +35,9 @@ SHARE_KEY_TYPE: Final = 2
 SHARE_VERSION: Final = 6
 
 _NOT_AVAILABLE: Final = "The coordinator is not available."
-_NO_TRANSACTIONS: Final = "This cluster has no transaction coordinator."
+_NO_TRANSACTIONS: Final = (
+    "This cluster has no transaction coordinator: it offers no transactions. Produce without a transactional.id."
+)
 _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
     " incompatible broker. See the broker logs for more details."
@@ -85,8 +88,9 @@ def _fields(node: _Node) -> dict[str, Any]:
 
 def _find(broker: "Host", key_type: int, key: str) -> _Node:
     if key_type != GROUP_KEY_TYPE:
-        text = _NO_TRANSACTIONS if key_type == TRANSACTION_KEY_TYPE else _MALFORMED
-        return _Node(ErrorCode.INVALID_REQUEST, text=text)
+        if key_type == TRANSACTION_KEY_TYPE:
+            return _Node(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text=_NO_TRANSACTIONS)
+        return _Node(ErrorCode.INVALID_REQUEST, text=_MALFORMED)
     if OFFSETS_TOPIC not in broker.image.topics:
         broker.groups.create_topic()
         return _Node(ErrorCode.COORDINATOR_NOT_AVAILABLE)
