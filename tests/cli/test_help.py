@@ -46,6 +46,7 @@ def test_help_lists_every_command_in_one_line_each(path: tuple[str, ...]) -> Non
             ("up",),
             ("--brokers", "--data", "--port", "--config", "--profile", "--detach", "--ready-file", "--no-restart"),
         ),
+        (("broker",), ("Id of this broker", "--data", "--port", "--config", "--profile")),
         (("produce",), ("Name of the topic", "--key-separator", "--header", "--json-input", "--bootstrap")),
         (("consume",), ("Name of the topic", "--from", "--until", "--group", "--keys", "--json")),
         (("why",), ("Which partition", "--replica", "--since", "--bootstrap", "--json")),
@@ -66,6 +67,8 @@ def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
     assert "Missing argument 'NAME'" in refused("topics", "create", code=USAGE)
     assert "from 1 to 64" in refused("up", "--brokers", "0", code=USAGE)
     assert "from 0 to 65535" in refused("up", "--port", "70000", code=USAGE)
+    assert "takes each port once" in refused("up", "--port", "9092,9093,9092", code=USAGE)
+    assert "takes ports from 0 to 65535 with commas between" in refused("up", "--port", "9092,,9093", code=USAGE)
     assert "x>=1" in refused("consume", "t", "--limit", "0", code=USAGE)
 
 

@@ -19,8 +19,13 @@ def taken() -> Iterator[int]:
 
 
 def ports_of(port: int | None, remembered: dict[int, int], brokers: int = 2) -> list[int]:
+    """Return the ports that brokers get when the first one's is asked for."""
+    return listed_ports_of(() if port is None else (port,), remembered, brokers)
+
+
+def listed_ports_of(ports: tuple[int, ...], remembered: dict[int, int], brokers: int = 2) -> list[int]:
     """Return the ports that brokers get."""
-    listeners = listen_all(list(range(1, brokers + 1)), port, remembered)
+    listeners = listen_all(list(range(1, brokers + 1)), ports, remembered)
     with contextlib.ExitStack() as stack:
         return [port_of(stack.enter_context(each)) for each in listeners.values()]
 
@@ -54,6 +59,19 @@ def test_ports_beyond_the_last_one_are_refused() -> None:
     """Three brokers from 65534 on would need a port that does not exist."""
     with pytest.raises(LocalClusterError, match=r"3 brokers need ports 65534 to 65536, but ports end at 65535"):
         ports_of(65_534, {}, 3)
+
+
+def test_each_broker_gets_the_port_that_is_listed_for_it() -> None:
+    """The ports need not follow each other, and 0 stands for a free one."""
+    first = free_port_range(2)
+    assert listed_ports_of((first + 1, first), {1: 1, 2: 2}) == [first + 1, first]
+    assert listed_ports_of((first, 0), {})[1] not in (0, first)
+
+
+def test_list_of_ports_is_as_long_as_there_are_brokers() -> None:
+    """Neither is a port left over nor a broker without one."""
+    with pytest.raises(LocalClusterError, match=r"--port names 2 ports for 3 brokers. Name one for each broker"):
+        listed_ports_of((9092, 9093), {}, 3)
 
 
 def metrics_ports_of(port: int, remembered: dict[int, int], brokers: int = 2) -> list[int]:

@@ -50,7 +50,7 @@ async def test_transaction_timeout_is_refused_when_it_is_longer_than_allowed(
     assert (answer.error_code, answer.producer_id) == (error, -1)
 
 
-@pytest.mark.brokers(1, **TEST_PROFILE, default_replication_factor=1)
+@pytest.mark.brokers(1, **TEST_PROFILE, auto_create_topics_enable="true", default_replication_factor=1)
 async def test_topic_is_created_with_four_partitions_when_metadata_asks_for_it(world: World) -> None:
     """The profile `test` is what the suites of librdkafka and kafka-python take for granted."""
     client = await world.client()

@@ -13,6 +13,7 @@ import typer
 from syncline.cli import up
 from syncline.cli.up import DEFAULT_DIRECTORY, checked_configs
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
+from syncline.local.profiles import PROFILES
 
 STOP_TIMEOUT_S = 20.0
 SILENCE_S = 2.0
@@ -100,6 +101,9 @@ def broker(
     internal_port: Annotated[int, typer.Option(help="Port for other brokers; 0: a free one.", min=0, max=65535)] = 0,
     cluster_size: Annotated[int, typer.Option(help="How many brokers the cluster is meant to have.", min=1)] = 1,
     config: ConfigOption = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"A set of configurations: {', '.join(PROFILES)}.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run one broker in the foreground. Brokers with the same data directory form one cluster."""
@@ -107,7 +111,7 @@ def broker(
     from syncline.local.ports import HOST, listen, listen_for_metrics, port_of
     from syncline.model.broker_config import BrokerConfig
 
-    configs = checked_configs(config)
+    configs = checked_configs(config, profile)
     layout = Layout(data.absolute())
     layout.create()
     client, internal = listen(port), listen(internal_port, "--internal-port")

@@ -28,6 +28,9 @@ DECIDED: Final = {
     "advertised.listeners": "--port",
     "log.dir": "--data",
     "log.dirs": "--data",
+    "inter.broker.listener.name": "the broker",
+    "listener.security.protocol.map": "the broker",
+    "process.roles": "the broker",
 }
 
 
@@ -89,8 +92,9 @@ def run(arguments: Sequence[str]) -> None:
         raise LocalClusterError(f"cannot write the ready file {ready_file}: there is no directory {ready_file.parent}.")
     spec = ClusterSpec(
         directory=options.data.absolute(),
-        brokers=options.brokers,
-        port=options.port,
+        # A list of ports is one for each broker, so it also says how many there are.
+        brokers=options.brokers or (len(options.port) if len(options.port) > 1 else None),
+        ports=options.port,
         config=checked_configs(options.config, options.profile),
         racks=options.racks,
         restart=options.restart,
@@ -135,9 +139,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--port",
-        type=_port,
-        metavar="N",
-        help="port of the first broker, the others follow; 0: free ones; default: as last time, or from 9092 on",
+        type=_ports,
+        default=(),
+        metavar="N[,N...]",
+        help="port of the first broker, the others follow, or a port for each; 0: free ones; default: as last time, or"
+        " from 9092 on",
     )
     parser.add_argument(
         "--config",
@@ -187,10 +193,17 @@ def _racks(text: str) -> tuple[str, ...]:
     return racks
 
 
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"takes a port from 0 to {PORT_MAX}, not {text!r}")
-    return int(text)
+def _ports(text: str) -> tuple[int, ...]:
+    each = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() and int(number) <= PORT_MAX for number in each):
+        raise argparse.ArgumentTypeError(f"takes ports from 0 to {PORT_MAX} with commas between, not {text!r}")
+    ports = tuple(map(int, each))
+    if len(ports) > BROKERS_MAX:
+        raise argparse.ArgumentTypeError(f"takes at most {BROKERS_MAX} ports, not {len(ports)}")
+    given = [port for port in ports if port]
+    if len(set(given)) != len(given):
+        raise argparse.ArgumentTypeError(f"takes each port once, not {text!r}")
+    return ports
 
 
 def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None:

@@ -7,6 +7,7 @@ starts. All sockets listen only on 127.0.0.1.
 
 import errno
 import socket
+from collections.abc import Sequence
 
 from syncline.local.layout import LocalClusterError
 
@@ -31,22 +32,18 @@ def listen(port: int, option: str = "--port") -> socket.socket:
     return listener
 
 
-def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, int]) -> dict[int, socket.socket]:
-    """Return a client listener per broker: on `port` and the ports after it, on those of last time, or from 9092 on.
+def listen_all(broker_ids: list[int], ports: Sequence[int], remembered: dict[int, int]) -> dict[int, socket.socket]:
+    """Return a client listener per broker: on `ports`, on those of last time, or from 9092 on.
 
-    `port` 0 asks for free ports. Without `port`, a free port replaces a remembered or default one that is in use.
+    One port is the first broker's, and those after it are the others'; more are one for each broker. Port 0 asks for a
+    free one. Without ports, a free port replaces a remembered or default one that is in use.
     """
-    if port and port + len(broker_ids) - 1 > PORT_MAX:
-        last = port + len(broker_ids) - 1
-        raise LocalClusterError(
-            f"{len(broker_ids)} brokers need ports {port} to {last}, but ports end at {PORT_MAX}. "
-            "Choose a lower one with --port."
-        )
+    asked = _ports_asked(len(broker_ids), ports)
     listeners: dict[int, socket.socket] = {}
     try:
         for index, broker_id in enumerate(broker_ids):
-            if port is not None:
-                listeners[broker_id] = listen(port + index if port else 0)
+            if asked:
+                listeners[broker_id] = listen(asked[index])
                 continue
             try:
                 listeners[broker_id] = listen(remembered.get(broker_id, 9092 + index))
@@ -57,6 +54,24 @@ def listen_all(broker_ids: list[int], port: int | None, remembered: dict[int, in
             listener.close()
         raise
     return listeners
+
+
+def _ports_asked(brokers: int, ports: Sequence[int]) -> list[int]:
+    if len(ports) > 1:
+        if len(ports) != brokers:
+            raise LocalClusterError(
+                f"--port names {len(ports)} ports for {brokers} brokers. Name one for each broker, or only the first."
+            )
+        return list(ports)
+    if not ports or not ports[0]:
+        return [0] * brokers if ports else []
+    last = ports[0] + brokers - 1
+    if last > PORT_MAX:
+        raise LocalClusterError(
+            f"{brokers} brokers need ports {ports[0]} to {last}, but ports end at {PORT_MAX}. "
+            "Choose a lower one with --port."
+        )
+    return list(range(ports[0], last + 1))
 
 
 def listen_for_metrics(broker_ids: list[int], port: int, remembered: dict[int, int]) -> dict[int, socket.socket]:

@@ -51,7 +51,8 @@ class ClusterSpec:
 
     directory: Path
     brokers: int | None = None  # None: as many as last time, or three.
-    port: int | None = None
+    # One port: the first broker's, the others follow. Several: one for each. None: as last time, or from 9092 on.
+    ports: tuple[int, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     # The racks of the brokers, in the order of their ids and then from the beginning again; empty: no racks.
     racks: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class Supervisor:
     def _run_locked(self) -> int:
         self._broker_count = self._layout.broker_count(self._spec.brokers)
         broker_ids = list(range(1, self._broker_count + 1))
-        listeners = listen_all(broker_ids, self._spec.port, self._layout.remembered_ports())
+        listeners = listen_all(broker_ids, self._spec.ports, self._layout.remembered_ports())
         internal = {broker_id: listen(0) for broker_id in broker_ids}
         metrics = listen_for_metrics(broker_ids, self._metrics_port(), self._layout.remembered_metrics_ports())
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
