@@ -27,6 +27,8 @@ WHOLE_BATCHES = (
     "Kafka fills an answer with a piece of the next batch, which readers throw away; Syncline sends whole ones."
 )
 EXACT_TABLE = "Syncline advertises exactly what it serves, which is a part of Kafka's table."
+OWN_LISTENERS = "Brokers listen for each other, not for a controller, and take no new listeners while they run."
+FIXED = "No request changes the levels of loggers; nor is there a telemetry or a newer kind of group to configure."
 NO_FEATURES = "Syncline has no feature levels; its behaviour comes with its version."
 
 DIVERGENCES: tuple[Divergence, ...] = (
@@ -45,6 +47,12 @@ DIVERGENCES: tuple[Divergence, ...] = (
         "reply.responses.*.partition_responses.*.error_message",
         OWN_TEXT,
         kafka=None,
+    ),
+    Divergence("configs.own_facts.v4", "reply.results.0.configs.0.*", OWN_LISTENERS, step=2),
+    Divergence("configs.own_facts.v4", "reply.results.0.configs.0.*", OWN_LISTENERS, step=9),
+    Divergence("configs.other_kinds*", "reply.results.*.configs.*.read_only", FIXED, kafka=False),
+    Divergence(
+        "configs.other_kinds*", "reply.results.0.configs.0.value", "The level of the log is another.", kafka="WARN"
     ),
     Divergence("configs.incremental_refused.v*", "reply.responses.*.error_message", OWN_TEXT, kafka=None),
     Divergence("produce_batches.undecodable.v*", "reply.responses.*", OPAQUE),

@@ -31,6 +31,7 @@ JAVA_TEXT = re.compile(
     r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
 )
 BROKER_RESOURCE, LOGGER_RESOURCE = 4, 8
+LISTENER = re.compile(r"([A-Z]+)://([0-9.]+):(\d+)")
 NEAR_NOW_MS = 12 * 3600 * 1000
 KEYS_OF_ROWS = (
     "name", "topic", "topic_id", "group_id", "resource_type", "resource_name", "partition_index", "partition", "index",
@@ -47,11 +48,11 @@ class Normaliser:
     brokers: list[tuple[int, str, int]]
     symbols: dict[str, dict[Any, str]] = field(default_factory=dict)
 
-    def answer(self, tree: Tree, *, own_rows: bool) -> Any:
+    def answer(self, tree: Tree, *, own_rows: bool, in_order: bool = False) -> Any:
         """Return the comparable form of one decoded answer."""
         self.ranks = {node: rank for rank, (node, _, _) in enumerate(self.brokers)}
         self.ports = {(host, port): rank for rank, (_, host, port) in enumerate(self.brokers)}
-        self.own_rows = own_rows
+        self.own_rows, self.in_order = own_rows, in_order
         return self._tree(tree, "")
 
     def symbol(self, kind: str, value: Any) -> str:
@@ -97,6 +98,7 @@ class Normaliser:
                 )
             normal = [self._tree(row, path) for row in rows]
             is_ordered = name in ORDERED_LISTS or path.endswith("responses.partitions")
+            is_ordered = is_ordered or (self.in_order and name == "responses")
             return normal if is_ordered else sorted(normal, key=_row_key)
         return [self._scalar(name, each, {}) if not isinstance(each, bytes) else self._bytes(each) for each in rows]
 
@@ -129,6 +131,8 @@ class Normaliser:
             return f"broker {self._rank_text(value)}"
         if name == "cluster_id" and value:
             return "the cluster"
+        if name == "value" and "config_source" in owner and value:
+            return self._config_value(owner["name"], value)
         if name == "log_dir":
             return "a directory"
         if name in {"total_bytes", "usable_bytes"}:
@@ -138,6 +142,19 @@ class Normaliser:
         if isinstance(value, int) and not isinstance(value, bool) and abs(value - time.time() * 1000) < NEAR_NOW_MS:
             return "now"
         return value
+
+    def _config_value(self, name: str, value: str) -> str:
+        """Return the value of a configuration; numbers, addresses and directories of brokers are symbols."""
+        if name in {"node.id", "broker.id"} and value.isdigit():
+            return f"broker {self._rank_text(value)}"
+        if name in {"log.dirs", "log.dir"}:
+            return "a directory"
+        return LISTENER.sub(self._listener, self._text(value))
+
+    def _listener(self, found: re.Match[str]) -> str:
+        name, host, port = found.groups()
+        rank = self.ports.get((host, int(port)))
+        return f"{name} of broker #{rank}" if rank is not None else f"{name} elsewhere"
 
     def _broker(self, value: Any) -> Any:
         return f"broker {self.ranks[value]}" if value in self.ranks else value

@@ -294,7 +294,7 @@ class _Player:
             return None
         for name, path in wanted.save.items():
             self.scope.saved[name] = at(tree, path)
-        normal = self.normaliser.answer(tree, own_rows=step.own_rows)
+        normal = self.normaliser.answer(tree, own_rows=step.own_rows, in_order=step.in_order)
         if wanted.waits_ms is not None:
             return {"waited": elapsed_ms >= WAITED_SHARE * wanted.waits_ms, **normal}
         return normal

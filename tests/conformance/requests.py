@@ -251,7 +251,7 @@ def create_partitions(
     return Step(key=CREATE_PARTITIONS, version=version, body=body, **more)
 
 
-TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 8, 16, 32
 
 
 def describe_configs(

@@ -128,6 +128,7 @@ class Step:
     takes the answer. `waits_ms` records whether the answer took about that long. `settle` maps a path to a value and
     repeats the request until the answer has it: for what is allowed to become visible with a delay.
     `quiet` steps are sent and not recorded. `own_rows` drops the topics and groups of other sequences from a listing.
+    `in_order` records the topics of an answer in their order.
     `answer_version` is the version of the answer if it is not the request's. `raw` is sent instead of a frame.
     """
 
@@ -143,6 +144,7 @@ class Step:
     settle: Mapping[str, Any] = field(default_factory=dict)
     quiet: bool = False
     own_rows: bool = False
+    in_order: bool = False
     answer_version: int | None = None
     header_version: int | None = None
     client_id: str | None = "conformance"

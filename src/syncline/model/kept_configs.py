@@ -32,10 +32,15 @@ from syncline.model.config_types import (
     ConfigType,
     UpdateMode,
     at_least,
+    one_of,
 )
 
 _FOREVER: Final = str(LONG_MAX)
 _INT_MAX: Final = str(INT_MAX)
+# Configurations of groups whose default at the broker has the same name.
+_WITHOUT_BROKER_NAME: Final = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
 
 
 def _row(
@@ -52,9 +57,10 @@ def _row(
 
 
 _BROKER_ROWS: Final = (
-    _row("advertised.listeners", LIST, None, None, READ_ONLY),
+    _row("advertised.listeners", LIST, None, None, READ_ONLY,
+         "Where clients find this broker."),
     _row("background.threads", INT, "10", at_least(1), CLUSTER_WIDE),
-    _row("broker.id", INT, "-1", None, READ_ONLY,
+    _row("broker.id", INT, None, None, READ_ONLY,
          "The number of this broker; node.id is the same."),
     _row("compression.gzip.level", INT, "-1", GZIP_LEVELS, CLUSTER_WIDE),
     _row("compression.lz4.level", INT, "9", LZ4_LEVELS, CLUSTER_WIDE),
@@ -68,17 +74,24 @@ _BROKER_ROWS: Final = (
     _row("group.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288), CLUSTER_WIDE),
     _row("group.share.assignment.interval.ms", INT, "1000", at_least(0), CLUSTER_WIDE),
     _row("group.streams.assignment.interval.ms", INT, "1000", at_least(0), CLUSTER_WIDE),
-    _row("listener.security.protocol.map", STRING,
-         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, PER_BROKER),
-    _row("listeners", LIST, "PLAINTEXT://:9092", None, PER_BROKER),
+    _row("group.coordinator.rebalance.protocols", LIST, "classic", one_of("classic"), READ_ONLY,
+         "Which kinds of groups this broker coordinates."),
+    _row("inter.broker.listener.name", STRING, None, None, READ_ONLY,
+         "The listener to which other brokers connect."),
+    _row("listener.security.protocol.map", STRING, None, None, READ_ONLY,
+         "The protocol of each listener."),
+    _row("listeners", LIST, None, None, READ_ONLY,
+         "Where this broker listens."),
     _row("log.cleaner.backoff.ms", LONG, "15000", at_least(0), CLUSTER_WIDE),
     _row("log.cleaner.dedupe.buffer.size", LONG, "134217728", None, CLUSTER_WIDE),
-    _row("log.cleaner.enable", BOOLEAN, "true", None, READ_ONLY),
+    _row("log.cleaner.enable", BOOLEAN, "false", None, READ_ONLY,
+         "Whether logs are compacted; they are not yet."),
     _row("log.cleaner.io.buffer.load.factor", DOUBLE, "0.9", None, CLUSTER_WIDE),
     _row("log.cleaner.io.buffer.size", INT, "524288", at_least(0), CLUSTER_WIDE),
     _row("log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308", None, CLUSTER_WIDE),
     _row("log.cleaner.threads", INT, "1", at_least(0), CLUSTER_WIDE),
-    _row("log.dir", LIST, None, None, READ_ONLY),
+    _row("log.dir", LIST, None, None, READ_ONLY,
+         "Where this broker keeps its logs; log.dirs is the same."),
     _row("log.dirs", LIST, None, None, READ_ONLY,
          "Where this broker keeps its logs."),
     _row("log.local.retention.bytes", LONG, "-2", at_least(-2), CLUSTER_WIDE),
@@ -88,7 +101,7 @@ _BROKER_ROWS: Final = (
     _row("max.connections.per.ip", INT, _INT_MAX, at_least(0), CLUSTER_WIDE),
     _row("max.connections.per.ip.overrides", STRING, "", None, CLUSTER_WIDE),
     _row("max.request.partition.size.limit", INT, "2000", at_least(1), READ_ONLY),
-    _row("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", None, CLUSTER_WIDE),
+    _row("metric.reporters", LIST, "", None, CLUSTER_WIDE),
     _row("node.id", INT, None, at_least(0), READ_ONLY,
          "The number of this broker."),
     _row("num.io.threads", INT, "8", at_least(1), CLUSTER_WIDE),
@@ -98,7 +111,8 @@ _BROKER_ROWS: Final = (
     _row("offsets.topic.compression.codec", INT, "0", None, READ_ONLY),
     _row("principal.builder.class", CLASS,
          "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, PER_BROKER),
-    _row("process.roles", LIST, None, None, READ_ONLY),
+    _row("process.roles", LIST, None, None, READ_ONLY,
+         "What this process is: any broker may become the controller."),
     _row("producer.purgatory.purge.interval.requests", INT, "1000", None, READ_ONLY),
     _row("quota.window.num", INT, "11", at_least(1), READ_ONLY),
     _row("quota.window.size.seconds", INT, "1", at_least(1), READ_ONLY),
@@ -163,6 +177,38 @@ _TOPIC_ROWS: Final = (
     _row("remote.log.delete.on.disable", BOOLEAN, "false", None, CLUSTER_WIDE),
     _row("remote.storage.enable", BOOLEAN, "false", None, CLUSTER_WIDE),
 )
+
+# A subscription to clients' metrics (KIP-714) and groups of the newer kinds (KIP-848, KIP-932, KIP-1071) can be
+# described, as tools do, though Syncline has neither.
+_CLIENT_METRICS_ROWS: Final = (
+    _row("interval.ms", INT, "300000", None, READ_ONLY),
+    _row("match", LIST, "", None, READ_ONLY),
+    _row("metrics", LIST, "", None, READ_ONLY),
+)
+_GROUP_ROWS: Final = tuple(
+    _row(name, kind, default, None, READ_ONLY, synonyms=name if name in _WITHOUT_BROKER_NAME else f"group.{name}")
+    for name, kind, default in (
+        ("consumer.assignment.interval.ms", INT, "1000"),
+        ("consumer.heartbeat.interval.ms", INT, "5000"),
+        ("consumer.session.timeout.ms", INT, "45000"),
+        ("share.assignment.interval.ms", INT, "1000"),
+        ("share.auto.offset.reset", STRING, "latest"),
+        ("share.delivery.count.limit", INT, "5"),
+        ("share.heartbeat.interval.ms", INT, "5000"),
+        ("share.isolation.level", STRING, "read_uncommitted"),
+        ("share.partition.max.record.locks", INT, "2000"),
+        ("share.record.lock.duration.ms", INT, "30000"),
+        ("share.renew.acknowledge.enable", BOOLEAN, "true"),
+        ("share.session.timeout.ms", INT, "45000"),
+        ("streams.assignment.interval.ms", INT, "1000"),
+        ("streams.heartbeat.interval.ms", INT, "5000"),
+        ("streams.initial.rebalance.delay.ms", INT, "3000"),
+        ("streams.num.standby.replicas", INT, "0"),
+        ("streams.session.timeout.ms", INT, "45000"),
+    )
+)
+CLIENT_METRICS_CONFIGS: Final = {row.name: row for row in _CLIENT_METRICS_ROWS}
+GROUP_CONFIGS: Final = {row.name: row for row in _GROUP_ROWS}
 
 KEPT_BROKER_CONFIGS: Final = {row.name: row for row in _BROKER_ROWS}
 KEPT_TOPIC_CONFIGS: Final = {row.name: row for row in _TOPIC_ROWS}

@@ -147,6 +147,11 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
     for name, value in overrides.items():
         validate_topic_config(name, value)
     parsed = parse_all(TOPIC_CONFIGS, overrides)
+    if parsed.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log"
+            " storage."
+        )
     low, high = (
         parsed.get(name, TOPIC_CONFIGS[name].default_value())
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from syncline.coordination.port import Coordination
+from syncline.core.cluster.broker_facts import Address, broker_facts
 from syncline.core.replication.truncation import TruncationMode
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
@@ -108,7 +109,17 @@ class Node:
         self._clock = clock
         self._rng = rng
         self._probe = probe
-        self._static_config = dict(spec.config)
+        # The values that it was started with, and what it is: DescribeConfigs shows both as static.
+        self._static_config = {
+            **spec.config,
+            **broker_facts(
+                spec.broker_id,
+                client=Address(spec.client.host, spec.client.port),
+                internal=Address(spec.internal.host, spec.internal.port),
+                log_directory=spec.log_directory,
+                rack=spec.rack,
+            ),
+        }
         # By name: client, internal, and metrics if they are served.
         self.servers: dict[str, asyncio.AbstractServer] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}

@@ -6,7 +6,9 @@ from tests.conformance.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_
 from tests.conformance.requests import (
     APPEND,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     DELETE,
+    GROUP_RESOURCE,
     LOGGER_RESOURCE,
     SET,
     SUBTRACT,
@@ -15,7 +17,7 @@ from tests.conformance.requests import (
     change_configs,
     describe_configs,
 )
-from tests.conformance.steps import Action, BrokerNumber, broker, exact, sequence, topic
+from tests.conformance.steps import Action, BrokerNumber, Pause, broker, exact, sequence, topic
 
 ME, OTHER = BrokerNumber(0, as_text=True), BrokerNumber(1, as_text=True)
 SOME_BROKER_CONFIGS = (
@@ -298,4 +300,95 @@ def at_every_broker(version: int) -> list[Action]:
             version, (BROKER_RESOURCE, BrokerNumber(rank, as_text=True), ["num.partitions"]), to=broker(rank)
         )
         for rank in range(3)
+    ]
+
+
+OTHER_KINDS = (LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+
+
+@sequence(*edges(DESCRIBE_CONFIGS))
+def other_kinds(version: int) -> list[Action]:
+    """Loggers, client metrics and groups: names that are empty, unknown, or of another broker; unknown keys."""
+    return [
+        *(describe_configs(version, (kind, exact(""), None)) for kind in OTHER_KINDS),
+        *(describe_configs(version, (LOGGER_RESOURCE, who, ["root"])) for who in (OTHER, exact("abc"), exact("99"))),
+        describe_configs(version, (LOGGER_RESOURCE, ME, ["no.such"])),
+        describe_configs(version, (LOGGER_RESOURCE, ME, ["root"])),
+        *(
+            describe_configs(version, (kind, "nope", keys))
+            for kind in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+            for keys in (None, ["no.such"], ["interval.ms", "consumer.session.timeout.ms"])
+        ),
+    ]
+
+
+@sequence(4)
+def other_kinds_synonyms(version: int) -> list[Action]:
+    """Where values of loggers, client metrics and groups come from."""
+    return [
+        describe_configs(version, (LOGGER_RESOURCE, ME, ["root"]), synonyms=True),
+        describe_configs(version, (CLIENT_METRICS_RESOURCE, "nope", None), synonyms=True),
+        describe_configs(version, (GROUP_RESOURCE, "nope", None), synonyms=True),
+    ]
+
+
+OWN_FACTS = ("node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs", "broker.rack", "process.roles")
+
+
+@sequence(4)
+def own_facts(version: int) -> list[Action]:
+    """What a broker is: its number, where it listens, where its logs are."""
+    return [
+        describe_configs(version, (BROKER_RESOURCE, BrokerNumber(rank, as_text=True), [key]), to=broker(rank))
+        for rank in (0, 1)
+        for key in OWN_FACTS
+    ]
+
+
+@sequence(1, t=topic((0,)))
+def list_edges(version: int) -> list[Action]:
+    """Empty items of a list, and subtracting what is not there."""
+    key = "leader.replication.throttled.replicas"
+
+    def change(operation: int, value: str) -> list[Action]:
+        return [
+            change_configs(version, (TOPIC_RESOURCE, "t", [(key, operation, value)])),
+            Pause(50),
+            _topic_configs(key),
+        ]
+
+    return [
+        *change(SUBTRACT, "0:1"),
+        *change(SET, "0:1,"),
+        *change(SUBTRACT, "9:9"),
+        *change(SET, ",0:1"),
+        *change(SUBTRACT, "9:9"),
+        *change(SET, "0:1,,1:1"),
+        *change(SUBTRACT, "1:1"),
+        *change(SET, "0:1"),
+        *change(SUBTRACT, ""),
+        *change(APPEND, ""),
+        *change(SUBTRACT, "9:9"),
+        *change(APPEND, "1:1"),
+        *change(SUBTRACT, "0:1,1:1"),
+        *change(SUBTRACT, "9:9"),
+        *change(APPEND, "0:1,,1:1"),
+    ]
+
+
+@sequence(1, t=topic((0,)))
+def no_remote_storage(version: int) -> list[Action]:
+    """A topic cannot be tiered by brokers that have nothing to tier to."""
+    changes: list[list[tuple[str, int, Any]]] = [
+        [("remote.storage.enable", SET, "true")],
+        [("remote.storage.enable", SET, "false")],
+        [("remote.log.copy.disable", SET, "true")],
+        [("remote.log.copy.disable", DELETE, None)],
+        [("remote.log.delete.on.disable", SET, "true")],
+        [("local.retention.ms", SET, "5"), ("retention.ms", SET, "1")],
+    ]
+    return [
+        *(change_configs(version, (TOPIC_RESOURCE, "t", each)) for each in changes),
+        alter_configs(1, (TOPIC_RESOURCE, "t", {"remote.storage.enable": "true"})),
+        change_configs(version, (TOPIC_RESOURCE, "t", changes[0]), validate_only=True),
     ]

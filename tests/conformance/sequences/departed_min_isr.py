@@ -195,3 +195,22 @@ def waiting_between_watermark_and_end(version: int) -> list[Action]:
         fetch(version, {"t": {0: 1}}, max_wait=300, waits_ms=300, to=broker(0)),
         leader_epochs(4, {"t": {0: 1}}, to=broker(0)),
     ]
+
+
+@sequence(1, 9, t=THREE)
+def latest_offset_of_others_than_consumers(version: int) -> list[Action]:
+    """Debuggers, at the leader or at a follower, and all who claim to be a replica, get the log end."""
+    both = {"topics.0.partitions.0.offset": 2}
+    return [
+        *_before("a"),
+        _committed(1, quiet=True),
+        _written(0, "b", acks=1),
+        *(list_offsets(version, {"t": {0: -1}}, replica_id=replica, to=broker(0)) for replica in (-1, -2, -3, 7)),
+        list_offsets(version, {"t": {0: -1}}, replica_id=-2, to=broker(1), settle=both),
+        *(list_offsets(version, {"t": {0: -1}}, replica_id=replica, to=broker(1)) for replica in (-1, -3, 7)),
+        *(
+            list_offsets(version, {"t": {0: 1_700_000_000_001}}, replica_id=replica, to=broker(rank))
+            for replica in (-1, -2, 7)
+            for rank in (0, 1)
+        ),
+    ]

@@ -230,3 +230,37 @@ def high_watermark_change(version: int) -> list[Action]:
         _next(version, 1, {"t": {0: 1}}),
         _next(version, 2),
     ]
+
+
+@sequence(7, 12, 17, t=topic((0,), (0,), (0,), (1,)))
+def errors_in_order(version: int) -> list[Action]:
+    """Where errors stand beside records: unknown partitions, those that others lead, offsets out of range."""
+    listed = {9: 0, 0: 0, 1: 99, 2: 0, 3: 0}
+    return [
+        *(_write(index) for index in (0, 2)),
+        _full(version, {"t": listed}, to=leader("t")),
+        _next(version, 1),
+        _next(version, 2, {"t": {0: 1}}),
+        _write(0, "b"),
+        _next(version, 3),
+        _next(version, 4, {"t": {1: 0, 2: 1}}),
+        _next(version, 5),
+    ]
+
+
+@sequence(7, 12, 13, 17, t=topic((0,), (0,)), u=topic((0,), (1,)))
+def errors_of_several_topics(version: int) -> list[Action]:
+    """Topics stand in the order of their partitions, and one whose partitions lie apart stands there twice."""
+    missing = "33333333-3333-3333-3333-333333333333"
+    listed = [(exact(missing if version >= 13 else "nope"), {0: 0}), ("u", {1: 0}), ("t", {0: 0, 1: 99}), ("u", {0: 0})]
+    return [
+        _write(0),
+        produce(7, {"u": {0: batch("a")}}, quiet=True),
+        _full(version, listed, to=leader("t"), in_order=True),
+        _next(version, 1, in_order=True),
+        _next(version, 2, {"t": {0: 1}}, in_order=True),
+        _write(0, "b"),
+        _next(version, 3, in_order=True),
+        _next(version, 4, in_order=True),
+        fetch(version, listed, to=leader("t"), session_id=0, session_epoch=-1, in_order=True),
+    ]

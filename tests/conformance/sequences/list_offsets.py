@@ -159,3 +159,14 @@ def after_delete_records(version: int) -> list[Action]:
 def several(version: int) -> list[Action]:
     """Good and bad partitions in one request."""
     return [*_filled(), list_offsets(version, {"t": {0: -1, 1: -2, 5: -1}, exact("nope"): {0: -1}})]
+
+
+@sequence(*edges(LIST_OFFSETS), t=topic((0,)))
+def topics_without_partitions(version: int) -> list[Action]:
+    """A topic of which no partition is asked."""
+    return [
+        list_offsets(version, {"t": {}}, to=broker()),
+        list_offsets(version, {exact("nope"): {}}, to=broker()),
+        list_offsets(version, [("t", {}), ("t", {0: -1}), (exact("nope"), {})], to=broker()),
+        list_offsets(version, [("t", {0: -1}), ("t", {})], to=broker(), isolation_level=3),
+    ]

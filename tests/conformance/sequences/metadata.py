@@ -141,3 +141,28 @@ def internal_topic(version: int) -> list[Action]:
 def every_broker(version: int) -> list[Action]:
     """Every broker gives the same answer."""
     return [metadata(version, ["t"], to=broker(rank)) for rank in range(3)]
+
+
+@sequence(10, 12, t=topic((0,)), u=topic((0,)))
+def ids_beside_names(version: int) -> list[Action]:
+    """Ids and names in one request."""
+    by_id, by_name = TopicId("t"), {"topic_id": ZERO_ID, "name": Name("u")}
+    unknown = {"topic_id": UNKNOWN_ID, "name": None}
+    return [
+        metadata(version, [by_id, by_name]),
+        metadata(version, [by_name, by_id]),
+        metadata(version, [unknown, by_name]),
+        metadata(version, [by_id, unknown]),
+        metadata(version, [by_id, {"topic_id": TopicId("u"), "name": Name("u")}]),
+        metadata(version, [{"topic_id": TopicId("u"), "name": Name("t")}, by_name]),
+        metadata(version, [by_id, {"topic_id": ZERO_ID, "name": exact("a b")}]),
+    ]
+
+
+@sequence(12, t=topic((0,)))
+def ids_twice(version: int) -> list[Action]:
+    """An id asked twice is answered once."""
+    return [
+        metadata(version, [TopicId("t"), TopicId("t")]),
+        metadata(version, [{"topic_id": UNKNOWN_ID, "name": None}, {"topic_id": UNKNOWN_ID, "name": None}]),
+    ]

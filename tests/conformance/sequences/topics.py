@@ -280,3 +280,17 @@ def produce_to_deleted(version: int) -> list[Action]:
         ),
         fetch(12, {"t": {0: 0}}, to=leader("t")),
     ]
+
+
+@sequence(2, 7)
+def no_remote_storage(version: int) -> list[Action]:
+    """A topic cannot be tiered by brokers that have nothing to tier to."""
+    rows: list[dict[str, str]] = [
+        {"remote.storage.enable": "true"},
+        {"remote.storage.enable": "TRUE", "local.retention.ms": "1"},
+        {"remote.storage.enable": "true", "cleanup.policy": "compact"},
+        {"remote.storage.enable": "false", "remote.log.copy.disable": "true"},
+        {"remote.log.delete.on.disable": "true"},
+        {"remote.storage.enable": "true", "no.such": "1"},
+    ]
+    return [create_topics(version, new_topic("a", configs=row), validate_only=True) for row in rows]

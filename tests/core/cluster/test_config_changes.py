@@ -65,9 +65,14 @@ def alter(
             "Cannot update these configs dynamically: [node.id]",
         ),
         (
-            {"keys": [("listeners", SET, "x")], "kind": BROKER, "name": ""},
+            {"keys": [("ssl.keystore.type", SET, "x")], "kind": BROKER, "name": ""},
             42,
-            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.keystore.type]",
+        ),
+        (
+            {"keys": [("listeners", SET, "x")], "kind": BROKER, "name": "1"},
+            42,
+            "Cannot update these configs dynamically: [listeners]",
         ),
         ({"keys": [("unknown.name", SET, "x")], "kind": BROKER, "name": "1"}, 0, None),
         (

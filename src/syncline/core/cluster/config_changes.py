@@ -22,7 +22,7 @@ from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerC
 from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId
-from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
@@ -126,10 +126,15 @@ def _changed(
         if not resource.name:
             raise _invalid_request("Default group resources are not allowed.")
         for key in resource.keys:
+            if key.name in GROUP_CONFIGS:
+                text = f"{key.name} cannot be set: it is for kinds of groups that this cluster does not have."
+                raise RequestError(ErrorCode.INVALID_CONFIG, text)
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {key.name}")
         return ConfigsChanged(ConfigResource(ResourceType.GROUP, resource.name), {})
     if resource.kind == ResourceType.CLIENT_METRICS:
         for key in resource.keys:
+            if key.name in CLIENT_METRICS_CONFIGS:
+                raise _invalid_request(f"{key.name} cannot be set: this cluster does not collect metrics of clients.")
             raise _invalid_request(f"Unknown client metrics configuration: {key.name}")
         return ConfigsChanged(ConfigResource(ResourceType.CLIENT_METRICS, resource.name), {})
     raise _invalid_request(f"Unknown resource type {resource.kind}")
@@ -219,9 +224,10 @@ def _edited_list(
         # A topic's list starts from the value that the topic takes from its broker.
         given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
         present = given[0] if given else (show(definition.default_value()) or "")
-    items = [item.strip() for item in present.split(",")] if present else []
+    # Kafka reads the present list without its empty items, and ignores those at the end of the given one.
+    items = [item.strip() for item in present.split(",") if item.strip()]
     assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
-    for item in (each.strip() for each in key.value.split(",")):
+    for item in (each.strip() for each in (key.value.rstrip(" ,") if key.value.strip() else "").split(",")):
         if key.operation == Operation.APPEND:
             if item not in items:
                 items.append(item)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.config_types import ConfigDefinition, UpdateMode, Value, scale_to_ms, show
-from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
@@ -31,6 +31,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    LOGGER = 6
 
 
 class Synonym(NamedTuple):
@@ -129,6 +130,49 @@ def describe_cluster_defaults(
             )
         )
     return tuple(entries)
+
+
+def describe_client_metrics(names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
+    """Return the configurations of a subscription to clients' metrics, whose name says nothing: there are none."""
+    return tuple(_fixed_entry(each) for each in CLIENT_METRICS_CONFIGS.values() if not names or each.name in names)
+
+
+def describe_group(names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
+    """Return the configurations of groups of the newer kinds: Kafka's defaults, as Syncline has no such groups."""
+    return tuple(_fixed_entry(each) for each in GROUP_CONFIGS.values() if not names or each.name in names)
+
+
+def describe_loggers(levels: Mapping[str, str], names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
+    """Return the levels of a broker's loggers, by the names of the loggers (KIP-412)."""
+    return tuple(
+        ConfigEntry(
+            name,
+            level,
+            ConfigSource.LOGGER,
+            read_only=True,
+            is_sensitive=False,
+            kind=_UNKNOWN_TYPE,
+            documentation="",
+            synonyms=(),
+        )
+        for name, level in levels.items()
+        if not names or name in names
+    )
+
+
+def _fixed_entry(definition: ConfigDefinition) -> ConfigEntry:
+    value = show(definition.default_value())
+    return ConfigEntry(
+        definition.name,
+        value,
+        ConfigSource.DEFAULT,
+        # No request can change it.
+        read_only=True,
+        is_sensitive=False,
+        kind=int(definition.kind),
+        documentation=definition.documentation,
+        synonyms=tuple(Synonym(name, value, ConfigSource.DEFAULT) for name in definition.synonyms),
+    )
 
 
 def _topic_entry(definition: ConfigDefinition, overrides: Mapping[str, str], layers: BrokerLayers) -> ConfigEntry:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.LIST_OFFSETS
 
+# Replica ids that are no broker's: a consumer, which sees what is committed, and a tool that looks into any replica.
+CONSUMER: Final = -1
+DEBUGGER: Final = -2
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -87,7 +91,7 @@ def _find(
     elif timestamp == LATEST_TIERED:
         slot(NOTHING)
     elif timestamp == LATEST:
-        slot(_latest(partition, version, is_replica=replica_id >= 0))
+        slot(_latest(partition, version, is_consumer=replica_id == CONSUMER))
     elif timestamp == MAX_TIMESTAMP:
         partition.log.offset_of_max_timestamp_later(lambda found: slot(_by_time(partition, version, replica_id, found)))
     else:
@@ -107,7 +111,7 @@ def _refusal(
     error = check_leader_epoch(LeaderEpoch(current_epoch), LeaderEpoch(partition.leader_epoch))
     if error:
         return error
-    if partition.leader is None and replica_id != -2:
+    if partition.leader is None and replica_id != DEBUGGER:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE
 
@@ -119,8 +123,8 @@ def _epoch_at(partition: Partition, offset: int) -> int:
     return entry.leader_epoch if entry is not None else -1
 
 
-def _latest(partition: Partition, version: int, *, is_replica: bool) -> Found:
-    if is_replica:
+def _latest(partition: Partition, version: int, *, is_consumer: bool) -> Found:
+    if not is_consumer:
         return (ErrorCode.NONE, -1, partition.log.log_end, partition.leader_epoch)
     if partition.leader is not None and not partition.leader.are_offsets_available:
         return (_not_available(version), -1, -1, -1)
@@ -145,7 +149,7 @@ def _by_time(
         return (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
     if found is None:
         return NOTHING
-    if is_bounded and replica_id < 0 and found.offset >= partition.high_watermark:
+    if is_bounded and replica_id == CONSUMER and found.offset >= partition.high_watermark:
         if partition.leader is not None and not partition.leader.are_offsets_available:
             return (_not_available(version), -1, -1, -1)
         return NOTHING
@@ -153,7 +157,10 @@ def _by_time(
 
 
 def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found], *, is_merged: bool) -> Any:
-    """Return the answer: if merged, partitions listed more than once have one row; if refused, each keeps its own."""
+    """Return the answer: if merged, partitions listed more than once have one row, and topics without any have none.
+
+    If the request was refused as a whole, each topic keeps its own.
+    """
     rows = iter(found)
     answered: list[tuple[str, dict[int, dict[str, Any]]]] = []
     row_of_name: dict[str, dict[int, dict[str, Any]]] = {}
@@ -171,5 +178,7 @@ def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Fou
                 "offset": offset,
                 "leader_epoch": epoch,
             }
-    listed = [{"name": name, "partitions": list(row_of.values())} for name, row_of in answered]
+    listed = [
+        {"name": name, "partitions": list(row_of.values())} for name, row_of in answered if row_of or not is_merged
+    ]
     return build(response_type(KEY, version), {"throttle_time": 0, "topics": listed})

@@ -124,7 +124,10 @@ def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) ->
 def _named(
     describing: "Describing", names: list[tuple[bytes | None, str | None]], version: int, *, may_create: bool
 ) -> list[MetadataTopic]:
+    """Return the rows of the topics that a request names; with an id among them, those with an id alone."""
     rows: dict[tuple[bytes, str | None], MetadataTopic] = {}
+    if any((topic_id or NO_TOPIC_ID) != NO_TOPIC_ID for topic_id, _ in names):
+        names = [(topic_id, name) for topic_id, name in names if (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID]
     for topic_id, name in names:
         wanted = topic_id or NO_TOPIC_ID
         if wanted != NO_TOPIC_ID:

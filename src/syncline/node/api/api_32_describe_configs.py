@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4.
 
 v1 synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
-The broker answers from its own image: about topics, about itself, and about what
-is set for all brokers. Client metrics and groups have no configurations in
-Syncline; brokers' loggers are not offered.
+The broker answers from its own image: about topics, about itself and its loggers,
+and about what is set for all brokers. Client metrics and groups of the newer
+kinds are described by Kafka's defaults: Syncline has neither.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from syncline.core.cluster.config_description import (
     BrokerLayers,
     ConfigEntry,
+    ConfigSource,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_defaults,
+    describe_group,
+    describe_loggers,
     describe_topic,
 )
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.metadata import ResourceType
+from syncline.node.log_levels import log_levels
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
 from syncline.wire.entities import build
@@ -78,14 +83,22 @@ def _describe(broker: "Host", resource: Any) -> tuple[ConfigEntry, ...]:
         _validate_receiver(broker, name)
         return describe_broker(layers, names)
     if kind == ResourceType.BROKER_LOGGER:
-        _validate_receiver(broker, name)
-        return ()
-    if kind in {ResourceType.CLIENT_METRICS, ResourceType.GROUP}:
-        return ()
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        _validate_receiver(broker, name, also_empty=False)
+        return describe_loggers(log_levels(), names)
+    if kind == ResourceType.CLIENT_METRICS:
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(names)
+    if kind == ResourceType.GROUP:
+        if not name:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe_group(names)
     raise RequestError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def _validate_receiver(broker: "Host", name: str) -> None:
+def _validate_receiver(broker: "Host", name: str, *, also_empty: bool = True) -> None:
     try:
         number = int(name)
     except ValueError:
@@ -93,12 +106,14 @@ def _validate_receiver(broker: "Host", name: str) -> None:
     if number != broker.broker_id:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {broker.broker_id}{' or empty string,' if also_empty else ''}"
+            f" but received {name}",
         )
 
 
 def _row(entry: ConfigEntry, asked: Any) -> dict[str, Any]:
     synonyms = entry.synonyms if getattr(asked, "include_synonyms", False) else ()
+    is_documented = getattr(asked, "include_documentation", False)
     return {
         "name": entry.name,
         "value": entry.value,
@@ -107,5 +122,6 @@ def _row(entry: ConfigEntry, asked: Any) -> dict[str, Any]:
         "is_sensitive": entry.is_sensitive,
         "synonyms": [{"name": each.name, "value": each.value, "source": int(each.source)} for each in synonyms],
         "config_type": entry.kind,
-        "documentation": entry.documentation if getattr(asked, "include_documentation", False) else None,
+        # Loggers have none; Kafka says so even where nobody asks for it.
+        "documentation": entry.documentation if is_documented or entry.source is ConfigSource.LOGGER else None,
     }

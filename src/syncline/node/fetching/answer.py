@@ -28,10 +28,13 @@ def settle_rows(
     isolation_level: int,
     version: int,
 ) -> FetchResponse:
-    """Return the answer made of `rows`, and have the session record what it contains."""
-    topics: dict[str | bytes, list[FetchedPartition]] = {}
+    """Return the answer made of `rows`, in their order, and have the session record what it contains.
+
+    As in Kafka, partitions that do not exist come last, and a topic whose partitions lie apart is listed again.
+    """
+    topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
     endpoints: dict[int, NodeEndpoint] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.entry in unknown) if unknown else rows:
         entry = row.entry
         belongs = context.settle(
             entry,
@@ -68,11 +71,13 @@ def settle_rows(
                     preferred_read_replica=row.preferred,
                     diverging_epoch=row.diverging,
                 )
-            topics.setdefault(topic, []).append(fetched)
+            if not topics or topics[-1][0] != topic:
+                topics.append((topic, []))
+            topics[-1][1].append(fetched)
     return FetchResponse(
         error_code=ErrorCode.NONE,
         session_id=context.session_id,
-        topics=list(topics.items()),
+        topics=topics,
         node_endpoints=tuple(endpoints.values()),
     )
 
