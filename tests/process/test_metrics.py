@@ -261,7 +261,7 @@ def test_endpoint_answers_whole_on_real_sockets(three_brokers: LocalCluster) -> 
     assert exchange(port, b"GET / HTTP/1.1\r\nHost: b\r\nX: " + b"x" * 200_000).startswith(b"HTTP/1.1 431")
     assert exchange(port, b"POST /metrics HTTP/1.1\r\nHost: b\r\n\r\n" + b"x" * 100_000).startswith(b"HTTP/1.1 405")
     assert exchange(port, b"\x16\x03\x01\x02\x00\x01\x00\n\n").startswith(b"HTTP/1.1 400")
-    first = b"GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n"
+    first = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
     assert exchange(port, 50 * first + last).count(b"HTTP/1.1 200") == 51
 
 
