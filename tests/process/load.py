@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -74,6 +74,16 @@ class Acknowledged:
     longest_gap_at_s: float = 0.0
 
 
+class Experience(Protocol):
+    """What takes note of each record on its way."""
+
+    def sent(self) -> int:
+        """Note that a record is sent; return its name for `acknowledged`."""
+
+    def acknowledged(self, record: int, /) -> None:
+        """Note its acknowledgement."""
+
+
 class Load:
     """An idempotent producer with acks=all that keeps writing to all partitions of a topic until `stop`."""
 
@@ -86,8 +96,10 @@ class Load:
         rate_per_s: float = 2_000.0,
         size_bytes: int = 200,
         settings: Mapping[str, object] | None = None,
+        experience: Experience | None = None,
     ) -> None:
         self.topic = topic
+        self._experience = experience
         self.acknowledged = [Acknowledged() for _ in range(partitions)]
         self.failures: list[str] = []
         self.sent = [0] * partitions
@@ -183,7 +195,9 @@ class Load:
                     partition = (partition + 1) % len(self.sent)
             self._producer.poll(0)
             due_s = max(due_s + batch / self._rate_per_s, time.monotonic() - 0.1)
-            self._producer.poll(max(0.0, due_s - time.monotonic()))
+            # A poll returns with the first event.
+            while (left_s := due_s - time.monotonic()) > 0 and not self._stop.is_set():
+                self._producer.poll(left_s)
         while len(self._producer) and not self._is_abandoned:
             self._producer.poll(0.1)
         self._producer.purge()
@@ -193,6 +207,7 @@ class Load:
         self.sent[partition] += 1
         self._in_flight += 1
         value = b"%d:%d:" % (partition, number) + self._padding
+        record = self._experience.sent() if self._experience else 0
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._in_flight -= 1
@@ -200,6 +215,8 @@ class Load:
                 self.failures.append(f"{partition}:{number}: {error}")
                 return
             self._slowest_s = max(self._slowest_s, message.latency() or 0.0)
+            if self._experience:
+                self._experience.acknowledged(record)
             self._note(self.acknowledged[partition], number, message.offset())
 
         self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
