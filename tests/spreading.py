@@ -25,7 +25,7 @@ SINGLE = (
     "process/test_slow_leader.py",
 )
 # Rooms that wait for processes more than they compute.
-WAITING = ("interop/", "pipeline/", "process/", "conformance/", "lab/", "cli/", "local/")
+WAITING = ("interop/", "pipeline/", "process/", "attack/", "conformance/", "lab/", "cli/", "local/")
 
 
 class Spreading(LoadScopeScheduling):

@@ -1,0 +1,79 @@
+"""How long brokers' event loops were held, from the brokers' own metrics; and what became of it between two looks.
+
+Durations are ms. A histogram knows a hold only up to the bound of its bucket, so figures are such bounds, or the
+broker's longest hold where that is new.
+"""
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+HISTOGRAM: Final = "syncline_event_loop_hold_seconds"
+LONGEST: Final = "syncline_event_loop_longest_hold_seconds"
+TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Holds:
+    """Holds of one loop: how many took at most each bound (the last one is infinite), and the longest."""
+
+    up_to: Mapping[float, int]
+    longest_ms: float = 0.0
+
+    @classmethod
+    def read(cls, page: str) -> "Holds":
+        """Return what a metrics page says; nothing if the broker does not measure it."""
+        up_to: dict[float, int] = {}
+        longest_ms = 0.0
+        for line in page.splitlines():
+            if line.startswith(f'{HISTOGRAM}_bucket{{le="'):
+                bound, count = line.partition('le="')[2].split('"} ')
+                up_to[1_000 * float(bound)] = int(float(count))
+            elif line.startswith(f"{LONGEST} "):
+                longest_ms = 1_000 * float(line.split()[1])
+        return cls(up_to, longest_ms)
+
+    @property
+    def count(self) -> int:
+        """How many holds there were."""
+        return max(self.up_to.values(), default=0)
+
+    def since(self, before: "Holds") -> "Holds":
+        """Return the holds after another look at the same broker; all of them if it has started again since."""
+        if self.count < before.count:
+            return self
+        up_to = {bound: count - before.up_to.get(bound, 0) for bound, count in self.up_to.items()}
+        if self.longest_ms > before.longest_ms:
+            return Holds(up_to, self.longest_ms)
+        # An older hold was longer; the newer ones are known up to the bound that all of them fit.
+        return Holds(up_to, min(Holds(up_to).quantile_ms(1.0), before.longest_ms))
+
+    def with_(self, other: "Holds") -> "Holds":
+        """Return the holds of both."""
+        bounds = self.up_to.keys() | other.up_to.keys()
+        up_to = {bound: self.up_to.get(bound, 0) + other.up_to.get(bound, 0) for bound in sorted(bounds)}
+        return Holds(up_to, max(self.longest_ms, other.longest_ms))
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the smallest bound that this share of the holds does not exceed, at most the longest hold."""
+        if not self.count:
+            return 0.0
+        bound = next(bound for bound in sorted(self.up_to) if self.up_to[bound] >= share * self.count)
+        return min(bound, self.longest_ms or bound)
+
+
+def scrape(port: int) -> Holds:
+    """Return the holds of the broker whose metrics are at `port`. Raises OSError."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        page = response.read().decode()
+    except http.client.HTTPException as error:
+        raise OSError(f"no metrics at port {port}: {error!r}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise OSError(f"no metrics at port {port}: {page.strip()}")
+    return Holds.read(page)

@@ -1,0 +1,84 @@
+"""What is read from brokers' metrics, and which figures break which limit."""
+
+import math
+
+from syncline.node.counters import Histogram
+from syncline.node.metrics.table import LONGEST_LOOP_HOLD, LOOP_HOLDS
+from syncline.node.metrics.text import Page
+from tests.attack.holds import Holds
+from tests.attack.verdict import MB, Figures, Limits, not_rested
+
+LIMITS = Limits()
+
+
+def page_of(held_ms: list[int]) -> str:
+    """Return the metrics page of a broker whose loop was held so often and so long."""
+    histogram = Histogram((1, 10, 50, 100))
+    for each in held_ms:
+        histogram.note(each)
+    page = Page()
+    page.add_histogram(LOOP_HOLDS, histogram, per_unit=1_000)
+    page.add(LONGEST_LOOP_HOLD, max(held_ms) / 1_000)
+    return b"".join(page.sections()).decode()
+
+
+def figures(*, acks_ms: tuple[float, ...] = (1.0,), held_ms: int = 1, peak_bytes: int = MB) -> Figures:
+    """Return figures of a case that keeps to all limits but for what is given."""
+    return Figures("case", acks_ms, Holds.read(page_of([held_ms])), {1: peak_bytes})
+
+
+def test_holds_are_read_from_a_page_of_the_brokers_own() -> None:
+    """Quantiles are bounds of buckets, the longest hold is exact."""
+    holds = Holds.read(page_of([1] * 990 + [7] * 9 + [73]))
+
+    assert holds.count == 1_000
+    assert holds.quantile_ms(0.99) == 1
+    assert holds.quantile_ms(0.999) == 10
+    assert holds.longest_ms == 73
+
+
+def test_holds_of_before_do_not_count() -> None:
+    """A new longest hold is exact; without one, the newer holds are known by their bucket."""
+    before = Holds.read(page_of([1, 30]))
+
+    assert Holds.read(page_of([1, 30, 73])).since(before).longest_ms == 73
+    assert Holds.read(page_of([1, 30, 7])).since(before).longest_ms == 10
+    assert Holds.read(page_of([1, 30])).since(before).count == 0
+    assert Holds.read(page_of([1, 30])).since(before).longest_ms == 0
+
+
+def test_a_broker_that_has_started_again_has_no_before() -> None:
+    """Its counters begin anew."""
+    assert Holds.read(page_of([73])).since(Holds.read(page_of([1] * 10))).longest_ms == 73
+
+
+def test_holds_of_several_brokers_add_up() -> None:
+    """One of them may be the one that is held."""
+    holds = Holds.read(page_of([1] * 9)).with_(Holds.read(page_of([73])))
+
+    assert holds.count == 10
+    assert holds.longest_ms == 73
+    assert holds.quantile_ms(0.9) == 1
+    assert holds.quantile_ms(1.0) == 73
+
+
+def test_each_limit_is_named_when_it_is_broken() -> None:
+    """And none is when all are kept."""
+    assert figures().broken(LIMITS) == []
+    assert figures(acks_ms=(1.0,) * 99 + (501.0,)).broken(LIMITS) == ["slowest ack 501 > 500 ms"]
+    assert figures(acks_ms=(1.0,) * 98 + (101.0,) * 2).broken(LIMITS) == ["p99 101 > 100 ms"]
+    assert figures(held_ms=51).broken(LIMITS) == ["hold 51 > 50 ms", "p99.9 of holds 51 > 10 ms"]
+    assert figures(peak_bytes=401 * MB).broken(LIMITS) == ["memory 401 > 400 MB"]
+
+
+def test_a_neighbour_without_any_acknowledgement_breaks_the_limits() -> None:
+    """Silence is no figure, and no success."""
+    assert figures(acks_ms=()).slowest_ack_ms == math.inf
+    assert len(figures(acks_ms=()).broken(LIMITS)) == 2
+
+
+def test_memory_that_is_kept_after_the_rest_is_named() -> None:
+    """A fifth more than at the start is allowed."""
+    assert not_rested({1: 50 * MB, 2: 50 * MB}, {1: 60 * MB, 2: 61 * MB}, LIMITS) == [
+        "broker 2 keeps 61 MB of 50 at its start"
+    ]
