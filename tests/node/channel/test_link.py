@@ -82,6 +82,18 @@ def test_link_leaves_no_connection_open_when_it_is_given_up_while_it_connects(nu
     assert [each.is_open for each in links.made] == [False] * number
 
 
+def test_link_to_a_new_lease_holder_is_not_given_up_between_its_two_connections() -> None:
+    """The store is looked at every half second; a second connection that takes longer would else never be made."""
+    later = HOLDER._replace(lease_epoch=5)
+    links = Links(lambda made: link.follow_lease(later) if made == 4 else None)
+    link = link_over(links)
+    asyncio.run(link.open(HOLDER))
+    link.close()
+    control = asyncio.run(link.open(later))
+
+    assert (control, link.state) == (links.made[2], LinkState.REGISTERING)
+
+
 def test_link_closes_the_first_connection_when_the_second_cannot_be_made() -> None:
     """A broker with one connection would be neither dead nor alive."""
 

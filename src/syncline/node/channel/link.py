@@ -79,6 +79,8 @@ class ControllerLink:
     async def open(self, holder: Holder) -> PeerConnection | None:
         """Connect to the lease holder; return the control connection for the registration, None if that failed."""
         self._machine.happened(LinkEvent.HOLDER_FOUND)
+        # Known before the first connection is there: `follow_lease` compares as soon as it is.
+        self.lease_epoch = holder.lease_epoch
         where = (holder.broker_id, holder.host, holder.port, client_id_of(self.broker_id), self._wake)
         try:
             self._control = await self._connection(where)
@@ -86,7 +88,6 @@ class ControllerLink:
         except PeerLost:
             self.close()
             return None
-        self.lease_epoch = holder.lease_epoch
         if self._control is None or not self._control.is_open:
             self.close()
             return None
