@@ -10,6 +10,7 @@ from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import request_type
 from syncline.wire.entities import build
+from syncline.wire.errors import DecodeError
 from tests.node.world import World
 
 PORT = 7000
@@ -112,6 +113,27 @@ async def test_peer_ends_every_request_once_when_the_connection_breaks(
     assert told == ["a None", "b None", "c None", "lost"]
     with pytest.raises(PeerLost, match="closed"):
         await ask(peer)
+
+
+@pytest.mark.parametrize("closes_first", [False, True])
+async def test_request_with_a_malformed_answer_ends_as_those_behind_it_do(world: World, *, closes_first: bool) -> None:
+    """An ISR proposal whose answer could not be read was in flight for ever, and the partition made no other."""
+    told: list[str] = []
+    peer, _ = await connect(lambda server: server.send(server.ids[0]) if len(server.ids) == 2 else None)
+
+    def unreadable(frame: memoryview | None, _position: int) -> None:
+        told.append("first answered" if frame is not None else "first lost")
+        if frame is not None:
+            if closes_first:
+                peer.close()
+            raise DecodeError("no answer has this form")
+
+    peer.send(ApiKey.API_VERSIONS, 0, (b"",), unreadable)
+    peer.send(ApiKey.API_VERSIONS, 0, (b"",), lambda frame, _: told.append("second lost" if frame is None else ""))
+    await world.until(lambda: len(told) == 3)
+
+    assert sorted(told) == ["first answered", "first lost", "second lost"]
+    assert not peer.is_open
 
 
 async def test_peer_ends_requests_when_it_is_closed_here(world: World) -> None:

@@ -25,7 +25,8 @@ ANSWER_BYTES_MAX: Final = 128 << 20
 # Kafka's socket.connection.setup.timeout.ms: a host behind a cut connection answers nothing at all.
 CONNECT_TIMEOUT_S: Final = 10.0
 
-# Called with (frame, position of the body), or (None, 0) when the connection broke first.
+# Called with (frame, position of the body), or (None, 0) when the connection broke first. Raises DecodeError if the
+# answer is malformed: then the connection breaks, and the callback gets (None, 0), too.
 OnAnswer = Callable[[memoryview | None, int], None]
 
 
@@ -79,7 +80,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._transport
 
     def send(self, key: int, version: int, parts: Sequence[Buffer], on_answer: OnAnswer) -> None:
-        """Send an encoded body; `on_answer` is called exactly once, never from inside this call."""
+        """Send an encoded body; `on_answer` is called once with the answer or its loss, never from inside this call."""
         transport = self._transport
         if transport is None:
             raise PeerLost("the connection is closed")
@@ -151,12 +152,23 @@ class PeerConnection(asyncio.BufferedProtocol):
                         raise DecodeError("an answer to no request")
                     self.beats_heard += 1
                     continue
-                header_version, on_answer = waiting
-                on_answer(frame, response_body_position(frame, header_version))
+                self._answer(frame, correlation_id, waiting)
         except DecodeError:
             self.close()
         if holds is not None:
             holds.ended(began_ms)
+
+    def _answer(self, frame: memoryview, correlation_id: int, waiting: tuple[int, OnAnswer]) -> None:
+        header_version, on_answer = waiting
+        try:
+            on_answer(frame, response_body_position(frame, header_version))
+        except DecodeError:
+            if self._transport is None:
+                on_answer(None, 0)
+            else:
+                # This request has no answer either, so it ends with the connection, as those behind it do.
+                self._waiting = {correlation_id: waiting, **self._waiting}
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the pending requests with `PeerLost`."""
