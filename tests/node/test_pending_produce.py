@@ -201,3 +201,23 @@ async def test_produce_that_waits_is_told_when_the_disk_fails(world: World) -> N
 
     assert [refused.error_code, row.error_code] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert is_offline
+
+
+@pytest.mark.brokers(3, replica_lag_time_max_ms=2_000, broker_session_timeout_ms=20_000)
+async def test_leader_whose_disk_failed_waits_for_no_tick(world: World) -> None:
+    """Its proposal is unanswered, but it judges no follower any more; the invariants allow that."""
+    await world.topic(replicas=(2, 3))
+    world.network.cut("broker-2", "broker-1")
+    world.network.cut("broker-3", "broker-2")
+    await (await world.client(2)).produce("t", batch(), acks=1)
+    await world.until(lambda: world.partition(2).leader.in_sync.pending is not None)
+    world.host(2).disk.fail_next("append", errno.EIO)
+    refused = await (await world.client(2)).produce("t", batch(), acks=1)
+    leader = world.partition(2).leader
+    await world.until(lambda: not leader.is_ticked)
+    world.cluster.invariants.check(world.host(2))
+    world.kill(2)
+    world.network.heal("broker-2", "broker-1")
+    world.network.heal("broker-3", "broker-2")
+
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
