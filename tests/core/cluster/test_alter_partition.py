@@ -6,7 +6,7 @@ import pytest
 
 from syncline.core.cluster.alter_partition import IsrRequest, IsrResult, alter_partition
 from syncline.model.errors import ErrorCode
-from syncline.model.metadata import BrokerChanged, Recovery
+from syncline.model.metadata import BrokerChanged, Recovery, directory_id
 from tests.core.controller_world import ELR, TOPIC_ID, World, broker, image, partition
 
 
@@ -174,6 +174,25 @@ def test_member_that_leaves_or_never_registered_is_ineligible() -> None:
 
     assert ask(leaving, 1, 5, 20, [1, 3]).error is ErrorCode.INELIGIBLE_REPLICA
     assert ask(unknown, 1, 5, 20, [1, 2]).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_replica_whose_log_failed_is_ineligible_although_it_fetched() -> None:
+    """It joined by a fetch sent before the disk failed, and acks=all waited for it until it lagged."""
+    world = b16()
+    failed = broker(3, failed=(directory_id(TOPIC_ID, 0).hex,))
+    world.image = world.image.apply([BrokerChanged(failed)], 201)
+
+    assert ask(world, 1, 5, 20, [1, 3]).error is ErrorCode.INELIGIBLE_REPLICA
+    assert world.t0 == partition(isr=(1,))
+
+
+def test_member_whose_log_failed_may_stay_until_the_controller_takes_it_out() -> None:
+    """Only joining is refused: a proposal that keeps it changes nothing for it."""
+    world = World(image(partition(isr=(1, 2, 3)), active=(1, 2, 3)))
+    failed = broker(3, failed=(directory_id(TOPIC_ID, 0).hex,))
+    world.image = world.image.apply([BrokerChanged(failed)], 201)
+
+    assert ask(world, 1, 5, 20, [1, 3]).error is ErrorCode.NONE
 
 
 def test_two_items_for_one_partition_are_judged_one_after_the_other() -> None:

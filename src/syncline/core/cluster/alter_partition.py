@@ -138,7 +138,9 @@ def _refusal(image: MetadataImage, sender: BrokerId, request: IsrRequest, record
         if registered is None or not registered.active or known_epoch not in {NONE, registered.broker_epoch}:
             return ErrorCode.INELIGIBLE_REPLICA
         joins = broker not in record.isr
-        if joins and image.fitness(broker, request.topic_id, request.partition) is not Fitness.ABLE:
+        # A replica that its broker cannot serve may look caught up, by a fetch that was sent before its disk failed.
+        can_serve = image.may_lead(broker, request.topic_id, request.partition)
+        if joins and (not can_serve or image.fitness(broker, request.topic_id, request.partition) is not Fitness.ABLE):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
