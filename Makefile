@@ -41,8 +41,10 @@ unit: $(VENV)/.dev ## the tests alone; ARGS are pytest's
 bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md (needs Java and Maven; about 30 minutes)
 	$(BIN)/python -m benchmarks.run
 
-virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with faults
-	$(BIN)/python -m syncline.virtual run --seeds 0..499 --seconds 30 --jobs 2
+SEEDS ?= 0..499
+virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones; SEEDS=0..1999 for more
+	$(BIN)/python -m syncline.virtual run --seeds $(SEEDS) --seconds 30 --jobs 2
+	$(BIN)/python -m syncline.virtual run --seeds $(SEEDS) --seconds 30 --jobs 2 --lasting
 
 model: $(VENV)/.dev ## every order of events of replication within bounds, three replicas too (a minute)
 	$(BIN)/python -m syncline check --table --large

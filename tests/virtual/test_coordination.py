@@ -123,3 +123,14 @@ def test_silent_holder_is_deposed_after_the_patience(three) -> None:
     assert before == 1
     assert three.wins[-1][0] == 2
     assert three.wins[-1][2] == 1
+
+
+def test_changes_of_one_commit_are_reported_one_by_one(three: Candidates) -> None:
+    """A member joins an in-sync set and leads at once: S4 holds, because it was a member when it was elected."""
+    reported: list[tuple[int, int]] = []
+    three.store.on_commit = lambda before, after: reported.append((before.next_producer_id, after.next_producer_id))
+    changes = [ClusterCreated("c"), ProducerIdsAllocated(1000), ProducerIdsAllocated(2000)]
+    three.commit(1, Batch(1, encode_changes(changes)))
+    three.later(0.1)
+
+    assert reported == [(0, 0), (0, 1000), (1000, 2000)]

@@ -36,12 +36,17 @@ def _arguments() -> argparse.ArgumentParser:
     for command in (run, replay):
         command.add_argument("--seconds", type=int, default=30, help="simulated seconds (default 30)")
         command.add_argument("--no-faults", action="store_true", help="run without faults")
+        command.add_argument(
+            "--lasting", action="store_true", help="longer faults; partitions must accept records meanwhile (L9)"
+        )
         command.add_argument("--digests", action="store_true", help="print the hash of each seed's trace")
     return parser
 
 
 def _settings(arguments: argparse.Namespace) -> RunSettings:
-    return RunSettings(seconds=arguments.seconds, with_faults=not arguments.no_faults)
+    return RunSettings(
+        seconds=arguments.seconds, with_faults=not arguments.no_faults, with_lasting_faults=arguments.lasting
+    )
 
 
 def _say(text: str) -> None:
@@ -60,8 +65,9 @@ def _results(arguments: argparse.Namespace, settings: RunSettings) -> Iterator[R
 
 
 def _replay_command(result: RunResult, settings: RunSettings) -> str:
-    no_faults = "" if settings.with_faults else " --no-faults"
-    return f"python -m syncline.virtual replay --seed {result.seed} --seconds {settings.seconds}{no_faults}"
+    options = "" if settings.with_faults else " --no-faults"
+    options += " --lasting" if settings.with_lasting_faults else ""
+    return f"python -m syncline.virtual replay --seed {result.seed} --seconds {settings.seconds}{options}"
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ file. Things go wrong around it: a commit takes time; its answer is lost if the
 broker dies meanwhile; the lease changes hands when its holder dies, is silent
 for too long, or for a reason that the holder cannot know (`lose_lease`).
 
-`on_commit` gets every commit as the change from one image to the next: it is
-the controller's history, which the checks read.
+`on_commit` gets every change of a commit, in order, as one image and the next: it
+is the controller's history, which the checks read.
 """
 
 import random
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from syncline.coordination.port import Batch, Holder, Lease, LeaseLost
 from syncline.model.ids import BrokerId
-from syncline.model.metadata import MetadataImage
+from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import decode_changes
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
@@ -39,6 +39,8 @@ class ClusterStore:
         self.renewals = 0
         self.candidates: dict[SimCoordination, None] = {}
         self.on_commit: OnCommit | None = None
+        # Called with the new holder of the lease, None while there is none.
+        self.on_lease: Callable[[BrokerId | None], None] | None = None
 
     def process_died(self, process: Process) -> None:
         """Drop the candidacy of a dead process, and its lease if it held it."""
@@ -57,6 +59,8 @@ class ClusterStore:
         self.holder = None
         self.holding = None
         self.lease_epoch += 1
+        if self.on_lease is not None:
+            self.on_lease(None)
         self.elect_later(excluded)
 
     def elect_later(self, excluded: "SimCoordination | None" = None) -> None:
@@ -86,6 +90,8 @@ class ClusterStore:
         self.holding = view
         self.renewals += 1
         self.trace.record(self.loop.now_ns, "lease", candidate.broker_id, self.lease_epoch)
+        if self.on_lease is not None:
+            self.on_lease(candidate.broker_id)
         view.announce_won(Lease(self.lease_epoch, self.image, silent))
 
     def write(self, batches: Sequence[Batch], lease_epoch: int) -> Exception | None:
@@ -95,11 +101,20 @@ class ClusterStore:
         for batch in batches:
             before = self.image
             assert batch.version == before.version + 1, f"version {batch.version} follows {before.version}"
-            self.image = before.apply(decode_changes(batch.text), batch.version)
+            changes = decode_changes(batch.text)
+            self.image = before.apply(changes, batch.version)
             self.trace.record(self.loop.now_ns, "commit", lease_epoch, batch.version, batch.text)
             if self.on_commit is not None:
-                self.on_commit(before, self.image)
+                _report(before, changes, batch.version, self.on_commit)
         return None
+
+
+def _report(before: MetadataImage, changes: Sequence[Change], version: int, on_commit: OnCommit) -> None:
+    """Report changes one by one: a partition may join a member first, and be led by it with the next change."""
+    for change in changes:
+        after = before.apply((change,), version)
+        on_commit(before, after)
+        before = after
 
 
 class SimCoordination:

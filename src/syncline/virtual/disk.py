@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from syncline.records.buffers import Buffer
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.medium import ROOM_BYTES, Directory, Inode, Medium, Node
+from syncline.virtual.medium import REFUSED, ROOM_BYTES, Directory, Inode, Medium, Node
 from syncline.virtual.process import Process, current_process
 from syncline.virtual.trace import Trace
 
@@ -62,6 +62,10 @@ class SimDisk:
             if error is not None:
                 self._trace.record(self.loop.now_ns, "disk-error", self.medium.host, operation, error)
                 raise OSError(error, f"simulated failure of {operation}", path)
+        refusing = self.medium.refusing
+        if refusing and operation in REFUSED[refusing]:
+            self._trace.record(self.loop.now_ns, "disk-error", self.medium.host, operation, refusing)
+            raise OSError(refusing, f"the simulated disk refuses to {operation}", path)
 
     def misses(self) -> bool:
         """Return whether the next read misses the page cache."""
@@ -134,6 +138,7 @@ class SimDisk:
         except FileNotFoundError:
             if not create:
                 raise
+        self.enter("create", path)
         directory, name = self._parent(path)
         inode = Inode()
         self.medium.change((directory, name, inode))

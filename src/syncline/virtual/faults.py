@@ -6,11 +6,16 @@ from {0, 1, 3, 6}: many runs lack a kind altogether, which gives the others room
 Targets may be roles ("leader", "controller"), resolved when the fault strikes;
 roles find more bugs than names do.
 
+A *lasting* plan has fewer and longer faults: most last longer than the cluster
+needs to notice them, and between two changes of the plan there is often time to
+see whether partitions accept records (`liveness/rule.py`).
+
 Times and durations are in ns. Everything has ended by `end_ns`; the injector
 (not the plan) limits power cuts, since it knows which replica has not recovered
 yet.
 """
 
+import errno
 import random
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -29,6 +34,9 @@ KINDS: Final = (
     "lose_lease",
     "full_disk",
 )
+# A disk that refuses everything (`amount` is the errno) only strikes in lasting plans.
+LASTING_KINDS: Final = (*KINDS, "refusing_disk")
+REFUSALS: Final = (errno.EIO, errno.EROFS, errno.EMFILE)
 WEIGHTS: Final = (0, 1, 3, 6)
 # Faults of machines; a plan without any of the first four would prove little.
 ROLES: Final = ("leader", "leader", "follower", "controller", "any")
@@ -63,6 +71,16 @@ class FaultSettings:
     slow_disk_ns_max: int = 2_000 * MS
 
 
+@dataclass(frozen=True, kw_only=True)
+class LastingSettings:
+    """How long the faults of a lasting plan last, and how far they are apart."""
+
+    gap_ns_max: int = 4 * SECOND
+    duration_ns_min: int = 2 * SECOND
+    duration_ns_max: int = 10 * SECOND
+    overlap_share: float = 0.25
+
+
 def draw_plan(
     rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int, settings: FaultSettings | None = None
 ) -> tuple[Fault, ...]:
@@ -81,6 +99,29 @@ def draw_plan(
         plan.append(fault._replace(duration_ns=min(fault.duration_ns, end_ns - at_ns)))
 
 
+def draw_lasting_plan(
+    rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int, settings: LastingSettings | None = None
+) -> tuple[Fault, ...]:
+    """Return the faults of a lasting plan between two instants, ordered by time."""
+    settings = settings or LastingSettings()
+    weights = [rng.choice(WEIGHTS) for _ in LASTING_KINDS]
+    if not any(weights):
+        weights[rng.randrange(len(weights))] = 1
+    plan: list[Fault] = []
+    at_ns = begin_ns + rng.randint(0, settings.gap_ns_max)
+    while at_ns < end_ns:
+        fault = _draw(rng, rng.choices(LASTING_KINDS, weights)[0], at_ns, brokers, FaultSettings())
+        if fault.duration_ns:
+            lasting_ns = rng.randint(settings.duration_ns_min, settings.duration_ns_max)
+            fault = fault._replace(duration_ns=min(lasting_ns, end_ns - at_ns))
+        plan.append(fault)
+        # Mostly the next fault strikes when this one is over; sometimes the two overlap.
+        is_overlapping = rng.random() < settings.overlap_share
+        begin_ns = at_ns if is_overlapping else at_ns + fault.duration_ns
+        at_ns = begin_ns + rng.randint(0, settings.gap_ns_max)
+    return tuple(plan)
+
+
 def _draw(rng: random.Random, kind: str, at_ns: int, brokers: tuple[str, ...], settings: FaultSettings) -> Fault:
     target = rng.choice((*ROLES, *brokers))
     other = ""
@@ -97,6 +138,8 @@ def _draw(rng: random.Random, kind: str, at_ns: int, brokers: tuple[str, ...], s
         amount = rng.randint(5 * MS, settings.delay_ns_max)
     elif kind == "slow_disk":
         amount = rng.randint(10 * MS, settings.slow_disk_ns_max)
+    elif kind == "refusing_disk":
+        amount = rng.choice(REFUSALS)
     elif kind in {"reset", "lose_lease"}:
         duration_ns = 0
     return Fault(at_ns, kind, target, other, duration_ns, amount)

@@ -6,6 +6,7 @@ other replicas have recovered from theirs (the budget: at most
 `min.insync.replicas` - 1 replicas at a time); otherwise it is a plain kill.
 """
 
+import errno
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,7 @@ from syncline.model.ids import TopicPartition
 from syncline.virtual.cluster import VirtualCluster
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
+from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.medium import ROOM_BYTES
 
 # The room that a "full" disk still has, so that it may fail in the middle of an operation.
@@ -23,15 +25,24 @@ class Injector:
     """The faults of one run."""
 
     def __init__(
-        self, cluster: VirtualCluster, clients: tuple[str, ...], partitions: tuple[TopicPartition, ...]
+        self,
+        cluster: VirtualCluster,
+        clients: tuple[str, ...],
+        partitions: tuple[TopicPartition, ...],
     ) -> None:
         self._cluster = cluster
         self._clients = clients
         self._partitions = partitions
         self._rng = cluster.rng("targets")
         self._undo: dict[int, Callable[[], None]] = {}
-        self._strikes = 0
+        # By the number of the strike.
+        self._episodes: dict[int, Episode] = {}
         self.counts: dict[str, int] = {}
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """What struck so far."""
+        return tuple(self._episodes.values())
 
     def schedule(self, plan: tuple[Fault, ...]) -> None:
         """Let each fault strike at its time."""
@@ -53,19 +64,22 @@ class Injector:
         """Begin one fault and schedule its end."""
         host = self._find(fault.target)
         undo = None if host is None else self._begin(fault, host)
-        if undo is None:
+        if host is None or undo is None:
             return
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         cluster = self._cluster
-        cluster.trace.record(cluster.loop.now_ns, "fault", fault.kind, host.name if host else "", fault.other)
-        self._strikes += 1
-        self._undo[self._strikes] = undo
-        cluster.loop.call_at_ns(cluster.loop.now_ns + max(1, fault.duration_ns), self._end, self._strikes)
+        cluster.trace.record(cluster.loop.now_ns, "fault", fault.kind, host.name, fault.other)
+        number = len(self._episodes)
+        peers = tuple(self._others(fault, host)) if fault.other else ()
+        self._episodes[number] = Episode(fault.kind, host.name, peers, cluster.loop.now_ns)
+        self._undo[number] = undo
+        cluster.loop.call_at_ns(cluster.loop.now_ns + max(1, fault.duration_ns), self._end, number)
 
     def _end(self, number: int) -> None:
         undo = self._undo.pop(number, None)
         if undo is not None:
             undo()
+            self._episodes[number] = self._episodes[number]._replace(end_ns=self._cluster.loop.now_ns)
 
     def _find(self, target: str) -> Host | None:
         cluster = self._cluster
@@ -97,6 +111,8 @@ class Injector:
                 return self._slow_disk(fault, host)
             case "full_disk":
                 return self._fill_disk(host)
+            case "refusing_disk":
+                return self._refuse(fault, host)
             case "reset":
                 return self._reset(host)
             case "lose_lease":
@@ -185,6 +201,21 @@ class Injector:
 
         def end() -> None:
             medium.room_bytes = ROOM_BYTES
+
+        return end
+
+    def _refuse(self, fault: Fault, host: Host) -> Callable[[], None] | None:
+        medium = host.medium
+        if medium.refusing:
+            return None
+        medium.refusing = fault.amount
+
+        def end() -> None:
+            medium.refusing = 0
+            # Nothing is wrong with the logs when descriptors have run out; otherwise the operator restarts the broker.
+            if fault.amount != errno.EMFILE and host.is_up:
+                self._cluster.kill(host)
+                self._cluster.start(host)
 
         return end
 

@@ -12,6 +12,7 @@ syncing a file also keeps its name, would hide missing syncs).
 Units: sizes and positions are bytes.
 """
 
+import errno
 import random
 from collections.abc import Iterator
 from typing import Final
@@ -19,6 +20,14 @@ from typing import Final
 from syncline.virtual.process import Process
 
 ROOM_BYTES: Final = 1 << 40
+
+_CHANGES: Final = frozenset({"append", "sync", "truncate", "rename", "remove", "make_directory"})
+# Which operations a disk refuses that answers everything with an errno; what it does not refuse works as before.
+REFUSED: Final = {
+    errno.EIO: _CHANGES,
+    errno.EROFS: _CHANGES | {"create"},
+    errno.EMFILE: frozenset({"open", "list"}),
+}
 
 
 class Inode:
@@ -102,6 +111,8 @@ class Medium:
         self.rng = rng
         self.root = Directory()
         self.room_bytes = ROOM_BYTES
+        # The errno with which every operation fails that this errno can strike (`REFUSED`); 0 while none does.
+        self.refusing = 0
         self.boots = 0
         self.numbers = 0
         self._pending: list[NameChange] = []

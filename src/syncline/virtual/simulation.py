@@ -21,9 +21,10 @@ from aiokafka.errors import KafkaError
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
-from syncline.virtual.faults import Fault, FaultSettings, draw_plan
+from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_plan
 from syncline.virtual.injector import Injector
 from syncline.virtual.links import SECOND
+from syncline.virtual.liveness.watch import LivenessWatch
 from syncline.virtual.sandbox import sealed
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace
@@ -34,6 +35,8 @@ START_S: Final = 15
 # After the faults: time for the last writes, and for every replica to catch up.
 QUIET_SHARE: Final = 0.3
 LAST_WRITES_S: Final = 2
+# With lasting faults: long enough for the last windows of L9, after all faults have ended.
+LAST_PROBES_S: Final = 6
 SETTLE_S: Final = 45
 CLIENT_STOP_S: Final = 5
 EPOCH_REQUEST_SHARE: Final = 0.3
@@ -45,6 +48,8 @@ SLOW_READ_CONFIG: Final = {
     "leader.relinquish.min.tenure.ms": "0",
     "leader.relinquish.max.per.window": "1000",
 }
+# Death of a process and a disk that says no are noticed at once, all else within the session: both bounds are checked.
+LASTING_SESSION_MS: Final = ("1500", "4000")
 FAILURES_SHOWN: Final = 12
 # A run with so many failures says nothing more.
 FAILURES_MAX: Final = 50
@@ -58,6 +63,8 @@ class RunSettings:
     seconds: int = 30
     with_faults: bool = True
     plan: tuple[Fault, ...] | None = None
+    # Faults last longer than the cluster needs to notice them, and a prober checks L9 meanwhile.
+    with_lasting_faults: bool = False
     # Off only to show that what watches a run from outside finds a mistake by itself.
     check_invariants: bool = True
 
@@ -119,6 +126,8 @@ class Simulation:
             config["log.truncation.mode"] = "epoch-request"
         if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
             config.update(SLOW_READ_CONFIG)
+        if settings.with_lasting_faults:
+            config["broker.session.timeout.ms"] = stream(seed, "lasting").choice(LASTING_SESSION_MS)
         self._cluster = VirtualCluster(
             seed,
             ClusterSettings(config=config, is_shuffled=rng.random() < 0.5, check_invariants=settings.check_invariants),
@@ -135,6 +144,7 @@ class Simulation:
         self._keys = tuple(TopicPartition(topic, number) for topic in self._topics for number in range(partitions))
         self._producers: list[ProducerClient] = []
         self._consumers: list[ConsumerClient] = []
+        self._watch = LivenessWatch(self._cluster, self._keys) if settings.with_lasting_faults else None
 
     def run(self) -> RunResult:
         """Run it and return the result."""
@@ -194,6 +204,8 @@ class Simulation:
         admin = cluster.client_process("client-0").context.run(loop.create_task, self._make_topics())
         await asyncio.wait_for(admin, START_S)
         self._start_clients()
+        if self._watch is not None:
+            self._watch.begin()
 
         seconds = self._settings.seconds
         quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
@@ -204,7 +216,11 @@ class Simulation:
         injector.heal_all()
         self._result.faults = injector.counts
 
-        await asyncio.sleep(LAST_WRITES_S)
+        await asyncio.sleep(LAST_WRITES_S if self._watch is None else LAST_PROBES_S)
+        if self._watch is not None:
+            late, judged = self._watch.end(injector.episodes)
+            cluster.failures.extend(late)
+            cluster.ghost.counts.update(judged)
         for producer in self._producers:
             producer.stop_sending()
         end_ns = loop.now_ns + SETTLE_S * SECOND
@@ -223,7 +239,11 @@ class Simulation:
         plan = self._settings.plan
         if plan is None:
             names = tuple(host.name for host in self._cluster.hosts.values())
-            plan = draw_plan(stream(self._seed, "faults"), names, begin_ns, end_ns, FaultSettings())
+            rng = stream(self._seed, "faults")
+            if self._settings.with_lasting_faults:
+                plan = draw_lasting_plan(rng, names, begin_ns, end_ns)
+            else:
+                plan = draw_plan(rng, names, begin_ns, end_ns, FaultSettings())
         self._result.plan = plan
         return plan
 
