@@ -221,3 +221,20 @@ async def test_leader_whose_disk_failed_waits_for_no_tick(world: World) -> None:
     world.network.heal("broker-3", "broker-2")
 
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.brokers(3, min_insync_replicas=2)
+async def test_produce_does_not_wait_for_a_follower_whose_disk_has_failed(world: World) -> None:
+    """The controller takes the follower out at once; acks=all waited a whole lag window for it all the same."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client()
+    await client.produce("t", batch())
+    world.host(2).disk.fail_next("append", errno.EIO)
+    began_s = world.loop.time()
+    row = await client.produce("t", batch(), timeout_ms=40_000)
+    took_s = world.loop.time() - began_s
+    # A broker with a failed log does not stop in good order.
+    world.kill(2)
+
+    assert row.error_code == ErrorCode.NONE
+    assert took_s < 1

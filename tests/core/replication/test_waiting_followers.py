@@ -17,6 +17,32 @@ def test_a_follower_is_proposed_when_it_becomes_eligible() -> None:
     assert s.requested == [[1, 3, 2]]
 
 
+def test_a_follower_whose_log_failed_does_not_hold_the_watermark() -> None:
+    """It was caught up a moment ago: acks=all waited a whole lag window for it, although it had left the ISR."""
+    s = S0(log_end=10, high_watermark=10)
+    s.f(2, 10, 100)
+    s.f(3, 10, 100)
+    s.append(12, 110)
+    s.f(3, 12, 120)
+    s.metadata([1, 3], at=130)
+    held = s.partition.high_watermark
+    s.note(s.partition.brokers_changed(130, failed=(2,)), 130)
+
+    assert (held, s.partition.high_watermark) == (10, 12)
+
+
+def test_a_follower_whose_log_serves_again_is_proposed_at_once() -> None:
+    """On a quiet partition no later fetch would do it."""
+    s = S0(isr=(1, 3), log_end=10, high_watermark=10, confirms=False)
+    s.note(s.partition.brokers_changed(90, failed=(2,)), 90)
+    s.f(2, 10, 100)
+    assert s.requested == []
+
+    s.note(s.partition.brokers_changed(200), 200)
+
+    assert s.requested == [[1, 3, 2]]
+
+
 def test_the_second_of_two_followers_is_proposed_when_the_first_has_joined() -> None:
     """Both proved it while only one proposal can be pending."""
     s = S0(isr=(1,), log_end=10, high_watermark=10, confirms=False)

@@ -19,6 +19,7 @@ Source: KIP-16 and KAFKA-4485 (caught up as of the previous fetch), KIP-227 (ses
 from typing import Final, Protocol
 
 from syncline.core.replication.evidence import FollowerView
+from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, Offset
 
 NEVER_MS: Final = -(1 << 62)
@@ -52,6 +53,7 @@ class FollowerState:
         "broker_epoch",
         "broker_id",
         "counts",
+        "has_failed",
         "lag_begin_ms",
         "last_caught_up_ms",
         "last_fetch_ms",
@@ -71,6 +73,8 @@ class FollowerState:
         self.last_caught_up_ms = NEVER_MS
         self.broker_epoch: BrokerEpoch | None = None
         self.counts = False
+        # Its broker has reported that it cannot serve this replica.
+        self.has_failed = False
         self.stamp: FetchStamp | None = None
         # Only the historic lag modes read these two.
         self.log_end_update_ms = now_ms
@@ -87,6 +91,10 @@ class FollowerState:
         """When the follower fetched last, for the historic modes; the start of its grace period counts as a fetch."""
         stamp = self.stamp
         return self.log_end_update_ms if stamp is None else max(stamp.last_fetch_ms, self.log_end_update_ms)
+
+    def is_eligible(self, brokers: KnownBrokers) -> bool:
+        """Return whether the follower may join the ISR, as far as its broker is concerned."""
+        return not self.has_failed and brokers.is_eligible(self.broker_id, self.broker_epoch)
 
     def settle(self) -> None:
         """Record what the session's stamp has proved, and drop it."""

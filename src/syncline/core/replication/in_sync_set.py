@@ -157,7 +157,7 @@ class InSyncSet:
             follower.counts = follower.broker_id in self.maximal
 
     def _is_eligible(self, broker_id: BrokerId) -> bool:
-        return self.brokers.is_eligible(broker_id, self.by_id[broker_id].broker_epoch)
+        return self.by_id[broker_id].is_eligible(self.brokers)
 
     def _incarnation(self, broker_id: BrokerId) -> BrokerEpoch:
         """Return the broker epoch that the leader can vouch for, -1 when none is known."""

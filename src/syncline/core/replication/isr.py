@@ -64,9 +64,7 @@ def may_join(
     """
     assert not follower.counts, f"{follower!r} is in the maximal ISR already"
     return (
-        follower.log_end >= high_watermark
-        and follower.log_end >= epoch_start_offset
-        and brokers.is_eligible(follower.broker_id, follower.broker_epoch)
+        follower.log_end >= high_watermark and follower.log_end >= epoch_start_offset and follower.is_eligible(brokers)
     )
 
 

@@ -16,7 +16,7 @@ settled. `check_invariants` asserts them; tests and simulations call it after ea
 Source: KIP-497, KIP-501, KIP-841, KIP-903, KIP-966; scenarios A01-D25.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from syncline.core.replication import acknowledgement, isr, watermark
@@ -166,7 +166,7 @@ class LeaderPartition:
             return False
         # A tick would propose again a replica outside the ISR that has everything, unless it may not join.
         return all(
-            follower.counts or not self._brokers.is_eligible(follower.broker_id, follower.broker_epoch)
+            follower.counts or not follower.is_eligible(self._brokers)
             if follower.log_end == self.log_end
             else not follower.counts
             for follower in self.in_sync.followers
@@ -282,12 +282,15 @@ class LeaderPartition:
             effects += self._stall.report(cause, self.log_end, self.in_sync)
         return effects
 
-    def brokers_changed(self, now_ms: int) -> Effects:
+    def brokers_changed(self, now_ms: int, failed: Collection[BrokerId] = ()) -> Effects:
         """Account for other brokers that registered, left, or were fenced or unfenced.
 
         A follower that may no longer join stops holding the watermark back. One that now may join is proposed at
-        once: on a quiet partition no later fetch would do it.
+        once: on a quiet partition no later fetch would do it. `failed` are the brokers that cannot serve their
+        replicas of this partition.
         """
+        for follower in self.in_sync.followers:
+            follower.has_failed = follower.broker_id in failed
         return self._propose_waiting(now_ms) + self.advance_high_watermark(now_ms)
 
     def metadata_changed(

@@ -45,11 +45,7 @@ def holds_back(
     follower: FollowerState, leader_log_end: Offset, lag: LagPolicy, brokers: KnownBrokers, now_ms: int
 ) -> bool:
     """Return whether the mark waits for a follower outside the maximal ISR, because it is near enough to joining."""
-    return (
-        lag.holds_watermark
-        and lag.is_caught_up(follower, leader_log_end, now_ms)
-        and brokers.is_eligible(follower.broker_id, follower.broker_epoch)
-    )
+    return lag.holds_watermark and lag.is_caught_up(follower, leader_log_end, now_ms) and follower.is_eligible(brokers)
 
 
 def follower_mark(leader_high_watermark: Offset, log_start: Offset, log_end: Offset) -> Offset:

@@ -13,7 +13,7 @@ from typing import Protocol
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType, Topic
+from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType, Topic, directory_id
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
@@ -153,9 +153,15 @@ class ImageApplication:
 
     def _brokers_changed(self, now_ms: int) -> None:
         self._low_watermarks.brokers_changed()
-        for partition in self._partitions.values():
+        image = self._cluster.image
+        failing = [record for record in image.brokers.values() if record.failed]
+        for key, partition in self._partitions.items():
             if partition.leader is not None:
-                partition.perform(partition.leader.brokers_changed(now_ms))
+                failed: list[BrokerId] = []
+                if failing:
+                    replica = directory_id(image.topics[key.topic].topic_id, key.partition).hex
+                    failed = [record.broker_id for record in failing if replica in record.failed]
+                partition.perform(partition.leader.brokers_changed(now_ms, failed))
 
     # Configurations.
 

@@ -139,7 +139,9 @@ class HostedReplicas:
             if record.has_leader:
                 keep_bytes = self._configs.broker.page_cache_follower_keep_bytes
                 partition.log.keep_cached_bytes = None if keep_bytes < 0 else keep_bytes
-                self.fetchers.add(partition, record.leader)
+                # A fetch would prove to the leader that a failed log is caught up, and acks=all would wait for it.
+                if not partition.is_offline:
+                    self.fetchers.add(partition, record.leader)
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self._groups.resigned(partition.key.partition)
 
