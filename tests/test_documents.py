@@ -186,7 +186,9 @@ def test_properties_name_what_checks_them() -> None:
             if not file.is_file() or (names and not re.search(rf"\b{name}\b", file.read_text() + values)):
                 wrong.append((label, place))
     printed = {
-        label for path in (SOURCE / "virtual").glob("*.py") for label in re.findall(r'f"([IHLS]\d+) ', path.read_text())
+        label
+        for path in (SOURCE / "virtual").rglob("*.py")
+        for label in re.findall(r'f"([IHLS]\d+) ', path.read_text())
     }
 
     assert wrong == []

@@ -32,7 +32,7 @@ def late(result: RunResult) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_partitions_accept_records_while_faults_last(seed: int) -> None:
-    """Thirty simulated seconds with lasting faults: every check of the room holds, L9 included."""
+    """Thirty simulated seconds with lasting faults: every check of the room holds, L9 and L10 included."""
     result = run_seed(seed, RunSettings(seconds=30, with_lasting_faults=True))
 
     assert result.failures == [], f"python -m syncline.virtual replay --seed {seed} --seconds 30 --lasting"
@@ -62,7 +62,7 @@ def test_silence_that_the_controller_overlooks_is_caught(monkeypatch: pytest.Mon
 
 
 def test_trace_of_a_run_with_lasting_faults_is_the_same_each_time() -> None:
-    """The prober is part of the run."""
+    """The prober and the costly client are part of the run."""
     settings = RunSettings(seconds=10, with_lasting_faults=True)
 
     assert run_seed(4, settings).digest == run_seed(4, settings).digest

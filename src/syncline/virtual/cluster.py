@@ -15,6 +15,7 @@ from typing import Final
 
 from syncline.model.errors import RequestError
 from syncline.model.ids import TopicPartition
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError
 from syncline.virtual.clock import VirtualClock
@@ -26,6 +27,7 @@ from syncline.virtual.invariants import Invariants
 from syncline.virtual.links import NetworkSettings
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import Medium
+from syncline.virtual.meter import MeteredClock
 from syncline.virtual.network import Network
 from syncline.virtual.process import KERNEL, Process
 from syncline.virtual.streams import stream
@@ -145,6 +147,7 @@ class VirtualCluster:
             clock=host.clock,
             rng=stream(self.seed, "node", host.broker_id, host.lives),
             probe=self.ghost.probe_of(host, host.lives),
+            holds=LoopHolds(MeteredClock(host.clock, self.loop)),
         )
         self._graveyard.append(host.node)
         host.starting = self.loop.create_task(host.node.start(), name=f"start {host.name}")

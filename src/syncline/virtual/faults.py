@@ -34,9 +34,11 @@ KINDS: Final = (
     "lose_lease",
     "full_disk",
 )
-# A disk that refuses everything (`amount` is the errno) only strikes in lasting plans.
-LASTING_KINDS: Final = (*KINDS, "refusing_disk")
+# Only in lasting plans: a disk that refuses everything (`amount` is the errno), and a client whose request costs much
+# (`amount` says which request).
+LASTING_KINDS: Final = (*KINDS, "refusing_disk", "costly_request")
 REFUSALS: Final = (errno.EIO, errno.EROFS, errno.EMFILE)
+COSTLY_REQUESTS: Final = 4
 WEIGHTS: Final = (0, 1, 3, 6)
 # Faults of machines; a plan without any of the first four would prove little.
 ROLES: Final = ("leader", "leader", "follower", "controller", "any")
@@ -140,6 +142,9 @@ def _draw(rng: random.Random, kind: str, at_ns: int, brokers: tuple[str, ...], s
         amount = rng.randint(10 * MS, settings.slow_disk_ns_max)
     elif kind == "refusing_disk":
         amount = rng.choice(REFUSALS)
+    elif kind == "costly_request":
+        duration_ns = 0
+        amount = rng.randrange(COSTLY_REQUESTS)
     elif kind in {"reset", "lose_lease"}:
         duration_ns = 0
     return Fault(at_ns, kind, target, other, duration_ns, amount)

@@ -12,6 +12,7 @@ from typing import Final
 
 from syncline.model.ids import TopicPartition
 from syncline.virtual.cluster import VirtualCluster
+from syncline.virtual.costs import CostlyClient
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
 from syncline.virtual.liveness.episodes import Episode
@@ -29,10 +30,12 @@ class Injector:
         cluster: VirtualCluster,
         clients: tuple[str, ...],
         partitions: tuple[TopicPartition, ...],
+        costly: CostlyClient | None = None,
     ) -> None:
         self._cluster = cluster
         self._clients = clients
         self._partitions = partitions
+        self._costly = costly
         self._rng = cluster.rng("targets")
         self._undo: dict[int, Callable[[], None]] = {}
         # By the number of the strike.
@@ -113,6 +116,10 @@ class Injector:
                 return self._fill_disk(host)
             case "refusing_disk":
                 return self._refuse(fault, host)
+            case "costly_request":
+                assert self._costly is not None, "no client sends costly requests"
+                self._costly.send(host.broker_id, host.name, fault.amount)
+                return _nothing
             case "reset":
                 return self._reset(host)
             case "lose_lease":

@@ -33,6 +33,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
+from syncline.virtual.meter import CallMeter
 from syncline.virtual.process import Process, current_process
 
 T = TypeVar("T")
@@ -176,6 +177,8 @@ class VirtualLoop(BaseEventLoop):
         super().__init__()
         self.now_ns = NS_PER_S  # not 0: some clients take a time of 0 for "never"
         self.network: WorldNetwork | None = None
+        # Runs callbacks in the loop's place, and measures them; None almost always.
+        self.meter: CallMeter | None = None
         self._scheduling = scheduling
         self._on_wake = on_wake
         self._timers: list[tuple[int, int, VirtualHandle]] = []
@@ -301,7 +304,10 @@ class VirtualLoop(BaseEventLoop):
                     process.held.append(handle)
                 continue
             try:
-                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
+                if self.meter is None:
+                    handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
+                else:
+                    self.meter.run(process, handle._context.run, handle._callback, *handle._args)  # noqa: SLF001
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001 - as asyncio.Handle does: one callback must not stop the others

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
+from syncline.virtual.costs import CostlyClient
 from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_plan
 from syncline.virtual.injector import Injector
 from syncline.virtual.links import SECOND
@@ -210,7 +211,8 @@ class Simulation:
         seconds = self._settings.seconds
         quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
         clients = tuple(client.name for client in self._clients())
-        injector = Injector(cluster, clients, self._keys)
+        costly = CostlyClient(cluster) if self._settings.with_lasting_faults else None
+        injector = Injector(cluster, clients, self._keys, costly)
         injector.schedule(self._plan(loop.now_ns, quiet_ns))
         await asyncio.sleep((quiet_ns - loop.now_ns) / SECOND)
         injector.heal_all()
@@ -220,6 +222,7 @@ class Simulation:
         if self._watch is not None:
             late, judged = self._watch.end(injector.episodes)
             cluster.failures.extend(late)
+            cluster.failures.extend(costly.violations if costly is not None else ())
             cluster.ghost.counts.update(judged)
         for producer in self._producers:
             producer.stop_sending()

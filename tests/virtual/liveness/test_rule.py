@@ -72,7 +72,7 @@ def test_slow_disk_excuses_the_cluster() -> None:
 
 def test_every_kind_of_fault_has_a_limit_or_an_excuse() -> None:
     """A new kind without a row would break the first run in which it strikes."""
-    assert set(NOTICED) == {*LASTING_KINDS}
+    assert set(NOTICED) == {*LASTING_KINDS} - {"costly_request"}
     assert [kind for kind, notice in NOTICED.items() if notice is Notice.NEVER] == ["slow_disk"]
 
 
@@ -81,6 +81,13 @@ def test_clock_starts_again_with_every_change_of_the_plan() -> None:
     plan = (episode("pause", 1, 10), episode("lose_lease", 2, 13, 13.000_001))
 
     assert [seconds(duty)[:2] for duty in found(*plan)] == [(13.000_001, 30.0)]
+
+
+def test_costly_request_excuses_nobody() -> None:
+    """A client's request is no fault: the clock of the kill goes on."""
+    plan = (episode("kill", 1, 10), episode("costly_request", 2, 12, 12.000_001))
+
+    assert [seconds(duty) for duty in found(*plan)] == [(10.0, 30.0, 3.0)]
 
 
 def test_too_few_members_oblige_nobody() -> None:

@@ -51,6 +51,7 @@ class Notice(Enum):
     NEVER = 4
 
 
+# A costly request is not in this table: it is no excuse, and the clock does not start again with it.
 NOTICED: Final = {
     "kill": Notice.REFUSAL,
     "full_disk": Notice.REFUSAL,
@@ -118,6 +119,7 @@ def duties(
     end_ns: int,
 ) -> list[Duty]:
     """Return the duties of all partitions from the first fault until `end_ns`; `hosts` has each broker's host."""
+    episodes = [each for each in episodes if each.kind in NOTICED]
     changes = sorted({at_ns for each in episodes for at_ns in (each.begin_ns, each.end_ns or end_ns)} | {end_ns})
     found = []
     for begin_ns, next_ns in pairwise(changes):
