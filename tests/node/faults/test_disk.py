@@ -344,10 +344,10 @@ def test_trigger_picks_the_writes_that_fail(scene: Scene) -> None:
 def test_closing_drops_what_is_held(scene: Scene) -> None:
     """A broker that stops does not wait for its slow disk, and nothing is read after its end."""
     file = scene.file()
-    scene.rule("disk-slow", delay_ms=40, directions=["read"])
+    scene.rule("disk-slow", delay_ms=250, directions=["read"])
     results = scene.nothing_of(lambda done: file.read_later(0, 4, done))
 
     scene.disk.close()
-    scene.turn(0.06)
+    scene.turn(0.3)
 
     assert results == []
