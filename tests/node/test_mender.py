@@ -103,6 +103,33 @@ async def test_leader_that_is_alone_is_mended_from_a_log_set_aside(world: World)
     world.errors.take()
 
 
+@pytest.mark.brokers(3, **LAG)
+async def test_segment_that_grows_is_mended_when_a_follower_finds_its_damage(world: World) -> None:
+    """The leader is alone in the ISR, and all is in one segment; what it lacks is on 2, which has the log aside."""
+    await world.topic(replicas=(1, 2, 3))
+    await produce(world, 1, RECORDS)
+    await world.until(lambda: all(world.partition(each).log.log_end == RECORDS for each in (1, 2, 3)))
+    whole = bytes(data_of(world, 2)["t-0"].names[FIRST].data)
+    for broker_id in (2, 3):
+        world.kill(broker_id)
+    empty(world, 3)
+    flip(world, 2, 100)
+    await world.until(lambda: record(world, 1).isr == (1,))
+    data_of(world, 1)["t-0"].names[FIRST].data[560] ^= 4
+    await world.start(2)
+    await world.start(3)
+
+    await world.until(lambda: set(record(world, 1).isr) == {1, 2, 3})
+    await produce(world, 1, 1)
+
+    assert (await readable(world, 1))[:RECORDS] == list(range(RECORDS))
+    assert [bytes(data_of(world, each)["t-0"].names[FIRST].data)[: len(whole)] for each in (1, 2, 3)] == [whole] * 3
+    mended = world.broker(1).replicas.mender.mended_count
+    await world.later(10)
+    assert world.broker(1).replicas.mender.mended_count == mended == 1
+    world.errors.take()
+
+
 @pytest.mark.brokers(3, **FLUSHED)
 async def test_log_is_mended_when_the_broker_that_has_the_records_returns(world: World) -> None:
     """Until then it stays as it is, without a leader; nothing is given up for the sake of being available."""

@@ -142,8 +142,9 @@ class Mender:
         self._offline.assign_again([key])
 
     async def _mend_served(self, key: TopicPartition) -> None:
-        """Mend the finished segments of a log in service; the one that grows is mended when it is finished."""
+        """Mend a log in service, in its finished segments; the one that grows is finished first."""
         log_ = self._logs.logs[key]
+        log_.roll()
         finished = log_.segments[:-1]
         generations = [each.generation for each in finished]
 
@@ -156,7 +157,7 @@ class Mender:
         if not await self._fill(key, log_.directory, Offset(0), bases, is_still):
             return
         self.mended_count += 1
-        log.warning("%s is whole again in its finished segments", key)
+        log.warning("%s is whole again", key)
         self._offline.mended(key)
 
     async def _fill(
