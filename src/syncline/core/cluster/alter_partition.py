@@ -71,7 +71,6 @@ def alter_partition(
     if record is None or record.broker_epoch != broker_epoch:
         return Decision((), AlterPartitionAnswer(ErrorCode.STALE_BROKER_EPOCH))
     changed: dict[UUID, dict[int, PartitionRecord]] = {}
-    handed_over: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
     has_relinquished = False
     demotions = Demotions() if demotions is None else demotions
@@ -83,7 +82,7 @@ def alter_partition(
         if not 0 <= request.partition < len(topic.partitions):
             results.append(IsrResult(request.topic_id, request.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
-        earlier = {**changed.get(request.topic_id, {}), **handed_over.get(request.topic_id, {})}
+        earlier = changed.get(request.topic_id, {})
         before = earlier.get(request.partition, topic.partitions[request.partition])
         error = _refusal(image, sender, request, before)
         state = before
@@ -100,18 +99,11 @@ def alter_partition(
                 state = _changed_isr(image, request, before, rules, settings)
             if state is not before:
                 changed.setdefault(request.topic_id, {})[request.partition] = state
-            led = _handed_over(image, request, state, rules, settings)
-            if led is not state:
-                handed_over.setdefault(request.topic_id, {})[request.partition] = state = led
             if state.leader != sender:
                 error = ErrorCode.NEW_LEADER_ELECTED
         results.append(IsrResult(request.topic_id, request.partition, error, state))
     assert len(results) == len(requests), f"{len(results)} results for {len(requests)} requests"
-    changes = tuple(
-        PartitionsChanged(topic_id, tuple(states.values()))
-        for step in (changed, handed_over)
-        for topic_id, states in step.items()
-    )
+    changes = tuple(PartitionsChanged(topic_id, tuple(states.values())) for topic_id, states in changed.items())
     why = Why(Reason.RELINQUISHED if has_relinquished else Reason.PROPOSED_BY_LEADER)
     return Decision(changes, AlterPartitionAnswer(ErrorCode.NONE, tuple(results)), why)
 
@@ -154,21 +146,6 @@ def _changed_isr(
         min_isr=rules.min_isr,
         isr=tuple(broker for broker, _ in request.isr),
         recovery=request.recovery,
-        eligible_replicas=settings.eligible_leader_replicas_enable,
-    )
-
-
-def _handed_over(
-    image: MetadataImage, request: IsrRequest, record: PartitionRecord, rules: TopicRules, settings: BrokerConfig
-) -> PartitionRecord:
-    """Return the state when an unfit leader hands over to the first fit member: the one that it has just proposed."""
-    if image.fitness(record.leader, request.topic_id, request.partition) is Fitness.ABLE:
-        return record
-    return next_state(
-        record,
-        acceptable=acceptable_in(image, request.topic_id, request.partition),
-        fitness=fitness_in(image, request.topic_id, request.partition),
-        min_isr=rules.min_isr,
         eligible_replicas=settings.eligible_leader_replicas_enable,
     )
 

@@ -236,10 +236,13 @@ def state_of(record: BrokerRecord) -> BrokerState:
 def _changed_logs(
     image: MetadataImage, record: BrokerRecord, logs: LogReport, settings: BrokerConfig
 ) -> tuple[Change, ...]:
-    """Return the changes when a broker reports other failed or impaired replicas than before."""
+    """Return the changes when a broker reports other failed or impaired replicas than before.
+
+    An impaired broker that leads, since no other could, hands over with its next report after a fit one has joined.
+    """
     failed, impaired = tuple(sorted(logs.failed)), tuple(sorted(logs.impaired))
     if failed == record.failed and impaired == record.impaired:
-        return ()
+        return partitions_of_other_fitness(image, record.broker_id, settings) if impaired else ()
     marked = BrokerChanged(record._replace(failed=failed, impaired=impaired))
     after = image.apply((marked,), image.version)
     new = frozenset(failed) - frozenset(record.failed)
@@ -259,7 +262,8 @@ def _why_logs_changed(before: BrokerRecord, now: BrokerRecord) -> Why:
     # What is damaged may be offline, too; then it has not failed besides.
     if set(now.failed) - set(before.failed) - damaged:
         return Why(Reason.LOGS_FAILED, {"failed_count": len(now.failed)})
-    new = set(now.impaired) - set(before.impaired)
+    # Without news, the broker hands over because of what it had reported before.
+    new = set(now.impaired) - (set(before.impaired) if now != before else set())
     if Refusal.NO_ROOM in new:
         return Why(Reason.DISK_FULL)
     if Refusal.NO_DESCRIPTORS in new:
