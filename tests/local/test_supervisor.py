@@ -77,7 +77,6 @@ def damage(data: Path, kind: str) -> None:
         ("metadata-missing", "whose metadata (cluster.db) is missing"),
         ("foreign", "its data belongs to cluster other"),
         ("swapped", "belongs to node.id 2, this is 1"),
-        ("file", "Not a directory"),
     ],
 )
 def test_damaged_directory_is_refused_with_the_broker_s_own_reason(copy: Path, kind: str, complaint: str) -> None:

@@ -317,8 +317,8 @@ def test_full_disk_refuses_writes_and_takes_them_later(cluster: LocalCluster, fa
     produce(cluster, "full", 5, **{"enable.idempotence": True})
 
     # The broker itself finds out when there is room again, by writes that the fault strikes, too.
-    until(lambda: fault.state == "over", 15, otherwise="the broker has not tried again")
-    assert fault.hits == 3
+    until(lambda: fault.hits == 3, otherwise="the broker has not tried again")
+    assert fault.state == "over"
     assert cluster.pids == pids
     await_full_isr(cluster.bootstrap, ["full"], 15)
     assert values(cluster, "full") == [b"%d" % number for number in range(5)]

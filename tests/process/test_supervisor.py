@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.local.layout import Layout
 from tests.cluster import ROOT, LocalCluster, start_cluster
 from tests.patience import until
 from tests.process import processes
@@ -109,6 +110,27 @@ def test_a_bad_config_is_named(tmp_path: Path, config: str, complaint: str) -> N
     assert complaint in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.glob("broker-*"))
+
+
+def test_up_goes_on_without_a_broker_whose_directory_is_bad(tmp_path: Path) -> None:
+    """Guards: one bad directory kept all brokers from starting. `up` names it, and serves with all once it is good."""
+    bad = tmp_path / "broker-2"
+    bad.write_text("no directory")
+    started = syncline("up", "--brokers", "3", "--detach", "--data", str(tmp_path), "--port", "0")
+    try:
+        assert started.returncode == 0, started.stderr
+        assert started.stdout.startswith("2 brokers are up: ")
+        assert "broker 2 is not, and is started again and again: " in started.stderr
+        assert str(bad) in started.stderr
+        bad.unlink()
+
+        def is_complete() -> bool:
+            running = Layout(tmp_path).running()
+            return running is not None and not running.failures
+
+        until(is_complete, 20, otherwise="broker 2 does not come back")
+    finally:
+        assert syncline("down", "--data", str(tmp_path)).returncode == 0
 
 
 def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

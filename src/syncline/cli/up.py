@@ -214,10 +214,13 @@ def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None
                     "bootstrap": running.bootstrap,
                     "supervisor_pid": running.supervisor_pid,
                     "broker_pids": running.broker_pids,
+                    **({"failures": running.failures} if running.failures else {}),
                 }
             ),
             flush=True,
         )
         return
-    count = len(running.broker_pids)
+    count = len(running.broker_pids) - len(running.failures)
     print(f"{count} broker{'s are' if count > 1 else ' is'} up: bootstrap {running.bootstrap}{more}", flush=True)
+    for broker_id, why in running.failures.items():
+        print(f"broker {broker_id} is not, and is started again and again: {why}", file=sys.stderr, flush=True)

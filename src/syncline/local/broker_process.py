@@ -29,7 +29,7 @@ from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, WrongOwnerError
 from syncline.storage.real_disk import RealDisk
 
 if importlib.util.find_spec("uvloop") is not None:
@@ -44,6 +44,8 @@ log = logging.getLogger("syncline.local")
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30.0
+# The exit code of a process that could not use its data directory: other brokers can go on without it.
+DISK_EXIT = 3
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
 
@@ -108,13 +110,17 @@ class BrokerProcess:
                 return int(loop.run_until_complete(self._serve()))
             return asyncio.run(self._serve())
         except (ConfigError, StorageError, RegistrationRefused, sqlite3.Error, OSError) as error:
+            failure: Exception = error
             reason = self._sentence(error)
             log.error("%s", reason)
         except Exception as error:
             reason = f"internal error: {error!r}"
             log.exception("internal error")
+            self._on_failed(reason)
+            return 1
         self._on_failed(reason)
-        return 1
+        is_disk = isinstance(failure, OSError | StorageError) and not isinstance(failure, WrongOwnerError)
+        return DISK_EXIT if is_disk else 1
 
     def _sentence(self, error: Exception) -> str:
         """Return what is wrong and what to do about it."""

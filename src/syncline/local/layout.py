@@ -46,6 +46,8 @@ class RunningCluster:
     internal_ports: dict[int, int] = field(default_factory=dict)
     # The ports of the brokers' metrics; brokers without metrics are left out.
     metrics_ports: dict[int, int] = field(default_factory=dict)
+    # Why brokers do not serve, as of the last change of the state; they are started again.
+    failures: dict[int, str] = field(default_factory=dict)
 
     def metrics_url(self, broker_id: int) -> str | None:
         """Return the URL of a broker's metrics, None if it has none."""
@@ -224,6 +226,7 @@ class Layout:
                 started_at_ms=int(fields["started_at_ms"]),
                 internal_ports={int(broker): int(port) for broker, port in fields.get("internal_ports", {}).items()},
                 metrics_ports={int(broker): int(port) for broker, port in fields.get("metrics_ports", {}).items()},
+                failures={int(broker): str(why) for broker, why in fields.get("failures", {}).items()},
             )
         except PermissionError as error:
             raise self.unreadable(error) from None

@@ -80,6 +80,8 @@ class Child:
     restart_delay_s: float = RESTART_DELAY_S
     serving: bool = False
     failure: str = ""
+    # Why it could not start while the cluster came up, kept for its next processes until one serves.
+    start_failure: str = ""
 
 
 class Supervisor:
@@ -211,6 +213,7 @@ class Supervisor:
             started_at_s=time.monotonic(),
             ready=ready,
             restart_delay_s=previous.restart_delay_s if previous else RESTART_DELAY_S,
+            start_failure=previous.start_failure if previous else "",
         )
 
     def _child_main(
@@ -307,7 +310,14 @@ class Supervisor:
         elif self._announced:
             log.warning("broker %s serves again (process %s)", child.broker_id, child.pid)
             self._write_state()
-        elif all(each.serving for each in self._children.values()):
+        else:
+            self._announce_if_settled()
+
+    def _announce_if_settled(self) -> None:
+        """Announce the cluster when each broker serves or has failed to start, and at least one serves."""
+        children = self._children.values()
+        is_settled = all(each.serving or each.start_failure for each in children)
+        if not self._announced and is_settled and any(each.serving for each in children):
             self._write_state()
 
     def _write_state(self) -> None:
@@ -322,6 +332,11 @@ class Supervisor:
                 child.broker_id: child.metrics_port
                 for child in self._children.values()
                 if child.metrics_port is not None
+            },
+            failures={
+                child.broker_id: child.start_failure
+                for child in self._children.values()
+                if child.start_failure and not child.serving
             },
         )
         try:
@@ -358,14 +373,34 @@ class Supervisor:
         how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         reason = f"{how}: {child.failure}" if child.failure else how
         if not self._announced and exit_code > 0:
-            why = child.failure or f"it ended with {how}"
-            raise LocalClusterError(
-                f"broker {child.broker_id} could not start: {why} (its log: {self._log_of(child.broker_id)})"
-            )
+            self._could_not_start(child, exit_code, child.failure or f"it ended with {how}")
+            return
         if not self._spec.restart:
             log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
             return
         log.warning("broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason)
+        self._start_again_later(child)
+
+    def _could_not_start(self, child: Child, exit_code: int, why: str) -> None:
+        """Go on without a broker whose directory is bad, unless none is left; any other failure concerns them all."""
+        from syncline.local.broker_process import DISK_EXIT
+
+        log_path = self._log_of(child.broker_id)
+        child.start_failure = why
+        is_left = any(not each.start_failure for each in self._children.values())
+        if exit_code != DISK_EXIT or not self._spec.restart or not is_left:
+            raise LocalClusterError(f"broker {child.broker_id} could not start: {why} (its log: {log_path})")
+        log.warning(
+            "broker %s could not start: %s (its log: %s). The others go on without it, and it is tried again",
+            child.broker_id,
+            why,
+            log_path,
+        )
+        self._start_again_later(child)
+        self._announce_if_settled()
+
+    @staticmethod
+    def _start_again_later(child: Child) -> None:
         now_s = time.monotonic()
         stable = now_s - child.started_at_s >= STABLE_AFTER_S
         child.restart_delay_s = RESTART_DELAY_S if stable else min(child.restart_delay_s * 2, RESTART_DELAY_S_MAX)

@@ -13,7 +13,7 @@ from typing import Final
 
 from syncline.storage.checkpoints import decode_properties, encode_properties
 from syncline.storage.disk import Disk
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, WrongOwnerError
 
 PROPERTIES_FILE: Final = "meta.properties"
 VERSION: Final = "1"
@@ -53,7 +53,7 @@ def claim(
     for name in ("cluster.id", "node.id"):
         # A broker learns its cluster's id only when it joins.
         if mine[name] and found.get(name) and found[name] != mine[name]:
-            raise StorageError(
+            raise WrongOwnerError(
                 f"The data directory {path} belongs to {name} {found.get(name)}, this is {mine[name]}. "
                 "Use another directory, or remove this one if you do not need its data."
             )

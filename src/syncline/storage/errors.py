@@ -38,6 +38,10 @@ class LogOfflineError(StorageError):
     """An I/O error took this log offline; only a restart, which recovers the log, brings it back."""
 
 
+class WrongOwnerError(StorageError):
+    """The data directory belongs to another node or cluster: a mistake of the operator, not of the disk."""
+
+
 class DamagedLogError(StorageError):
     """The disk lacks what was promised to be there; cutting the log would lose good records."""
 
