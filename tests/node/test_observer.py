@@ -320,4 +320,4 @@ async def test_status_of_partitions_tells_lags_and_the_time_left(world: World) -
 
 async def _create(world: World, broker_id: int, name: str) -> None:
     channel = world.broker(broker_id).controller
-    await world.as_broker(broker_id, channel.create_topic(name, 1, 3, {}))
+    await world.as_broker(broker_id, channel.create_topics([name], 1, 3, {}))

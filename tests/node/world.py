@@ -202,7 +202,9 @@ class World:
         count = len(self.hosts) if replicas is None else len(replicas)
         channel = self.broker(broker_id).controller
         if replicas is None or partitions > 1:
-            code, message = await self.as_broker(broker_id, channel.create_topic(name, partitions, count, named))
+            ((_, code, message),) = await self.as_broker(
+                broker_id, channel.create_topics([name], partitions, count, named)
+            )
         else:
             code, message = await self._assigned_topic(broker_id, name, replicas, named)
         assert (code, message) == (ErrorCode.NONE, None)

@@ -450,11 +450,12 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     topic and the partitions of the new one.
     """
     partitions: list[TopicPartition] = []
-    deleted = [
-        topic
-        for name, topic in old.topics.items()
-        if name not in new.topics or new.topics[name].topic_id != topic.topic_id
-    ]
+    deleted = []
+    if new.topics is not old.topics:
+        for name, topic in old.topics.items():
+            now = new.topics.get(name)
+            if now is not topic and (now is None or now.topic_id != topic.topic_id):
+                deleted.append(topic)
     if new.topics is not old.topics:
         for name, topic in new.topics.items():
             before = old.topics.get(name)
@@ -486,7 +487,9 @@ def _changed_keys(old: Mapping[_Key, _Value], new: Mapping[_Key, _Value]) -> Ite
     if old is new:
         return
     for key, value in new.items():
-        if old.get(key) != value:
+        before = old.get(key)
+        # Most values are the same object: comparing equal ones takes longer.
+        if before is not value and before != value:
             yield key
     for key in old:
         if key not in new:

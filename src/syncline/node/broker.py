@@ -57,6 +57,7 @@ from syncline.node.replication.fetchers import Fetchers
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.slow_reads import SlowReads
+from syncline.node.stepping import Stepping
 from syncline.node.tasks import Tasks
 from syncline.node.topic_creation import TopicCreation
 from syncline.node.unanswered_refusals import UnansweredRefusals
@@ -327,7 +328,12 @@ class Broker:
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
         self.dispatcher = Dispatcher(
-            self, handlers, settle=settle, holds=holds, on_connection_lost=observer.followers.connection_lost
+            self,
+            handlers,
+            settle=settle,
+            holds=holds,
+            stepping=Stepping(loop, holds, settle),
+            on_connection_lost=observer.followers.connection_lost,
         )
 
         def make_faults() -> "Faults":

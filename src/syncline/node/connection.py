@@ -13,7 +13,8 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from syncline.node.loop_holds import LoopHolds
-from syncline.node.request import Request
+from syncline.node.request import Request, Steps
+from syncline.node.stepping import SLICE_MS
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_response
@@ -38,6 +39,9 @@ class Serves(Protocol):
     def dispatch(self, request: Request, /) -> None:
         """Handle one request."""
 
+    def step(self, request: Request, steps: Steps, /) -> None:
+        """Work on a request in steps, now and between other work."""
+
     @property
     def holds(self) -> LoopHolds:
         """Return what counts how long callbacks take."""
@@ -55,11 +59,14 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_dispatcher",
         "_frames",
+        "_is_out_of_time",
         "_is_reading",
         "_is_writable",
+        "_out_of_turn",
         "_pending",
         "_transport",
         "_unacknowledged_bytes",
+        "_waits_for",
         "client_host",
         "client_id",
         "listener",
@@ -74,6 +81,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_writable = True
         self._unacknowledged_bytes = 0
+        # The unanswered request that is served in steps: later ones are not handled before it is answered.
+        self._waits_for: Request | None = None
+        # Unanswered requests of another broker that are answered as soon as they can be, whatever came before.
+        self._out_of_turn: dict[Request, None] = {}
+        # Whether the received requests took so long that the others wait for the next turn of the loop.
+        self._is_out_of_time = False
         self.client_host = "/127.0.0.1"
         # Client id of the last request; brokers identify themselves by it.
         self.client_id: str | None = None
@@ -115,10 +128,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self) -> None:
         # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
-        began_ms = self._dispatcher.holds.now_ms()
+        now_ms = self._dispatcher.holds.now_ms
+        began_ms = now_ms()
+        if self._is_out_of_time:
+            self._is_out_of_time = False
+            self._update_reading()
+        count = 0
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
+                count += 1
+                if count > 1 and now_ms() - began_ms >= SLICE_MS:
+                    self._is_out_of_time = True
+                    self._update_reading()
+                    asyncio.get_running_loop().call_soon(self._handle_frames)
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
         self._dispatcher.callback_ended(began_ms)
@@ -143,8 +166,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.append(request)
         self.client_id = header.client_id
         self._dispatcher.dispatch(request)
-        # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
-        request.body = NOTHING
+        if self._waits_for is not request and request not in self._out_of_turn:
+            # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
+            request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
             self._update_reading()
 
@@ -153,8 +177,16 @@ class Connection(asyncio.BufferedProtocol):
     def answered(self, request: Request) -> None:
         """Send the answers that are ready and next in order."""
         pending = self._pending
+        if self._out_of_turn and request in self._out_of_turn:
+            del self._out_of_turn[request]
+            self._write(request)
+            return
         if self._transport is None or not pending:
             return
+        if self._waits_for is request:
+            self._waits_for = None
+            request.body = NOTHING
+            self._update_reading()
         if pending[0] is not request:
             # Answers behind a parked request may add up to many bytes.
             request.held_bytes = request.answer_bytes
@@ -164,6 +196,26 @@ class Connection(asyncio.BufferedProtocol):
             self._write(pending.popleft())
         if not self._is_reading:
             self._update_reading()
+
+    def step(self, request: Request, steps: Steps) -> None:
+        """Work on a request in steps, now and between other work."""
+        self._dispatcher.step(request, steps)
+
+    def wait_for(self, request: Request) -> None:
+        """Handle no later request before this one is answered, as Kafka does with every request.
+
+        The receive buffer, in which the body lies, stays as it is meanwhile. Other brokers' requests do not depend on
+        each other, and a heartbeat must not wait: they go on, and the answer to this one comes out of turn, which
+        brokers understand. Its body is a copy.
+        """
+        if request.is_done:
+            return
+        if self.listener == "client":
+            self._waits_for = request
+            self._update_reading()
+        elif request in self._pending:
+            self._pending.remove(request)
+            self._out_of_turn[request] = None
 
     def _write(self, request: Request) -> None:
         parts = request.take_answer()
@@ -194,6 +246,8 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_pending(self) -> None:
         """Drop unanswered requests; parked ones would otherwise stay until their deadline."""
         pending, self._pending = self._pending, deque()
+        self._waits_for = None
+        self._out_of_turn.clear()
         for request in pending:
             # Break the reference cycle between request and callback: garbage collections are rare.
             give_up, request.on_lost = request.on_lost, None
@@ -242,7 +296,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         limit = UNACKNOWLEDGED_BYTES_MAX if self._is_reading else UNACKNOWLEDGED_BYTES_MAX // 2
         should_read = (
-            self._is_writable and self._unacknowledged_bytes <= limit and len(self._pending) <= PENDING_REQUESTS_MAX
+            self._is_writable
+            and self._waits_for is None
+            and not self._is_out_of_time
+            and self._unacknowledged_bytes <= limit
+            and len(self._pending) <= PENDING_REQUESTS_MAX
         )
         if should_read == self._is_reading:
             return

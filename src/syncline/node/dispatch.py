@@ -7,20 +7,17 @@ handler is our bug: it is logged with its traceback, the request's connection
 is closed (the client retries), and the broker continues.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from syncline.node.counters import request_kind
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.stepping import Stepping, failed
 from syncline.wire.api import ApiKey, is_served
-from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from syncline.node.connection import Connection
-    from syncline.node.request import Request
-
-log = logging.getLogger("syncline.node")
+    from syncline.node.request import Request, Steps
 
 HostT = TypeVar("HostT")
 HostT_contra = TypeVar("HostT_contra", contravariant=True)
@@ -29,8 +26,8 @@ HostT_contra = TypeVar("HostT_contra", contravariant=True)
 class Handler(Protocol[HostT_contra]):
     """A function that serves the requests of one API key, with what it uses of the broker."""
 
-    def __call__(self, broker: HostT_contra, request: "Request", /) -> None:
-        """Answer the request, now or later."""
+    def __call__(self, broker: HostT_contra, request: "Request", /) -> "Steps | None":
+        """Answer the request, now or later; return the work of a request that may take long (`node.stepping`)."""
 
 
 class HandlerTable(Protocol[HostT]):
@@ -53,6 +50,7 @@ class Dispatcher(Generic[HostT]):
         *,
         settle: Callable[[], None],
         holds: LoopHolds,
+        stepping: Stepping,
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
         # The first argument of each handler, which declares what it uses of it.
@@ -60,6 +58,7 @@ class Dispatcher(Generic[HostT]):
         self.handlers = handlers
         self._settle = settle
         self.holds = holds
+        self._stepping = stepping
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
         # Number of requests dispatched, by `request_kind`.
@@ -82,12 +81,18 @@ class Dispatcher(Generic[HostT]):
         counted = request_kind(request.key, version, request.listener)
         self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
-            handler(self._host, request)
-        except DecodeError as error:
-            request.connection.close(f"malformed request, API key {request.key} version {request.version}: {error}")
-        except Exception:
-            log.exception("request failed: API key %s version %s", request.key, request.version)
-            request.connection.close("internal error")
+            steps = handler(self._host, request)
+            if steps is not None:
+                if request.listener != "client":
+                    # Other requests of that broker go on meanwhile, in the same receive buffer.
+                    request.body = memoryview(bytes(request.body))
+                self._stepping.begin(request, steps)
+        except Exception as error:  # noqa: BLE001 - a failure affects one connection only
+            failed(request, error)
+
+    def step(self, request: "Request", steps: "Steps") -> None:
+        """Work on a request in steps, now and between other work."""
+        self._stepping.begin(request, steps)
 
     def refuse_produce(self) -> None:
         """From now on, close each connection that sends a Produce request: the cluster is stopping."""
@@ -104,7 +109,8 @@ class Dispatcher(Generic[HostT]):
         self._on_connection_lost(connection)
 
     def close_all(self) -> None:
-        """Close every connection: the broker is stopping."""
+        """Close every connection, and drop unfinished requests: the broker is stopping."""
+        self._stepping.close()
         for connection in list(self.connections):
             connection.close("the broker is stopping")
 

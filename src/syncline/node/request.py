@@ -7,15 +7,21 @@ inside the callback that received the frame, and answers now, or keeps the
 request and answers later.
 
 Ownership: `Request.body` lies in the receive buffer and is valid only while
-the handler runs. A handler decodes or copies what it keeps before it returns.
+the handler runs. A handler decodes or copies what it keeps before it returns; one
+that works in steps may use the body until its last step.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
-from syncline.wire.codec import decode_request, encode_response
+from syncline.wire.codec import decode_request, decode_request_in_steps, encode_fields, encode_response
 
 Buffer = bytes | bytearray | memoryview
+# The work on a request that takes long: each step takes a fraction of a millisecond (`node.stepping`).
+Steps: TypeAlias = Generator[None, None, None]
+
+# A body of at most this size is decoded in one call; it takes less than 5 ms.
+DECODED_AT_ONCE_BYTES: Final = 32_768
 
 
 class RequestConnection(Protocol):
@@ -43,6 +49,16 @@ class RequestConnection(Protocol):
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
+
+    @property
+    def transport(self) -> object | None:
+        """Return the transport, None when the connection is closed or closing."""
+
+    def step(self, request: "Request", steps: Steps, /) -> None:
+        """Work on a request in steps, now and between other work."""
+
+    def wait_for(self, request: "Request", /) -> None:
+        """Handle no later request before this one is answered."""
 
 
 class Request:
@@ -103,6 +119,23 @@ class Request:
     def decode(self) -> Any:
         """Return the body as a kio entity; raises `DecodeError`."""
         return decode_request(self.key, self.version, self.body, self.position)
+
+    def decode_in_steps(self) -> Generator[None, None, Any]:
+        """Return the body as a kio entity, a long one in steps; raises `DecodeError`."""
+        if len(self.body) - self.position <= DECODED_AT_ONCE_BYTES:
+            return self.decode()
+        return (yield from decode_request_in_steps(self.key, self.version, self.body, self.position))
+
+    def answer(self, fields: Mapping[str, Any]) -> None:
+        """Answer with these fields (see `wire.entities.build`); a long answer is written in steps."""
+        encoded = encode_fields(self.key, self.version, fields)
+        if isinstance(encoded, bytes):
+            self.reply_parts((encoded,))
+        else:
+            self.connection.step(self, self._answer_in_steps(encoded))
+
+    def _answer_in_steps(self, encoding: Generator[None, None, bytes]) -> Steps:
+        self.reply_parts(((yield from encoding),))
 
     def reply(self, response: Any) -> None:
         """Answer with a kio entity."""

@@ -62,6 +62,17 @@ def count_checker(entity_type: Any) -> Walk | None:
     return shape.walk if shape.has_arrays else None
 
 
+def field_checker(entity_type: Any, field: Any) -> Walk | None:
+    """Return the walker of one field of a `kio` class, None if it has no arrays."""
+    shape = _field_shape(field.type, field.metadata.get("kafka_type"), flexible=entity_type.__flexible__)
+    return shape.walk if shape.has_arrays else None
+
+
+def bytes_min_of(entity_type: Any) -> int:
+    """Return the fewest bytes that an entity of a `kio` class takes."""
+    return _entity_shape(entity_type).bytes_min
+
+
 @cache
 def _entity_shape(entity_type: Any) -> _Shape:
     flexible = entity_type.__flexible__

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
@@ -55,6 +55,20 @@ def decode_request(key: int, version: int, body: Buffer, position: int = 0) -> E
     return _decode(key, version, _REQUEST, body, position)
 
 
+def decode_request_in_steps(key: int, version: int, body: Buffer, position: int = 0) -> Generator[None, None, Entity]:
+    """Return what `decode_request` returns, in steps; `body` must stay as it is until the end."""
+    from syncline.wire.stepwise import decode_in_steps
+
+    view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
+    try:
+        entity, _ = yield from decode_in_steps(request_type(key, version), view, position)
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise _malformed(key, version, _REQUEST, error) from error
+    return entity
+
+
 def decode_response(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
     """Return the answer whose body begins at `position`. Raises DecodeError."""
     return _decode(key, version, _RESPONSE, body, position)
@@ -68,6 +82,17 @@ def encode_request(entity: Entity, _key: int | None = None, _version: int | None
 def encode_response(entity: Entity, _key: int | None = None, _version: int | None = None) -> bytes:
     """Return the body of an answer; the entity knows its key and version."""
     return _encode(entity)
+
+
+def encode_fields(key: int, version: int, fields: Mapping[str, Any]) -> bytes | Generator[None, None, bytes]:
+    """Return the body of the answer with these fields (see `entities.build`); of a long one, the steps to it."""
+    from syncline.wire.entities import build
+    from syncline.wire.stepwise import encode_in_steps, is_long
+
+    entity_type = response_type(key, version)
+    if is_long(fields):
+        return encode_in_steps(entity_type, fields)
+    return _encode(build(entity_type, fields))
 
 
 def preload(messages: Iterable[tuple[int, int]]) -> None:
@@ -142,9 +167,16 @@ def _decode(key: int, version: int, direction: str, body: Buffer, position: int)
             check_counts(view, position)
         return read(view, position)[0]
     except Exception as error:
-        # kio has its own DecodeError, but also raises others (ValueError for varints, OverflowError for times).
-        # Any exception while decoding a peer's bytes means that the bytes are malformed.
-        raise DecodeError(f"{ApiKey(key).name} version {version} {direction}: {error}") from error
+        raise _malformed(key, version, direction, error) from error
+
+
+def _malformed(key: int, version: int, direction: str, error: Exception) -> DecodeError:
+    """Return the refusal of a peer's bytes.
+
+    kio has its own DecodeError, but also raises others (ValueError for varints, OverflowError for times). Any
+    exception while decoding a peer's bytes means that the bytes are malformed.
+    """
+    return DecodeError(f"{ApiKey(key).name} version {version} {direction}: {error}")
 
 
 def _encode(entity: Entity) -> bytes:

@@ -31,18 +31,19 @@ def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
 def _converters(entity_type: Any) -> tuple[tuple[str, Convert | None], ...]:
     hints = get_type_hints(entity_type)
     return tuple(
-        (each.name, _converter(hints[each.name], each.metadata.get("kafka_type")))
+        (each.name, converter(hints[each.name], each.metadata.get("kafka_type")))
         for each in dataclasses.fields(entity_type)
     )
 
 
-def _converter(hint: Any, kafka_type: str | None) -> Convert | None:
+def converter(hint: Any, kafka_type: str | None) -> Convert | None:
+    """Return what turns plain data into the value of a field, None where they are the same."""
     if get_origin(hint) in (Union, UnionType):
         (inner,) = (each for each in get_args(hint) if each is not NoneType)
-        convert = _converter(inner, kafka_type)
+        convert = converter(inner, kafka_type)
         return None if convert is None else _unless_none(convert)
     if get_origin(hint) is tuple:
-        convert = _converter(get_args(hint)[0], None if kafka_type == "error_code" else kafka_type)
+        convert = converter(get_args(hint)[0], None if kafka_type == "error_code" else kafka_type)
         return tuple if convert is None else lambda values: tuple([convert(value) for value in values])
     if dataclasses.is_dataclass(hint):
         return lambda value: build(hint, value) if isinstance(value, Mapping) else value

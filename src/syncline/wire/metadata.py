@@ -11,7 +11,7 @@ ten times as much. The rows of a topic can be encoded once and kept
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -35,6 +35,7 @@ from syncline.wire.primitives import (
     string,
     varint,
 )
+from syncline.wire.rows import Countable
 
 # The value of the field if the client did not ask for operations.
 NO_OPERATIONS: Final = -(1 << 31)
@@ -142,11 +143,39 @@ def encode_metadata_response(
     brokers: Sequence[MetadataBroker],
     cluster_id: str | None,
     controller_id: int,
-    topics: Sequence[MetadataTopic],
+    topics: Countable,
     throttle_ms: int = 0,
     authorized_operations: int = NO_OPERATIONS,
 ) -> bytearray:
     """Return the body of an answer, with the fields that `version` has."""
+    steps = encode_metadata_in_steps(
+        version,
+        brokers=brokers,
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        topics=topics,
+        throttle_ms=throttle_ms,
+        authorized_operations=authorized_operations,
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            body: bytearray = end.value
+            return body
+
+
+def encode_metadata_in_steps(
+    version: int,
+    *,
+    brokers: Sequence[MetadataBroker],
+    cluster_id: str | None,
+    controller_id: int,
+    topics: Countable,
+    throttle_ms: int = 0,
+    authorized_operations: int = NO_OPERATIONS,
+) -> Generator[None, None, bytearray]:
+    """Return what `encode_metadata_response` returns, in a step per topic."""
     flexible = version >= _FLEXIBLE_SINCE
     nullable = nullable_compact_string if flexible else nullable_string
     out = bytearray(INT32.pack(throttle_ms) if version >= 3 else b"")
@@ -164,6 +193,7 @@ def encode_metadata_response(
     out += _count(len(topics), flexible=flexible)
     for topic in topics:
         _add_topic(out, version, topic)
+        yield
     if 8 <= version <= 10:
         out += INT32.pack(authorized_operations)
     if flexible:

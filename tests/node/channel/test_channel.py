@@ -30,6 +30,7 @@ from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.stepping import Stepping
 
 MODULES = (
     api_56_alter_partition,
@@ -56,11 +57,13 @@ class Member:
         """Serve, then join."""
         loop = asyncio.get_running_loop()
         stub = SimpleNamespace(counters=SimpleNamespace(requests={}))
+        holds = LoopHolds(SystemClock())
         self.dispatcher = Dispatcher(
             stub,
             {int(module.KEY): module.handle for module in MODULES},
             settle=lambda: None,
-            holds=LoopHolds(SystemClock()),
+            holds=holds,
+            stepping=Stepping(loop, holds, lambda: None),
             on_connection_lost=lambda _connection: None,
         )
         self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)
@@ -125,12 +128,12 @@ def test_topic_created_through_any_broker_is_seen_by_all(tmp_path: Path) -> None
     """The request goes to the controller; all brokers get the metadata."""
 
     async def test(members: list[Member]) -> None:
-        created = await members[2].channel.create_topic("t", 6, 3, {"retention.ms": "5"})
-        again = await members[1].channel.create_topic("t", 6, 3, {})
+        created = await members[2].channel.create_topics(["t"], 6, 3, {"retention.ms": "5"})
+        again = await members[1].channel.create_topics(["t"], 6, 3, {})
         await until(lambda: all("t" in member.channel.image.topics for member in members))
 
-        assert created == (ErrorCode.NONE, None)
-        assert again == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+        assert created == [("t", ErrorCode.NONE, None)]
+        assert again == [("t", ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")]
         assert all(len(record.isr) == 3 for record in members[0].channel.image.topics["t"].partitions)
         assert members[0].channel.image.topic_configs("t") == {"retention.ms": "5"}
 
@@ -144,7 +147,7 @@ def test_another_broker_becomes_controller_and_finishes_what_was_asked(tmp_path:
         first = next(member for member in members if member.channel.active)
         others = [member for member in members if member is not first]
         await first.stop()
-        code, _ = await others[0].channel.create_topic("t", 1, 2, {})
+        ((_, code, _),) = await others[0].channel.create_topics(["t"], 1, 2, {})
         await until(lambda: all(each.channel.image.brokers[first.broker_id].fenced for each in others))
 
         assert code is ErrorCode.NONE
@@ -170,7 +173,7 @@ def test_proposed_isr_is_answered_and_a_second_unsent_one_refused(tmp_path: Path
 
     async def test(members: list[Member]) -> None:
         channel = members[0].channel
-        await channel.create_topic("t", 3, 3, {})
+        await channel.create_topics(["t"], 3, 3, {})
         await until(lambda: "t" in channel.image.topics)
         topic = channel.image.topics["t"]
         mine = next(record for record in topic.partitions if record.leader == 1)
@@ -192,7 +195,7 @@ def test_leaving_broker_hands_over_and_is_let_go(tmp_path: Path) -> None:
     """Controlled shutdown ends when the others have seen it, long before any session does."""
 
     async def test(members: list[Member]) -> None:
-        await members[0].channel.create_topic("t", 3, 3, {})
+        await members[0].channel.create_topics(["t"], 3, 3, {})
         left = await members[1].channel.leave(5)
         await until(lambda: members[0].channel.image.brokers[2].fenced)
 

@@ -1,6 +1,7 @@
 """The active controller: group commit, fencing by the lease, metadata polls, evidence of death."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -152,6 +153,25 @@ def test_decisions_during_a_commit_make_up_the_next_one() -> None:
         assert (before, between, stage.answers) == ([], [], ["to 1", "to 2", "to 3"])
         assert stage.controller.image.next_producer_id == 3
         assert stage.store.commits == []
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_waiting_decisions_keep_no_images() -> None:
+    """Each image of a large cluster is megabytes, and thousands of decisions may wait for one commit."""
+
+    async def test() -> None:
+        stage = Stage()
+        for number in range(1, 301):
+            stage.decide(number, f"to {number}")
+        gc.collect()
+        images = [each for each in gc.get_objects() if isinstance(each, MetadataImage) and each.cluster_id]
+
+        assert len(images) <= 3, "the committed one, the one in commit and the tentative one"
+        assert stage.store.finish() == [1]
+        assert stage.store.finish() == list(range(2, 302))
+        assert stage.controller.image.next_producer_id == 300
         stage.controller.stop()
 
     run(test)

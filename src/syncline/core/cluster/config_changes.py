@@ -2,7 +2,7 @@
 
 Each resource of a request is independent: one bad key leaves the whole resource unchanged, and does not affect the
 others. Errors are Kafka's, including two oddities that tools expect: a bad value is INVALID_CONFIG for a topic but
-INVALID_REQUEST for a broker, and unknown names are accepted for brokers and refused for topics.
+INVALID_REQUEST for a broker, and unknown names are accepted for brokers, up to a limit, and refused for topics.
 
 A change of the minimum in-sync size also ends the eligibility of replicas that it makes unnecessary
 (`standing.after_min_isr_change`).
@@ -27,6 +27,10 @@ from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, Meta
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
 
+# A broker keeps names that it does not know, which plugins may read in Kafka. Every broker holds them and every
+# description shows them, so one resource has room for as many as a person would write.
+UNKNOWN_NAMES_MAX: Final = 200
+UNKNOWN_BYTES_MAX: Final = 64 << 10
 _MIN_ISR: Final = "min.insync.replicas"
 # These change by at most a factor of two at a time, so that a slip does not starve a broker.
 _THREAD_COUNTS: Final = frozenset(
@@ -180,6 +184,7 @@ def _changed_broker(
     steps = _steps(present, wanted)
     if settings.eligible_leader_replicas_enable and (_MIN_ISR in steps or (replace and not name)):
         _validate_min_isr(name, wanted, touched=_MIN_ISR in steps)
+    _validate_unknown(wanted, steps)
     touched = {key.name for key in resource.keys}
     _validate_dynamic([each for each in wanted if each in touched], cluster_wide=not name)
     try:
@@ -263,6 +268,24 @@ def _validate_min_isr(name: str, wanted: Mapping[str, str], *, touched: bool) ->
         raise RequestError(
             ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
         )
+
+
+def _validate_unknown(wanted: Mapping[str, str], steps: Mapping[str, str | None]) -> None:
+    """Refuse more unknown names than a resource may have; fewer are fine, even if it has too many."""
+    if all(text is None or _is_known(name) for name, text in steps.items()):
+        return
+    unknown = {name: text for name, text in wanted.items() if not _is_known(name)}
+    size_bytes = sum(len(name.encode()) + len(text.encode()) for name, text in unknown.items())
+    if len(unknown) > UNKNOWN_NAMES_MAX or size_bytes > UNKNOWN_BYTES_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The resource would have {len(unknown)} configurations that this broker does not know, of {size_bytes}"
+            f" bytes; {UNKNOWN_NAMES_MAX} of {UNKNOWN_BYTES_MAX} bytes are allowed. Delete those that nobody needs.",
+        )
+
+
+def _is_known(name: str) -> bool:
+    return name in BROKER_CONFIGS or name in THROTTLE_RATES
 
 
 def _validate_dynamic(names: Sequence[str], *, cluster_wide: bool) -> None:

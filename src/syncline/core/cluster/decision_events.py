@@ -2,13 +2,16 @@
 
 Events are derived from the changes, by comparing each record with the one before, so that no path can change a leader
 or an ISR without an event. The ISR that a leader proposed is left out: the leader writes that event, with its evidence.
+A decision keeps the replaced records until then, and not the image that it rests on: thousands of decisions may wait
+for one commit, and each image of a large cluster is megabytes.
 
 Units: `ts_ms` is Unix time.
 Source: ours; docs/journal.md describes the events.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 from syncline.core.cluster.decision import Why
 from syncline.model.events import BrokerState, Election, Event, IsrChange, Json
@@ -35,8 +38,47 @@ class _Pen(NamedTuple):
     why: Why
 
 
+class ReplacedTopic(NamedTuple):
+    """A topic of which a decision changes partitions: its name, its number of partitions, and the changed ones."""
+
+    name: str
+    partition_count: int
+    partitions: Mapping[int, PartitionRecord]
+
+
+class Replaced(NamedTuple):
+    """The records that one decision replaces, as they were before it."""
+
+    brokers: Mapping[BrokerId, BrokerRecord] = {}
+    topics: Mapping[UUID, ReplacedTopic] = {}
+
+
+def replaced_by(changes: Iterable[Change], before: MetadataImage) -> Replaced:
+    """Return what `changes` replace in the image `before`."""
+    brokers: dict[BrokerId, BrokerRecord] = {}
+    topics: dict[UUID, ReplacedTopic] = {}
+    for change in changes:
+        if isinstance(change, BrokerChanged):
+            known = before.brokers.get(change.record.broker_id)
+            if known is not None:
+                brokers[known.broker_id] = known
+        elif isinstance(change, PartitionsChanged):
+            topic = before.topic_by_id(change.topic_id)
+            if topic is not None:
+                present = topic.partitions
+                records = {
+                    each.partition: present[each.partition]
+                    for each in change.partitions
+                    if each.partition < len(present)
+                }
+                if change.topic_id in topics:
+                    records = {**topics[change.topic_id].partitions, **records}
+                topics[change.topic_id] = ReplacedTopic(topic.name, len(present), records)
+    return Replaced(brokers, topics)
+
+
 def events_of(
-    before: MetadataImage,
+    before: Replaced,
     changes: Iterable[Change],
     *,
     why: Why,
@@ -44,7 +86,7 @@ def events_of(
     writer: BrokerId,
     ts_ms: int,
 ) -> Iterator[Event]:
-    """Return the events of one decision; `before` is the image that it rests on."""
+    """Return the events of one decision; `before` is what it replaced."""
     pen = _Pen(writer, ts_ms, why)
     created = pen._replace(why=Why(Reason.CREATED))
     for change in changes:
@@ -54,11 +96,11 @@ def events_of(
             for record in change.partitions:
                 yield _election(change.name, None, record, created)
         elif isinstance(change, PartitionsChanged):
-            topic = before.topic_by_id(change.topic_id)
+            topic = before.topics.get(change.topic_id)
             if topic is None:
                 continue
             for record in change.partitions:
-                if record.partition >= len(topic.partitions):
+                if record.partition >= topic.partition_count:
                     yield _election(topic.name, None, record, created)
                     continue
                 old = topic.partitions[record.partition]
@@ -69,7 +111,7 @@ def events_of(
                     yield _isr_change(topic.name, old, record, pen)
 
 
-def _broker_events(before: MetadataImage, record: BrokerRecord, pen: _Pen) -> Iterator[Event]:
+def _broker_events(before: Replaced, record: BrokerRecord, pen: _Pen) -> Iterator[Event]:
     old = before.brokers.get(record.broker_id)
     state: Literal["registered", "unfenced", "fenced", "shutdown"]
     if old is None or old.broker_epoch != record.broker_epoch:

@@ -27,9 +27,25 @@ def what_is_wrong(name: str) -> str | None:
     return None
 
 
-def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """Return the first existing topic whose name differs from `name` by "." and "_" alone."""
-    if "." not in name and "_" not in name:
-        return None
-    folded = name.replace(".", "_")
-    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+class Collisions:
+    """The existing topics, by what their names have in common with those that differ by "." and "_" alone.
+
+    The index is made with the first name that needs it: a request may name thousands of topics, among thousands.
+    """
+
+    __slots__ = ("_existing", "_folded")
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._existing = existing
+        self._folded: dict[str, list[str]] | None = None
+
+    def of(self, name: str) -> str | None:
+        """Return the first existing topic whose name differs from `name` by "." and "_" alone."""
+        if "." not in name and "_" not in name:
+            return None
+        if self._folded is None:
+            self._folded = {}
+            for other in self._existing:
+                if "." in other or "_" in other:
+                    self._folded.setdefault(other.replace(".", "_"), []).append(other)
+        return next((other for other in self._folded.get(name.replace(".", "_"), ()) if other != name), None)

@@ -18,7 +18,7 @@ from uuid import UUID
 from syncline.core.cluster.assignments import validate_assignment
 from syncline.core.cluster.decision import Below, Decision, Why
 from syncline.core.cluster.placement import Replicas, place
-from syncline.core.cluster.topic_names import colliding, what_is_wrong
+from syncline.core.cluster.topic_names import Collisions, what_is_wrong
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.errors import ErrorCode, RequestError
@@ -93,8 +93,12 @@ def create_topics(
     *,
     below: Below,
     new_topic_id: NewTopicId,
+    is_excessive: bool | None = None,
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to create; a repeated name has one result, a refusal."""
+    """Return what to create; a repeated name has one result, a refusal.
+
+    `is_excessive` says whether the request of which `topics` are a part wants too many partitions; None: they are all.
+    """
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)
@@ -102,11 +106,13 @@ def create_topics(
         TopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, n in named.items() if n > 1
     )
     single = [topic for topic in topics if named[topic.name] == 1]
-    excessive = sum(_requested_partitions(topic, settings) for topic in single) > PARTITIONS_PER_REQUEST_MAX
+    if is_excessive is None:
+        is_excessive = sum(requested_partitions(topic, settings) for topic in single) > PARTITIONS_PER_REQUEST_MAX
+    collisions = Collisions(image.topics)
     for topic in single:
         try:
-            _validate_name(image, topic.name)
-            _validate_total(excessive=excessive)
+            _validate_name(image, topic.name, collisions)
+            _validate_total(excessive=is_excessive)
             configs = _validated_configs(topic)
             replicas = _replicas_of(image, topic, settings, below)
             partitions = _new_partitions(image, replicas)
@@ -192,7 +198,8 @@ def create_partitions(
     return Decision(tuple(changes), tuple(results), Why(Reason.CREATED))
 
 
-def _requested_partitions(topic: NewTopic, settings: BrokerConfig) -> int:
+def requested_partitions(topic: NewTopic, settings: BrokerConfig) -> int:
+    """Return how many partitions a topic would have."""
     if topic.assignments:
         return len(topic.assignments)
     return settings.num_partitions if topic.partitions == NONE else max(0, topic.partitions)
@@ -203,13 +210,13 @@ def _validate_total(*, excessive: bool) -> None:
         raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
-def _validate_name(image: MetadataImage, name: str) -> None:
+def _validate_name(image: MetadataImage, name: str, collisions: Collisions) -> None:
     if name == _METADATA_TOPIC:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited.")
     problem = what_is_wrong(name)
     if problem is not None:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    other = colliding(name, image.topics)
+    other = collisions.of(name)
     if other is not None:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
     if name in image.topics:

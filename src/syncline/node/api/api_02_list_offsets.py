@@ -5,8 +5,7 @@ v2 isolation level, v4 leader epochs (KIP-320), v7 timestamp -3, the largest
 Nothing is tiered here: -4 is the log start, -5 finds nothing.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.replication.truncation import check_leader_epoch
@@ -16,12 +15,11 @@ from syncline.node.gather import Gather
 from syncline.node.partition import Partition
 from syncline.storage.times import TimestampedOffset
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasImage
 
     class Host(HasImage, HasPartitions, Protocol):
@@ -48,16 +46,20 @@ Found = tuple[ErrorCode, int, int, int]
 NOTHING: Final[Found] = (ErrorCode.NONE, -1, -1, -1)
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Answer once every partition's offset is known; look-ups by time may have to read the disk."""
-    asked = request.decode()
-    topics = [(str(topic.name), list(topic.partitions)) for topic in asked.topics]
-    keys = [TopicPartition(name, int(each.partition_index)) for name, partitions in topics for each in partitions]
-    duplicates = {key for key, count in Counter(keys).items() if count > 1}
+    asked = yield from request.decode_in_steps()
+    topics = [(str(topic.name), topic.partitions) for topic in asked.topics]
+    times: dict[TopicPartition, int] = {}
+    for name, partitions in topics:
+        for each in partitions:
+            key = TopicPartition(name, int(each.partition_index))
+            times[key] = times.get(key, 0) + 1
+            yield
     is_isolation_known = int(getattr(asked, "isolation_level", 0)) in _ISOLATION_LEVELS
 
     def answer(found: list[Found]) -> None:
-        request.reply(_response(request.version, topics, found, is_merged=is_isolation_known))
+        request.connection.step(request, _answer(request, topics, found, is_merged=is_isolation_known))
 
     gather = Gather[Found](answer)
     for name, partitions in topics:
@@ -66,10 +68,11 @@ def handle(broker: "Host", request: "Request") -> None:
             slot = gather.slot()
             if not is_isolation_known:
                 slot((ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1))
-            elif key in duplicates:
+            elif times[key] > 1:
                 slot((ErrorCode.INVALID_REQUEST, -1, -1, -1))
             else:
                 _find(broker, request.version, asked, key, each, slot)
+            yield
     gather.close()
 
 
@@ -156,29 +159,38 @@ def _by_time(
     return (ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
-def _response(version: int, topics: list[tuple[str, list[Any]]], found: list[Found], *, is_merged: bool) -> Any:
-    """Return the answer: if merged, partitions listed more than once have one row, and topics without any have none.
+def _answer(
+    request: "Request", topics: Sequence[tuple[str, Sequence[Any]]], found: list[Found], *, is_merged: bool
+) -> "Steps":
+    """Answer: if merged, partitions listed more than once have one row, and topics without any have none.
 
     If the request was refused as a whole, each topic keeps its own.
     """
     rows = iter(found)
-    answered: list[tuple[str, dict[int, dict[str, Any]]]] = []
-    row_of_name: dict[str, dict[int, dict[str, Any]]] = {}
+    answered: list[tuple[str, dict[int, Found]]] = []
+    row_of_name: dict[str, dict[int, Found]] = {}
     for name, partitions in topics:
         row_of = row_of_name.get(name) if is_merged else None
         if row_of is None:
             row_of = row_of_name[name] = {}
             answered.append((name, row_of))
         for each in partitions:
-            error, timestamp, offset, epoch = next(rows)
-            row_of[int(each.partition_index)] = {
-                "partition_index": each.partition_index,
-                "error_code": error,
-                "timestamp": timestamp,
-                "offset": offset,
-                "leader_epoch": epoch,
-            }
-    listed = [
-        {"name": name, "partitions": list(row_of.values())} for name, row_of in answered if row_of or not is_merged
-    ]
-    return build(response_type(KEY, version), {"throttle_time": 0, "topics": listed})
+            row_of[int(each.partition_index)] = next(rows)
+            yield
+    if is_merged:
+        answered = [topic for topic in answered if topic[1]]
+    listed = Rows(
+        answered, lambda topic: {"name": topic[0], "partitions": Rows(topic[1].items(), _row)}, lambda topic: topic[1]
+    )
+    request.answer({"throttle_time": 0, "topics": listed})
+
+
+def _row(found: tuple[int, Found]) -> dict[str, Any]:
+    partition, (error, timestamp, offset, epoch) = found
+    return {
+        "partition_index": partition,
+        "error_code": error,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": epoch,
+    }

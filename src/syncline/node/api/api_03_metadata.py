@@ -8,26 +8,30 @@ client that often asks for everything costs a copy. `node.departures` decides ho
 answers show brokers that have just died.
 """
 
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
-from syncline.core.cluster.topic_names import colliding, what_is_wrong
+from syncline.core.cluster.topic_names import Collisions, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
-from syncline.model.metadata import MetadataImage
+from syncline.model.metadata import MetadataImage, Topic
 from syncline.node.metadata_rows import INTERNAL
+from syncline.node.request import DECODED_AT_ONCE_BYTES
+from syncline.node.topic_creation import UNDER_WAY_MAX
 from syncline.wire.api import ApiKey
 from syncline.wire.metadata import (
     MetadataBroker,
     MetadataRequest,
     MetadataTopic,
-    encode_metadata_response,
+    encode_metadata_in_steps,
     parse_metadata_request,
 )
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.describing import Describing
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
     class Host(Protocol):
         """What this handler uses of its broker."""
@@ -46,68 +50,110 @@ TOPIC_OPERATIONS: Final = 3576
 CLUSTER_OPERATIONS: Final = 8096
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Answer from this broker's image; missing topics are created when the client allows it."""
-    asked = parse_metadata_request(request.body, request.version, request.position)
+    asked = yield from _parsed(request)
     describing = broker.describing
     doubted = describing.departures.doubted
-    if doubted and _leads_any(doubted, describing.cluster.image, asked.topics):
+    if doubted and (yield from _leads_any(doubted, describing.cluster.image, asked.topics)):
         # Wait only once: a connection that keeps breaking raises a new doubt each time.
-        describing.departures.when_settled(lambda: _answer(describing, request, asked))
+        describing.departures.when_settled(
+            lambda: request.connection.step(request, _answer(describing, request, asked))
+        )
     else:
-        _answer(describing, request, asked)
+        yield from _answer(describing, request, asked)
 
 
-def _answer(describing: "Describing", request: "Request", asked: MetadataRequest) -> None:
+def _parsed(request: "Request") -> Generator[None, None, MetadataRequest]:
+    """Return the request; a long one is read in steps, which only the general codec can."""
+    if len(request.body) - request.position <= DECODED_AT_ONCE_BYTES:
+        return parse_metadata_request(request.body, request.version, request.position)
+    entity = yield from request.decode_in_steps()
+    topics: list[tuple[bytes | None, str | None]] | None = None
+    if entity.topics is not None:
+        topics = []
+        for each in entity.topics:
+            topic_id = getattr(each, "topic_id", None)
+            topics.append((None if topic_id is None else topic_id.bytes, each.name))
+            yield
+    return MetadataRequest(
+        topics,
+        getattr(entity, "allow_auto_topic_creation", True),
+        getattr(entity, "include_cluster_authorized_operations", False),
+        getattr(entity, "include_topic_authorized_operations", False),
+    )
+
+
+def _answer(describing: "Describing", request: "Request", asked: MetadataRequest) -> "Steps":
     if request.is_done:
         return
     version, image = request.version, describing.cluster.image
     names = asked.topics
+    rows: Rows
     if names is None or (version == 0 and not names):
-        rows = [describing.rows.row(image, topic, version) for topic in image.topics.values()]
+        rows = Rows(image.topics.values(), lambda topic: describing.rows.row(image, topic, version))
     else:
         refusal = _refuse_whole(names, version)
         if refusal is not None:
-            request.reply_parts(
-                (encode_metadata_response(version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal),)
+            body = yield from encode_metadata_in_steps(
+                version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal
             )
+            request.reply_parts((body,))
             return
-        rows = _named(describing, names, version, may_create=asked.allow_auto_topic_creation)
+        wanted: dict[tuple[bytes, str | None], None] = {}
+        has_ids = False
+        for topic_id, name in names:
+            key = topic_id or NO_TOPIC_ID
+            has_ids = has_ids or key != NO_TOPIC_ID
+            wanted[key, None if key != NO_TOPIC_ID else name] = None
+            yield
+        if has_ids:
+            # With an id among them, those with a name alone do not count.
+            wanted = {key: None for key in wanted if key[0] != NO_TOPIC_ID}
+        missing = yield from _missing(describing, image, wanted, may_create=asked.allow_auto_topic_creation)
+        if missing:
+            describing.topics.create_later(missing)
+        rows = Rows(wanted, lambda key: _named(describing, image, key[0], key[1], version))
     if asked.include_topic_authorized_operations:
-        rows = [row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row for row in rows]
+        rows = Rows(rows, _with_operations)
     just_fenced = describing.departures.just_fenced
     brokers = [
         MetadataBroker(record.broker_id, record.host, record.port, record.rack)
         for record in image.brokers.values()
         if not record.fenced or record.broker_id in just_fenced
     ]
-    request.reply_parts(
-        (
-            encode_metadata_response(
-                version,
-                brokers=brokers,
-                cluster_id=image.cluster_id,
-                controller_id=image.controller_id,
-                topics=rows,
-                authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NOT_ASKED,
-            ),
-        )
+    body = yield from encode_metadata_in_steps(
+        version,
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=rows,
+        authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NOT_ASKED,
     )
+    request.reply_parts((body,))
+
+
+def _with_operations(row: MetadataTopic) -> MetadataTopic:
+    return row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row
 
 
 def _leads_any(
     doubted: frozenset[int], image: MetadataImage, names: list[tuple[bytes | None, str | None]] | None
-) -> bool:
+) -> Generator[None, None, bool]:
     """Return whether the answer would name one of these brokers as a leader."""
-    topics = (
+    topics: Iterable[Topic | None] = (
         image.topics.values()
         if names is None
-        else [
+        else (
             image.topic_by_id(UUID(bytes=topic_id)) if topic_id else image.topics.get(name or "")
             for topic_id, name in names
-        ]
+        )
     )
-    return any(record.leader in doubted for topic in topics if topic is not None for record in topic.partitions)
+    for topic in topics:
+        if topic is not None and any(record.leader in doubted for record in topic.partitions):
+            return True
+        yield
+    return False
 
 
 def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) -> list[MetadataTopic] | None:
@@ -121,36 +167,39 @@ def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) ->
     return [MetadataTopic(code, name or "", topic_id or NO_TOPIC_ID, False, []) for topic_id, name in names]
 
 
+def _missing(
+    describing: "Describing",
+    image: MetadataImage,
+    wanted: Iterable[tuple[bytes, str | None]],
+    *,
+    may_create: bool,
+) -> Generator[None, None, list[str]]:
+    """Return the topics that do not exist and are to be created, as many as can be under way."""
+    if not may_create or not describing.configs.broker.auto_create_topics_enable:
+        return []
+    collisions = Collisions(image.topics)
+    missing: list[str] = []
+    for _, name in wanted:
+        if len(missing) == UNDER_WAY_MAX:
+            break
+        if name is not None and name not in image.topics and what_is_wrong(name) is None and not collisions.of(name):
+            missing.append(name)
+        yield
+    return missing
+
+
 def _named(
-    describing: "Describing", names: list[tuple[bytes | None, str | None]], version: int, *, may_create: bool
-) -> list[MetadataTopic]:
-    """Return the rows of the topics that a request names; with an id among them, those with an id alone."""
-    rows: dict[tuple[bytes, str | None], MetadataTopic] = {}
-    if any((topic_id or NO_TOPIC_ID) != NO_TOPIC_ID for topic_id, _ in names):
-        names = [(topic_id, name) for topic_id, name in names if (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID]
-    for topic_id, name in names:
-        wanted = topic_id or NO_TOPIC_ID
-        if wanted != NO_TOPIC_ID:
-            found = describing.cluster.image.topic_by_id(UUID(bytes=wanted))
-            row = (
-                describing.rows.row(describing.cluster.image, found, version)
-                if found is not None
-                else MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted, False, [])
-            )
-            rows[wanted, None] = row
-        elif name is not None and (NO_TOPIC_ID, name) not in rows:
-            rows[NO_TOPIC_ID, name] = _by_name(describing, name, version, may_create=may_create)
-    return list(rows.values())
-
-
-def _by_name(describing: "Describing", name: str, version: int, *, may_create: bool) -> MetadataTopic:
-    image = describing.cluster.image
+    describing: "Describing", image: MetadataImage, topic_id: bytes, name: str | None, version: int
+) -> MetadataTopic:
+    if topic_id != NO_TOPIC_ID:
+        found = image.topic_by_id(UUID(bytes=topic_id))
+        if found is None:
+            return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id, False, [])
+        return describing.rows.row(image, found, version)
+    assert name is not None, "a row without id and name is refused with the whole request"
     found = image.topics.get(name)
     if found is not None:
         return describing.rows.row(image, found, version)
-    if what_is_wrong(name) is not None:
-        return MetadataTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name, NO_TOPIC_ID, name in INTERNAL, [])
-    may_create = may_create and describing.configs.broker.auto_create_topics_enable
-    if may_create and colliding(name, image.topics) is None:
-        describing.topics.create_later(name)
-    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, name in INTERNAL, [])
+    is_illegal = what_is_wrong(name) is not None
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return MetadataTopic(code, name, NO_TOPIC_ID, name in INTERNAL, [])

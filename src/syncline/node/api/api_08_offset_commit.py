@@ -6,19 +6,21 @@ acknowledged when the offsets topic has it on every in-sync replica. Partitions
 that do not exist are refused one by one; the others of the request are stored.
 """
 
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import CommitReply, CommitRequest, OffsetToCommit
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, Offset
+from syncline.node.parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasClock, HasImage
 
     class Host(HasClock, HasGroups, HasImage, Protocol):
@@ -27,16 +29,19 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.OFFSET_COMMIT
 GROUP_ID_NOT_FOUND_VERSION: Final = 9
+# Offsets of one decision and of one write; more are committed in several.
+OFFSETS_AT_ONCE: Final = 200
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Pass the partitions that exist to the coordinator; refuse the others."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     offsets: list[OffsetToCommit] = []
     expire_timestamp_ms = _expire_timestamp_ms(asked, broker.clock.wall_ms())
     for topic in asked.topics:
         for each in topic.partitions:
+            yield
             if broker.image.partition(str(topic.name), int(each.partition_index)) is None:
                 continue
             offsets.append(
@@ -50,20 +55,26 @@ def handle(broker: "Host", request: "Request") -> None:
                 )
             )
 
-    def answer(reply: CommitReply) -> None:
-        request.reply(build(response_type(KEY, request.version), _response(asked, reply)))
+    def commit(part: Sequence[OffsetToCommit], answer: Callable[[CommitReply], None]) -> None:
+        broker.groups.commit(
+            str(asked.group_id),
+            CommitRequest(
+                member_id=asked.member_id,
+                group_instance_id=getattr(asked, "group_instance_id", None),
+                generation=int(asked.generation_id_or_member_epoch),
+                offsets=tuple(part),
+                knows_group_id_not_found=request.version >= GROUP_ID_NOT_FOUND_VERSION,
+            ),
+            answer,
+        )
 
-    broker.groups.commit(
-        str(asked.group_id),
-        CommitRequest(
-            member_id=asked.member_id,
-            group_instance_id=getattr(asked, "group_instance_id", None),
-            generation=int(asked.generation_id_or_member_epoch),
-            offsets=tuple(offsets),
-            knows_group_id_not_found=request.version >= GROUP_ID_NOT_FOUND_VERSION,
-        ),
-        answer,
-    )
+    def answered(replies: list[CommitReply]) -> None:
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        for reply in replies:
+            errors.update(reply.errors)
+        request.answer(_response(asked, errors))
+
+    decide_parts(asyncio.get_running_loop(), in_parts(offsets, OFFSETS_AT_ONCE), commit, answered)
 
 
 def _expire_timestamp_ms(asked: Any, now_ms: int) -> int:
@@ -73,20 +84,12 @@ def _expire_timestamp_ms(asked: Any, now_ms: int) -> int:
     return now_ms + int(retention // _MILLISECOND)
 
 
-def _response(asked: Any, reply: CommitReply) -> dict[str, Any]:
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": reply.errors.get(
-                        (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    ),
-                }
-                for each in topic.partitions
-            ],
-        }
-        for topic in asked.topics
-    ]
-    return {"throttle_time": 0, "topics": topics}
+def _response(asked: Any, errors: Mapping[tuple[str, int], ErrorCode]) -> dict[str, Any]:
+    def row(topic: Any) -> dict[str, Any]:
+        def outcome(each: Any) -> dict[str, Any]:
+            code = errors.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return {"partition_index": each.partition_index, "error_code": code}
+
+        return {"name": topic.name, "partitions": Rows(topic.partitions, outcome)}
+
+    return {"throttle_time": 0, "topics": Rows(asked.topics, row, lambda topic: topic.partitions)}

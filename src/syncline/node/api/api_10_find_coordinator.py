@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, OFFSETS_TOPIC
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasImage
 
     class Host(HasGroups, HasImage, Protocol):
@@ -54,20 +53,19 @@ class _Node(NamedTuple):
     text: str = ""
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Answer from this broker's image."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     key_type = int(getattr(asked, "key_type", GROUP_KEY_TYPE))
     if request.version >= BATCH_VERSION:
-        fields: dict[str, Any] = {
-            "coordinators": [_row(broker, key_type, key, request.version) for key in asked.coordinator_keys]
-        }
+        rows = Rows(asked.coordinator_keys, lambda key: _row(broker, key_type, key, request.version))
+        fields: dict[str, Any] = {"coordinators": rows}
     else:
         node = _find(broker, key_type, asked.key)
         # Versions 1-3 contain the error's name, even "NONE"; later ones contain a text only where it adds something.
         text = "NONE" if not node.error else node.text or _NOT_AVAILABLE
         fields = _fields(node) | {"error_message": text}
-    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, **fields}))
+    request.answer({"throttle_time": 0, **fields})
 
 
 def _row(broker: "Host", key_type: int, key: str, version: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.JOIN_GROUP
 MEMBER_ID_REQUIRED_VERSION: Final = 4
@@ -25,9 +25,9 @@ SKIP_ASSIGNMENT_VERSION: Final = 9
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Pass the member to its group, which answers."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     session_timeout_ms = int(asked.session_timeout // _MILLISECOND)
     rebalance_timeout = getattr(asked, "rebalance_timeout", asked.session_timeout)
 

@@ -5,24 +5,29 @@ flexible, v5 reason (KIP-800). Before v3 there is one member, whose error is
 that of the whole answer.
 """
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from syncline.core.groups.messages import LeaveReply, MemberIdentity
+from syncline.model.errors import ErrorCode
+from syncline.node.parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.LEAVE_GROUP
 MEMBERS_VERSION: Final = 3
+# Members of one decision; more leave in several.
+MEMBERS_AT_ONCE: Final = 200
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Remove the members from their group."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     if request.version >= MEMBERS_VERSION:
         identities = [
             MemberIdentity(member_id=each.member_id, group_instance_id=each.group_instance_id) for each in asked.members
@@ -30,19 +35,24 @@ def handle(broker: "HasGroups", request: "Request") -> None:
     else:
         identities = [MemberIdentity(member_id=asked.member_id, group_instance_id=None)]
 
-    def answer(reply: LeaveReply) -> None:
-        error = reply.error
-        if request.version < MEMBERS_VERSION and reply.members:
-            error = reply.members[0][1]
-        members = [
-            {
-                "member_id": identity.member_id,
-                "group_instance_id": identity.group_instance_id,
-                "error_code": outcome,
-            }
-            for identity, outcome in reply.members
-        ]
-        fields = {"throttle_time": 0, "error_code": error, "members": members}
-        request.reply(build(response_type(KEY, request.version), fields))
+    def leave(part: Sequence[MemberIdentity], answer: Callable[[LeaveReply], None]) -> None:
+        broker.groups.leave(str(asked.group_id), part, answer)
 
-    broker.groups.leave(str(asked.group_id), identities, answer)
+    def answered(replies: list[LeaveReply]) -> None:
+        error = replies[-1].error
+        members = [member for reply in replies for member in reply.members]
+        if request.version < MEMBERS_VERSION and members:
+            error = members[0][1]
+        request.answer({"throttle_time": 0, "error_code": error, "members": Rows(members, _row)})
+
+    parts = in_parts(identities, MEMBERS_AT_ONCE)
+    decide_parts(asyncio.get_running_loop(), parts, leave, answered, goes_on=lambda reply: not reply.error)
+
+
+def _row(member: tuple[MemberIdentity, ErrorCode]) -> dict[str, Any]:
+    identity, outcome = member
+    return {
+        "member_id": identity.member_id,
+        "group_instance_id": identity.group_instance_id,
+        "error_code": outcome,
+    }

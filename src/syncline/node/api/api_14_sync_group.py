@@ -14,15 +14,15 @@ from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.SYNC_GROUP
 PROTOCOL_VERSION: Final = 5
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Pass the leader's assignment, or a member's request for its own, to the group, which answers."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
 
     def answer(reply: SyncReply) -> None:
         fields = {

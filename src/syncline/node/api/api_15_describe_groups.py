@@ -10,26 +10,35 @@ from typing import TYPE_CHECKING, Any, Final
 from syncline.core.groups.messages import GroupDescription, GroupState
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.DESCRIBE_GROUPS
 NOT_FOUND_VERSION: Final = 6
+# What members sent, in one answer: a short request may name a large group again and again.
+DESCRIBED_BYTES_MAX: Final = 16 << 20
+_TOO_MUCH: Final = f"The descriptions exceed {DESCRIBED_BYTES_MAX} bytes. Describe fewer groups per request."
 # Without an authorizer everything is allowed: read, describe, delete, describe and alter configs, as a bit field.
 GROUP_OPERATIONS: Final = 3_400
 NOT_ASKED: Final = -2_147_483_648
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Describe each requested group, in order, repetitions included."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     is_asked = getattr(asked, "include_authorized_operations", False)
-    groups = [_group(broker, str(group_id), request.version, is_asked=is_asked) for group_id in asked.groups]
-    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "groups": groups}))
+    groups: list[dict[str, Any]] = []
+    described_bytes = 0
+    for group_id in asked.groups:
+        row = _group(broker, str(group_id), request.version, is_asked=is_asked)
+        described_bytes += sum(len(each["member_metadata"]) + len(each["member_assignment"]) for each in row["members"])
+        if described_bytes > DESCRIBED_BYTES_MAX:
+            row |= {"error_code": ErrorCode.INVALID_REQUEST, "error_message": _TOO_MUCH, "members": []}
+        groups.append(row)
+        yield
+    request.answer({"throttle_time": 0, "groups": groups})
 
 
 def _group(broker: "HasGroups", group_id: str, version: int, *, is_asked: bool) -> dict[str, Any]:

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncline.model.errors import RequestError
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.LIST_GROUPS
 CLASSIC_TYPE: Final = "classic"
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """List the groups from their committed state."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     states = {state.lower() for state in getattr(asked, "states_filter", ())}
     types = {kind.lower() for kind in getattr(asked, "types_filter", ())}
     fields: dict[str, Any] = {"throttle_time": 0, "error_code": 0, "groups": []}
@@ -41,4 +39,4 @@ def handle(broker: "HasGroups", request: "Request") -> None:
         for group in found
         if (not states or group.state.value.lower() in states) and (not types or CLASSIC_TYPE in types)
     ]
-    request.reply(build(response_type(KEY, request.version), fields))
+    request.answer(fields)

@@ -8,25 +8,27 @@ have sent other requests meanwhile, which the delayed one would undo.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from syncline.model.errors import ErrorCode
-from syncline.node.controller.admin import AdminRequest, serve
+from syncline.node.controller.admin import AdminRequest, Fields, serve
 from syncline.node.controller.private_messages import decode_forward, encode_forward_error
+from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import decode_request, encode_response
+from syncline.wire.codec import decode_request, decode_request_in_steps, encode_fields
 from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
     from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 log = logging.getLogger("syncline.node")
 
 KEY = ApiKey.FORWARD
 
 
-def handle(broker: "MayBeController", request: "Request") -> None:
+def handle(broker: "MayBeController", request: "Request") -> "Steps":
     """Decide as controller, and answer when the decision is committed."""
     forwarded = decode_forward(request.body, request.position)
     active = broker.controller.active
@@ -34,18 +36,26 @@ def handle(broker: "MayBeController", request: "Request") -> None:
         request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
         return
 
-    def reply(entity: Any) -> None:
-        if entity is None:
+    def reply(fields: Fields | None) -> None:
+        if fields is None:
             request.reply_parts((encode_forward_error(ErrorCode.NOT_CONTROLLER),))
+            return
+        encoded = encode_fields(forwarded.key, forwarded.version, {"throttle_time": 0, **fields})
+        if isinstance(encoded, bytes):
+            request.reply_parts((encode_forward_error(ErrorCode.NONE), encoded))
         else:
-            request.reply_parts((encode_forward_error(ErrorCode.NONE), encode_response(entity)))
+            request.connection.step(request, _reply_in_steps(request, encoded))
 
     try:
         key = ApiKey(forwarded.key)
+        if len(forwarded.body) > DECODED_AT_ONCE_BYTES:
+            entity = yield from decode_request_in_steps(key, forwarded.version, forwarded.body)
+        else:
+            entity = decode_request(key, forwarded.version, forwarded.body)
         asked = AdminRequest(
-            key, forwarded.version, forwarded.receiver, decode_request(key, forwarded.version, forwarded.body)
+            key, forwarded.version, forwarded.receiver, entity, lambda: request.connection.wait_for(request)
         )
-        served = serve(active, asked, reply)
+        served = yield from serve(active, asked, reply)
     except (DecodeError, ValueError):
         served = False
     except Exception:
@@ -54,3 +64,8 @@ def handle(broker: "MayBeController", request: "Request") -> None:
         served = False
     if not served:
         request.reply_parts((encode_forward_error(ErrorCode.INVALID_REQUEST),))
+
+
+def _reply_in_steps(request: "Request", encoding: Generator[None, None, bytes]) -> "Steps":
+    encoded = yield from encoding
+    request.reply_parts((encode_forward_error(ErrorCode.NONE), encoded))

@@ -4,6 +4,7 @@ The leader's log start rises at once; the answer waits until it has risen on eve
 live replica, which followers report with their next fetch.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.model.errors import ErrorCode, RequestError
@@ -11,13 +12,12 @@ from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, Offset, TopicPart
 from syncline.node.gather import Gather
 from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.low_watermarks import LowWatermarks
     from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasImage
 
     class Host(HasImage, HasPartitions, Protocol):
@@ -34,22 +34,17 @@ HIGH_WATERMARK: Final = -1
 Row = tuple[ErrorCode, int]
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Raise log starts, and answer when the low watermarks have reached them."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     wanted: dict[TopicPartition, int] = {}
     for topic in asked.topics:
         for each in topic.partitions:
             wanted[TopicPartition(str(topic.name), int(each.partition_index))] = int(each.offset)
+            yield
 
     def answer(rows: list[Row]) -> None:
-        topics: dict[str, list[dict[str, object]]] = {}
-        for key, (code, low_watermark) in zip(wanted, rows, strict=True):
-            topics.setdefault(key.topic, []).append(
-                {"partition_index": key.partition, "low_watermark": low_watermark, "error_code": code}
-            )
-        rows_by_topic = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-        request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "topics": rows_by_topic}))
+        request.connection.step(request, _answer(request, wanted, rows))
 
     timeout_ms = int(asked.timeout.total_seconds() * 1000)
     gather = Gather[Row](answer)
@@ -59,9 +54,26 @@ def handle(broker: "Host", request: "Request") -> None:
             target = _raise_log_start(broker, key, offset)
         except (RequestError, StorageError) as error:
             slot((error.code, -1))
-            continue
-        broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, slot)
+        else:
+            broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, slot)
+        yield
     gather.close()
+
+
+def _answer(request: "Request", wanted: Iterable[TopicPartition], rows: list[Row]) -> "Steps":
+    topics: dict[str, list[tuple[int, Row]]] = {}
+    for key, row in zip(wanted, rows, strict=True):
+        topics.setdefault(key.topic, []).append((key.partition, row))
+        yield
+    by_topic = Rows(
+        topics.items(), lambda each: {"name": each[0], "partitions": Rows(each[1], _row)}, lambda each: each[1]
+    )
+    request.answer({"throttle_time": 0, "topics": by_topic})
+
+
+def _row(found: tuple[int, Row]) -> dict[str, object]:
+    partition, (code, low_watermark) = found
+    return {"partition_index": partition, "low_watermark": low_watermark, "error_code": code}
 
 
 def _raise_log_start(broker: "Host", key: TopicPartition, offset: int) -> Offset:

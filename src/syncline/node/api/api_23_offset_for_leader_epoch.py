@@ -11,12 +11,11 @@ from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, TopicPartition
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasImage
 
     class Host(HasImage, HasPartitions, Protocol):
@@ -26,20 +25,17 @@ if TYPE_CHECKING:
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Answer every partition at once: the epoch history is in memory."""
-    asked = request.decode()
-    topics = [
-        {
-            "topic": topic.topic,
-            "partitions": [
-                _answer(broker, TopicPartition(str(topic.topic), int(each.partition)), each)
-                for each in topic.partitions
-            ],
-        }
-        for topic in asked.topics
-    ]
-    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "topics": topics}))
+    asked = yield from request.decode_in_steps()
+    topics = Rows(asked.topics, lambda topic: _topic(broker, topic), lambda topic: topic.partitions)
+    request.answer({"throttle_time": 0, "topics": topics})
+
+
+def _topic(broker: "Host", topic: Any) -> dict[str, Any]:
+    name = str(topic.topic)
+    rows = Rows(topic.partitions, lambda each: _answer(broker, TopicPartition(name, int(each.partition)), each))
+    return {"topic": topic.topic, "partitions": rows}
 
 
 def _answer(broker: "Host", key: TopicPartition, each: Any) -> dict[str, Any]:

@@ -6,7 +6,8 @@ and about what is set for all brokers. Client metrics and groups of the newer
 kinds are described by Kafka's defaults: Syncline has neither.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.cluster.config_description import (
     BrokerLayers,
@@ -24,12 +25,11 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.metadata import ResourceType
 from syncline.node.log_levels import log_levels
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import SharedRows
 
 if TYPE_CHECKING:
     from syncline.node.live_configs import LiveConfigs
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasBrokerId, HasImage
 
     class Host(HasBrokerId, HasImage, Protocol):
@@ -41,11 +41,16 @@ if TYPE_CHECKING:
 
 
 KEY = ApiKey.DESCRIBE_CONFIGS
+# In one answer: six thousand topics, or a broker with its documentation three hundred times.
+DESCRIBED_BYTES_MAX: Final = 16 << 20
+_TOO_MUCH: Final = f"The descriptions exceed {DESCRIBED_BYTES_MAX} bytes. Describe fewer resources per request."
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Describe each requested resource."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
+    described: dict[Hashable, tuple[SharedRows, int]] = {}
+    described_bytes = 0
     results = []
     for resource in asked.resources:
         row: dict[str, Any] = {
@@ -55,14 +60,44 @@ def handle(broker: "Host", request: "Request") -> None:
             "resource_name": resource.resource_name,
             "configs": (),
         }
+        results.append(row)
+        subject = _subject(broker, resource)
         try:
-            entries = _describe(broker, resource)
+            if subject not in described:
+                rows = [_row(entry, asked) for entry in _describe(broker, resource)]
+                described[subject] = SharedRows(rows), sum(map(_size_bytes, rows))
+            rows_once, size_bytes = described[subject]
+            described_bytes += size_bytes
+            if described_bytes > DESCRIBED_BYTES_MAX:
+                raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MUCH)
         except RequestError as refusal:
             row["error_code"], row["error_message"] = refusal.code, refusal.message or ""
         else:
-            row["configs"] = [_row(entry, asked) for entry in entries]
-        results.append(row)
-    request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "results": results}))
+            row["configs"] = rows_once
+        yield
+    request.answer({"throttle_time": 0, "results": results})
+
+
+def _subject(broker: "Host", resource: Any) -> Hashable:
+    """Return the same for resources with the same description, which is made once.
+
+    These are a repeated resource, the broker under another spelling of its number, and topics with the same overrides.
+    """
+    name: str = resource.resource_name
+    kind, keys = int(resource.resource_type), tuple(resource.configuration_keys or ())
+    if kind == ResourceType.TOPIC and name in broker.image.topics:
+        return kind, tuple(broker.image.topic_configs(name).items()), keys
+    try:
+        return kind, int(name), keys
+    except ValueError:
+        return kind, name, keys
+
+
+def _size_bytes(row: dict[str, Any]) -> int:
+    """Return about how many bytes one configuration takes in the answer."""
+    texts = (row["name"], row["value"], row["documentation"])
+    own = sum(len(text) for text in texts if text is not None)
+    return 16 + own + sum(8 + len(each["name"]) + len(each["value"] or "") for each in row["synonyms"])
 
 
 def _describe(broker: "Host", resource: Any) -> tuple[ConfigEntry, ...]:

@@ -6,18 +6,18 @@ fetch; Kafka compares with the replica's own mark, which is never above its log.
 A replica whose log failed is a directory of its own, with an error; so is a log that was set aside.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.hosting.replicas import HostedReplicas
     from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request
+    from syncline.node.partition import Partition
+    from syncline.node.request import Request, Steps
     from syncline.storage.log_directory import LogDirectory
 
     class Host(HasPartitions, Protocol):
@@ -38,34 +38,31 @@ if TYPE_CHECKING:
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Describe the log directory of this broker, and its failed replicas."""
-    asked = request.decode()
+    asked = yield from request.decode_in_steps()
     keys: dict[TopicPartition, None]
     if asked.topics is None:
         keys = dict.fromkeys(sorted(broker.partitions))
     else:
-        keys = {
-            TopicPartition(str(topic.topic), int(index)): None for topic in asked.topics for index in topic.partitions
-        }
-    topics: dict[str, list[dict[str, object]]] = {}
+        keys = {}
+        for topic in asked.topics:
+            yield
+            for index in topic.partitions:
+                keys[TopicPartition(str(topic.topic), int(index))] = None
+    topics: dict[str, list[Partition]] = {}
     for key in keys:
         partition = broker.partitions.get(key)
-        if partition is None:
-            continue
-        topics.setdefault(key.topic, []).append(
-            {
-                "partition_index": key.partition,
-                "partition_size": partition.log.size_bytes,
-                "offset_lag": partition.offset_lag,
-                "is_future_key": False,
-            }
-        )
+        if partition is not None:
+            topics.setdefault(key.topic, []).append(partition)
+        yield
     total_bytes, usable_bytes = broker.disk_space()
     result = {
         "error_code": ErrorCode.NONE,
         "log_dir": broker.logs.path,
-        "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        "topics": Rows(
+            topics.items(), lambda each: {"name": each[0], "partitions": Rows(each[1], _row)}, lambda each: each[1]
+        ),
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
@@ -82,9 +79,13 @@ def handle(broker: "Host", request: "Request") -> None:
             *((aside.path, aside.size_bytes) for aside in broker.logs.aside),
         )
     ]
-    request.reply(
-        build(
-            response_type(KEY, request.version),
-            {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result, *failed]},
-        )
-    )
+    request.answer({"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result, *failed]})
+
+
+def _row(partition: "Partition") -> dict[str, Any]:
+    return {
+        "partition_index": partition.key.partition,
+        "partition_size": partition.log.size_bytes,
+        "offset_lag": partition.offset_lag,
+        "is_future_key": False,
+    }

@@ -12,29 +12,29 @@ from syncline.core.groups.messages import DeleteReply
 from syncline.model.errors import ErrorCode
 from syncline.node.gather import Gather
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEY = ApiKey.DELETE_GROUPS
 
 
-def handle(broker: "HasGroups", request: "Request") -> None:
+def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Delete each group, and answer when all are decided."""
-    group_ids = [str(group_id) for group_id in dict.fromkeys(request.decode().groups_names)]
+    asked = yield from request.decode_in_steps()
+    group_ids = [str(group_id) for group_id in dict.fromkeys(asked.groups_names)]
 
     def answer(errors: list[ErrorCode]) -> None:
-        results = [
-            {"group_id": group_id, "error_code": error} for group_id, error in zip(group_ids, errors, strict=True)
-        ]
-        request.reply(build(response_type(KEY, request.version), {"throttle_time": 0, "results": results}))
+        outcomes = list(zip(group_ids, errors, strict=True))
+        results = Rows(outcomes, lambda each: {"group_id": each[0], "error_code": each[1]})
+        request.answer({"throttle_time": 0, "results": results})
 
     gather = Gather[ErrorCode](answer)
     for group_id in group_ids:
         broker.groups.delete_group(group_id, _into(gather.slot()))
+        yield
     gather.close()
 
 

@@ -5,17 +5,19 @@ coordinator knows members' subscriptions only for the consumer protocol, so it
 refuses the whole request for a live group of another protocol.
 """
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
+from syncline.node.parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
     from syncline.node.views import HasImage
 
     class Host(HasGroups, HasImage, Protocol):
@@ -23,32 +25,38 @@ if TYPE_CHECKING:
 
 
 KEY = ApiKey.OFFSET_DELETE
+# Offsets of one decision and of one write; more are deleted in several.
+OFFSETS_AT_ONCE: Final = 200
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps":
     """Pass the partitions that exist to the coordinator; refuse the others."""
-    asked = request.decode()
-    places = [
-        (str(topic.name), int(each.partition_index))
-        for topic in asked.topics
-        for each in topic.partitions
-        if broker.image.partition(str(topic.name), int(each.partition_index)) is not None
-    ]
+    asked = yield from request.decode_in_steps()
+    places: dict[tuple[str, int], None] = {}
+    for topic in asked.topics:
+        for each in topic.partitions:
+            yield
+            if broker.image.partition(str(topic.name), int(each.partition_index)) is not None:
+                places[str(topic.name), int(each.partition_index)] = None
 
-    def answer(reply: OffsetDeleteReply) -> None:
-        topics = []
-        for topic in asked.topics if reply.error is ErrorCode.NONE else ():
-            partitions = [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": reply.errors.get(
-                        (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    ),
-                }
-                for each in topic.partitions
-            ]
-            topics.append({"name": topic.name, "partitions": partitions})
-        fields = {"error_code": reply.error, "throttle_time": 0, "topics": topics}
-        request.reply(build(response_type(KEY, request.version), fields))
+    def delete(part: Sequence[tuple[str, int]], answer: Callable[[OffsetDeleteReply], None]) -> None:
+        broker.groups.delete_offsets(str(asked.group_id), part, answer)
 
-    broker.groups.delete_offsets(str(asked.group_id), list(dict.fromkeys(places)), answer)
+    def answered(replies: list[OffsetDeleteReply]) -> None:
+        error = replies[-1].error
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        for reply in replies:
+            errors.update(reply.errors)
+
+        def row(topic: Any) -> dict[str, Any]:
+            def outcome(each: Any) -> dict[str, Any]:
+                code = errors.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return {"partition_index": each.partition_index, "error_code": code}
+
+            return {"name": topic.name, "partitions": Rows(topic.partitions, outcome)}
+
+        topics = Rows(asked.topics if error is ErrorCode.NONE else (), row, lambda topic: topic.partitions)
+        request.answer({"error_code": error, "throttle_time": 0, "topics": topics})
+
+    parts = in_parts(list(places), OFFSETS_AT_ONCE)
+    decide_parts(asyncio.get_running_loop(), parts, delete, answered, goes_on=lambda reply: not reply.error)

@@ -16,12 +16,13 @@ What the versions mean:
 To forward another API, add its key here and its server to `controller/admin.py`.
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
 KEYS: Final = (
     ApiKey.CREATE_TOPICS,
@@ -32,6 +33,10 @@ KEYS: Final = (
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.DESCRIBE_QUORUM,
 )
+
+
+# Fewer items than the controller decides on at once.
+MANY: Final = 10
 
 
 class Forwarder(Protocol):
@@ -49,7 +54,15 @@ class ForwardingBroker(Protocol):
         """Return the channel to the controller."""
 
 
-def handle(broker: ForwardingBroker, request: "Request") -> None:
+def handle(broker: ForwardingBroker, request: "Request") -> "Steps":
     """Check the request's form, and forward it."""
-    request.decode()
+    asked = yield from request.decode_in_steps()
     broker.controller.forward(request)
+    if _names_many(asked):
+        # The controller decides on it in parts; what the client sends next must not be decided between them.
+        request.connection.wait_for(request)
+
+
+def _names_many(asked: Any) -> bool:
+    lists = (getattr(asked, field.name) for field in dataclasses.fields(asked))
+    return any(len(each) > MANY for each in lists if isinstance(each, tuple))

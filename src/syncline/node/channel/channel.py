@@ -150,11 +150,11 @@ class Channel:
         """Forward a client's request to the controller; the client waits for the answer."""
         self._forwards.forward(request)
 
-    async def create_topic(
-        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
-    ) -> tuple[ErrorCode, str | None]:
-        """Create a topic that this broker needs; return the result."""
-        return await self._own_requests.create_topic(name, partitions, replication_factor, configs)
+    async def create_topics(
+        self, names: Sequence[str], partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> list[tuple[str, ErrorCode, str | None]]:
+        """Create topics that differ in their names alone; return the result of each."""
+        return await self._own_requests.create_topics(names, partitions, replication_factor, configs)
 
     async def producer_id(self) -> int | None:
         """Return an unused producer id; None when no controller answered in time."""

@@ -3,7 +3,7 @@
 Producer ids are allocated in blocks, so that most new producers cost no round trip. Invariant: no id is used twice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from syncline.model.broker_config import BrokerConfig
@@ -26,10 +26,10 @@ class OwnRequests:
         self._config = config
         self._producer_ids = range(0)
 
-    async def create_topic(
-        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
-    ) -> tuple[ErrorCode, str | None]:
-        """Create a topic that this broker needs; return the result."""
+    async def create_topics(
+        self, names: Sequence[str], partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> list[tuple[str, ErrorCode, str | None]]:
+        """Create topics that differ in their names alone; return the result of each."""
         entity = build(
             request_type(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION),
             {
@@ -41,6 +41,7 @@ class OwnRequests:
                         "assignments": (),
                         "configs": [{"name": each, "value": value} for each, value in configs.items()],
                     }
+                    for name in names
                 ],
                 "timeout": self._config().request_timeout_ms,
                 "validate_only": False,
@@ -48,9 +49,8 @@ class OwnRequests:
         )
         reply = await self._forwards.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, entity)
         if reply is None:
-            return ErrorCode.REQUEST_TIMED_OUT, None
-        result = reply.topics[0]
-        return ErrorCode(int(result.error_code)), result.error_message
+            return [(name, ErrorCode.REQUEST_TIMED_OUT, None) for name in names]
+        return [(result.name, ErrorCode(int(result.error_code)), result.error_message) for result in reply.topics]
 
     async def producer_id(self) -> int | None:
         """Return an unused producer id; None when no controller answered in time."""

@@ -298,7 +298,7 @@ class ActiveController:
         ts_ms = self.clock.wall_ms()
         for decided in done:
             for event in events_of(
-                decided.before,
+                decided.replaced,
                 decided.changes,
                 why=decided.why,
                 proposed_by_leader=decided.proposed_by_leader,

@@ -6,15 +6,17 @@ its own in the reply; the request as a whole fails only if this broker is no
 longer the controller.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from syncline.core.cluster.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
 from syncline.core.cluster.config_description import BrokerLayers, describe_topic
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.leader_elections import KINDS, ElectionResult, elect_leaders
 from syncline.core.cluster.topics import (
+    PARTITIONS_PER_REQUEST_MAX,
     MorePartitions,
     NewTopic,
     TopicReference,
@@ -22,17 +24,30 @@ from syncline.core.cluster.topics import (
     create_partitions,
     create_topics,
     delete_topics,
+    requested_partitions,
 )
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId
-from syncline.model.metadata import NO_TOPIC_ID, MetadataImage, ProducerIdsAllocated
+from syncline.model.metadata import NO_TOPIC_ID, Change, ConfigsChanged, MetadataImage, ProducerIdsAllocated
 from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
+from syncline.node.parts import decide_parts, in_independent_parts, in_parts
+from syncline.node.request import Steps
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import response_type
-from syncline.wire.entities import build
+from syncline.wire.rows import Rows, SharedRows
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 PRODUCER_ID_BLOCK: Final = 1_000
+# Partitions, topics or configurations of one decision; more are decided in parts, each a few milliseconds' work.
+DECIDED_AT_ONCE: Final = 50
+KEYS_PER_RESOURCE: Final = 20
+ELECTED_AT_ONCE: Final = 200
+
+Fields: TypeAlias = dict[str, Any]
+# Called with the fields of the reply (see `wire.entities.build`), or None when this broker is not the controller.
+Reply: TypeAlias = Callable[[Fields | None], None]
 
 
 class AdminRequest(NamedTuple):
@@ -42,51 +57,99 @@ class AdminRequest(NamedTuple):
     version: int
     receiver: BrokerId
     entity: Any
-
-    def reply_with(self, fields: dict[str, Any]) -> Any:
-        """Return the reply entity of this request's version."""
-        return build(response_type(self.key, self.version), {"throttle_time": 0, **fields})
+    # Called before a request is decided in parts: others need not wait for it.
+    takes_long: Callable[[], None]
 
 
-# Called with the reply entity, or None when this broker is not the controller.
-Reply = Callable[[Any], None]
-
-
-def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -> bool:
-    """Decide on an administrative request; return False if the API key is not administrative."""
+def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Generator[None, None, bool]:
+    """Decide on an administrative request, in steps; return False if the API key is not administrative."""
     server = SERVERS.get(requested.key)
     if server is None:
         return False
-    server(controller, requested, reply)
+    steps = server(controller, requested, reply)
+    if steps is not None:
+        yield from steps
     return True
 
 
-def _create_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
-    request = requested.entity
-    topics = [_new_topic(topic) for topic in request.topics]
-    if _is_over(request):
-        results = tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics)
-        reply(requested.reply_with({"topics": [_created(result, None, controller, {}) for result in results]}))
-        return
-    created: dict[str, MetadataImage] = {}
-    sent = {topic.name: dict(topic.configs) for topic in topics}
+def _decide(
+    controller: ActiveController,
+    requested: AdminRequest,
+    parts: Sequence[Sequence[_Item]],
+    decide: Callable[[Sequence[_Item], MetadataImage], Decision[tuple[_Result, ...]]],
+    answered: Callable[[list[_Result] | None], None],
+) -> None:
+    """Decide and commit the parts of a request one after the other; `answered` gets the results of all, or None."""
 
-    def decide(image: MetadataImage, version: int) -> Decision[tuple[TopicResult, ...]]:
+    def decide_part(part: Sequence[_Item], take: Callable[[tuple[_Result, ...] | None], None]) -> None:
+        controller.decide(lambda image, _version: decide(part, image), take)
+
+    def all_answered(replies: list[tuple[_Result, ...] | None]) -> None:
+        results: list[_Result] = []
+        for each in replies:
+            if each is None:
+                answered(None)
+                return
+            results.extend(each)
+        answered(results)
+
+    if len(parts) > 1:
+        requested.takes_long()
+    loop = asyncio.get_running_loop()
+    decide_parts(loop, parts, decide_part, all_answered, goes_on=lambda results: results is not None)
+
+
+def _create_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
+    request = requested.entity
+    topics: list[NewTopic] = []
+    for each in request.topics:
+        topics.append(_new_topic(each))
+        yield
+    if _is_over(request):
+        results = [TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics]
+        reply({"topics": Rows(results, lambda result: _created(result, None))})
+        return
+    described = _CreatedConfigs(controller, topics) if requested.version >= 5 else None
+
+    def partitions_of(topic: NewTopic) -> int:
+        return max(1, requested_partitions(topic, controller.config))
+
+    parts = yield from in_independent_parts(
+        topics, DECIDED_AT_ONCE, subject=lambda topic: topic.name, weight=partitions_of
+    )
+    is_excessive = (yield from _are_excessive(topics, controller)) if len(parts) > 1 else None
+
+    def decide(part: Sequence[NewTopic], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
         decision = create_topics(
-            image, topics, controller.config, below=controller.below, new_topic_id=controller.new_topic_id
+            image,
+            part,
+            controller.config,
+            below=controller.below,
+            new_topic_id=controller.new_topic_id,
+            is_excessive=is_excessive,
         )
-        created["image"] = image.apply(decision.changes, version)
+        if described is not None:
+            described.decided(image, decision.changes)
         return _only_validated(decision) if request.validate_only else decision
 
-    def answer(results: tuple[TopicResult, ...] | None) -> None:
-        if results is None:
-            reply(None)
-            return
-        image = created["image"] if requested.version >= 5 else None
-        rows = [_created(result, image, controller, sent.get(result.name or "", {})) for result in results]
-        reply(requested.reply_with({"topics": rows}))
+    def answered(results: list[TopicResult] | None) -> None:
+        reply(None if results is None else {"topics": Rows(results, lambda result: _created(result, described))})
 
-    controller.decide(decide, answer)
+    _decide(controller, requested, parts, decide, answered)
+
+
+def _are_excessive(topics: Sequence[NewTopic], controller: ActiveController) -> Generator[None, None, bool]:
+    """Return whether the topics of a request, without repeated ones, want too many partitions."""
+    times: dict[str, int] = {}
+    for topic in topics:
+        times[topic.name] = times.get(topic.name, 0) + 1
+        yield
+    wanted = 0
+    for topic in topics:
+        if times[topic.name] == 1:
+            wanted += requested_partitions(topic, controller.config)
+        yield
+    return wanted > PARTITIONS_PER_REQUEST_MAX
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -99,72 +162,100 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _created(
-    result: TopicResult, image: MetadataImage | None, controller: ActiveController, sent: Mapping[str, str | None]
-) -> dict[str, Any]:
-    """Return the row of one topic; configurations that the client `sent` are echoed literally, as in Kafka."""
-    row: dict[str, Any] = {
+class _CreatedConfigs:
+    """The configurations of created topics, for the reply; most topics of a request have the same."""
+
+    def __init__(self, controller: ActiveController, topics: Sequence[NewTopic]) -> None:
+        self._static = controller.config.static
+        self._sent = {topic.name: topic.configs for topic in topics if topic.configs}
+        self._own: dict[str, Mapping[str, str | None]] = {}
+        self._cluster: Mapping[str, str] = {}
+        self._rows: dict[tuple[tuple[str, str | None], ...], SharedRows] = {}
+
+    def decided(self, image: MetadataImage, changes: Iterable[Change]) -> None:
+        """Record what a decision on `image` sets."""
+        self._cluster = image.cluster_configs()
+        for change in changes:
+            if isinstance(change, ConfigsChanged):
+                self._own[change.resource.name] = change.values
+
+    def of(self, topic: str) -> SharedRows:
+        """Return the rows of a topic; configurations that the client sent are echoed literally, as in Kafka."""
+        sent = self._sent.get(topic, ())
+        rows = self._rows.get(sent)
+        if rows is None:
+            own = {name: text for name, text in self._own.get(topic, {}).items() if text is not None}
+            echoed = dict(sent)
+            rows = self._rows[sent] = SharedRows(
+                [
+                    {
+                        "name": entry.name,
+                        "value": echoed.get(entry.name, entry.value),
+                        "read_only": entry.read_only,
+                        "config_source": int(entry.source),
+                        "is_sensitive": entry.is_sensitive,
+                    }
+                    for entry in describe_topic(own, BrokerLayers(cluster=self._cluster, static=self._static))
+                ]
+            )
+        return rows
+
+
+def _created(result: TopicResult, described: _CreatedConfigs | None) -> Fields:
+    """Return the row of one topic."""
+    configs: SharedRows | tuple[()] = ()
+    if described is not None and result.error is ErrorCode.NONE and result.name is not None:
+        configs = described.of(result.name)
+    return {
         "name": result.name,
         "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
         "error_code": result.error,
         "error_message": result.message,
         "num_partitions": result.partitions,
         "replication_factor": result.replication_factor,
-        "configs": (),
+        "configs": configs,
     }
-    if image is not None and result.error is ErrorCode.NONE and result.name is not None:
-        layers = BrokerLayers(cluster=image.cluster_configs(), static=controller.config.static)
-        row["configs"] = [
-            {
-                "name": entry.name,
-                "value": sent.get(entry.name, entry.value),
-                "read_only": entry.read_only,
-                "config_source": int(entry.source),
-                "is_sensitive": entry.is_sensitive,
-            }
-            for entry in describe_topic(image.topic_configs(result.name), layers)
-        ]
-    return row
 
 
-def _delete_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _delete_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
     if requested.version >= 6:
         topics = [TopicReference(each.name, each.topic_id or NO_TOPIC_ID) for each in request.topics]
     else:
         topics = [TopicReference(str(name)) for name in request.topic_names]
 
-    def decide(image: MetadataImage, _version: int) -> Decision[tuple[TopicResult, ...]]:
+    def subject(topic: TopicReference) -> Hashable:
+        # One topic may be named by its name and by its id.
+        return topic.name if topic.name is not None else controller.image.topic_names.get(topic.topic_id, topic)
+
+    def decide(part: Sequence[TopicReference], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
         if _is_over(request):
-            return _refused_all(topics, ErrorCode.REQUEST_TIMED_OUT)
+            return _refused_all(part, ErrorCode.REQUEST_TIMED_OUT)
         if not controller.config.delete_topic_enable:
             code = ErrorCode.INVALID_REQUEST if requested.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-            return _refused_all(topics, code)
-        return delete_topics(image, topics)
+            return _refused_all(part, code)
+        return delete_topics(image, part)
 
-    def answer(results: tuple[TopicResult, ...] | None) -> None:
-        if results is None:
-            reply(None)
-            return
-        rows = [
-            {
-                "name": result.name if requested.version >= 6 else result.name or "",
-                "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
-                "error_code": result.error,
-                "error_message": result.message,
-            }
-            for result in results
-        ]
-        reply(requested.reply_with({"responses": rows}))
+    def row(result: TopicResult) -> Fields:
+        return {
+            "name": result.name if requested.version >= 6 else result.name or "",
+            "topic_id": None if result.topic_id == NO_TOPIC_ID else result.topic_id,
+            "error_code": result.error,
+            "error_message": result.message,
+        }
 
-    controller.decide(decide, answer)
+    def answered(results: list[TopicResult] | None) -> None:
+        reply(None if results is None else {"responses": Rows(results, row)})
+
+    parts = yield from in_independent_parts(topics, DECIDED_AT_ONCE, subject=subject)
+    _decide(controller, requested, parts, decide, answered)
 
 
 def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[tuple[TopicResult, ...]]:
     return Decision((), tuple(TopicResult(topic.name, code, None, topic.topic_id) for topic in topics))
 
 
-def _create_partitions(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _create_partitions(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
     topics = [
         MorePartitions(
@@ -175,66 +266,66 @@ def _create_partitions(controller: ActiveController, requested: AdminRequest, re
         for topic in request.topics
     ]
 
-    def decide(image: MetadataImage, _version: int) -> Decision[tuple[TopicResult, ...]]:
+    def decide(part: Sequence[MorePartitions], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
         if _is_over(request):
-            return Decision((), tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics))
-        decision = create_partitions(image, topics, below=controller.below)
+            return Decision((), tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in part))
+        decision = create_partitions(image, part, below=controller.below)
         return _only_validated(decision) if request.validate_only else decision
 
-    def answer(results: tuple[TopicResult, ...] | None) -> None:
-        if results is None:
-            reply(None)
-            return
-        rows = [
-            {"name": result.name, "error_code": result.error, "error_message": result.message} for result in results
-        ]
-        reply(requested.reply_with({"results": rows}))
+    def row(result: TopicResult) -> Fields:
+        return {"name": result.name, "error_code": result.error, "error_message": result.message}
 
-    controller.decide(decide, answer)
+    def answered(results: list[TopicResult] | None) -> None:
+        reply(None if results is None else {"results": Rows(results, row)})
+
+    parts = yield from in_independent_parts(topics, DECIDED_AT_ONCE, subject=lambda topic: topic.name)
+    _decide(controller, requested, parts, decide, answered)
 
 
-def _alter_configs(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _alter_configs(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
     replace = requested.key == ApiKey.ALTER_CONFIGS
-    resources = [
-        ResourceChange(
-            int(resource.resource_type),
-            resource.resource_name,
-            tuple(
-                KeyChange(each.name, Operation.SET if replace else int(each.config_operation), each.value)
-                for each in resource.configs
-            ),
+    resources: list[ResourceChange] = []
+    for resource in request.resources:
+        keys = tuple(
+            KeyChange(each.name, Operation.SET if replace else int(each.config_operation), each.value)
+            for each in resource.configs
         )
-        for resource in request.resources
-    ]
+        resources.append(ResourceChange(int(resource.resource_type), resource.resource_name, keys))
+        yield
 
-    def decide(image: MetadataImage, _version: int) -> Decision[tuple[ResourceResult, ...]]:
-        decision = alter_configs(image, resources, controller.config, receiver=requested.receiver, replace=replace)
+    def decide(part: Sequence[ResourceChange], image: MetadataImage) -> Decision[tuple[ResourceResult, ...]]:
+        decision = alter_configs(image, part, controller.config, receiver=requested.receiver, replace=replace)
         return _only_validated(decision) if request.validate_only else decision
 
-    def answer(results: tuple[ResourceResult, ...] | None) -> None:
-        if results is None:
-            reply(None)
-            return
-        rows = [
-            {
-                "error_code": result.error,
-                "error_message": result.message,
-                "resource_type": result.kind,
-                "resource_name": result.name,
-            }
-            for result in results
-        ]
-        reply(requested.reply_with({"responses": rows}))
+    def row(result: ResourceResult) -> Fields:
+        return {
+            "error_code": result.error,
+            "error_message": result.message,
+            "resource_type": result.kind,
+            "resource_name": result.name,
+        }
 
-    controller.decide(decide, answer)
+    def answered(results: list[ResourceResult] | None) -> None:
+        reply(None if results is None else {"responses": Rows(results, row)})
+
+    parts = yield from in_independent_parts(
+        resources,
+        DECIDED_AT_ONCE,
+        subject=lambda resource: (resource.kind, resource.name),
+        weight=lambda resource: 1 + len(resource.keys) // KEYS_PER_RESOURCE,
+    )
+    _decide(controller, requested, parts, decide, answered)
 
 
-def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
-    wanted = None
+    wanted: list[tuple[str, Sequence[int]]] | None = None
     if request.topic_partitions is not None:
-        wanted = [(str(each.topic), tuple(map(int, each.partitions))) for each in request.topic_partitions]
+        wanted = []
+        for each in request.topic_partitions:
+            wanted.append((str(each.topic), tuple(map(int, each.partitions))))
+            yield
     number = int(getattr(request, "election_type", 0))
     kind = KINDS.get(number)
     refusal: tuple[ErrorCode, str | None] | None = None
@@ -244,49 +335,66 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
         refusal = (ErrorCode.INVALID_REQUEST, f"Unknown election type {number}")
     if refusal is not None or kind is None:
         code, text = refusal or (ErrorCode.NONE, None)
-        results = [ElectionResult(name, index, code, text) for name, indexes in wanted or () for index in indexes]
-        reply(_elected(requested, code, results, wanted))
+        results: list[ElectionResult] = []
+        for name, indexes in wanted or ():
+            results.extend(ElectionResult(name, index, code, text) for index in indexes)
+            yield
+        reply(_elected(code, results, wanted))
         return
 
-    def decide(image: MetadataImage, _version: int) -> Decision[tuple[ElectionResult, ...]]:
-        return elect_leaders(image, controller.config, kind, wanted)
+    def decide(part: Sequence[tuple[str, Sequence[int]]], image: MetadataImage) -> Decision[tuple[ElectionResult, ...]]:
+        return elect_leaders(image, controller.config, kind, None if wanted is None else part)
 
-    def answer(results: tuple[ElectionResult, ...] | None) -> None:
+    def answered(results: list[ElectionResult] | None) -> None:
         if results is None:
             reply(None)
             return
         topics: Sequence[tuple[str, Sequence[int] | None]]
         topics = [(name, None) for name in controller.image.topics] if wanted is None else wanted
-        reply(_elected(requested, ErrorCode.NONE, results, topics))
+        reply(_elected(ErrorCode.NONE, results, topics))
 
-    controller.decide(decide, answer)
+    parts: list[Sequence[tuple[str, Sequence[int]]]] = [[]]
+    for name, indexes in wanted or ():
+        # Elections are independent of each other, whatever is repeated.
+        for some in in_parts(indexes, ELECTED_AT_ONCE):
+            if sum(len(each) for _, each in parts[-1]) + len(some) > ELECTED_AT_ONCE:
+                parts.append([])
+            parts[-1] = [*parts[-1], (name, some)]
+        yield
+    _decide(controller, requested, parts, decide, answered)
 
 
 def _elected(
-    requested: AdminRequest,
     code: ErrorCode,
     results: Sequence[ElectionResult],
     topics: Sequence[tuple[str, Sequence[int] | None]] | None,
-) -> Any:
+) -> Fields:
     """Return the reply: a row for each requested topic, empty where there is no result."""
-    rows = []
     rest = deque(results)
-    for name, indexes in topics or ():
-        own: list[dict[str, Any]] = []
+
+    def row(topic: tuple[str, Sequence[int] | None]) -> Fields:
+        # Rows are made once each and in order, as the results are.
+        name, indexes = topic
+        own: list[ElectionResult] = []
         while rest and rest[0].topic == name and (indexes is None or len(own) < len(indexes)):
-            result = rest.popleft()
-            own.append({"partition_id": result.partition, "error_code": result.error, "error_message": result.message})
-        rows.append({"topic": name, "partition_result": own})
-    return requested.reply_with({"error_code": code, "replica_election_results": rows})
+            own.append(rest.popleft())
+        return {"topic": name, "partition_result": Rows(own, _election)}
+
+    rows = Rows(topics or (), row, lambda topic: topic[1] or ())
+    return {"error_code": code, "replica_election_results": rows}
+
+
+def _election(result: ElectionResult) -> Fields:
+    return {"partition_id": result.partition, "error_code": result.error, "error_message": result.message}
 
 
 def _describe_quorum(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
     from syncline.node.controller.quorum import describe
 
-    reply(requested.reply_with(describe(controller, requested.entity.topics)))
+    reply(describe(controller, requested.entity.topics))
 
 
-def _allocate_producer_ids(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _allocate_producer_ids(controller: ActiveController, _requested: AdminRequest, reply: Reply) -> None:
     def decide(image: MetadataImage, _version: int) -> Decision[int]:
         first = image.next_producer_id
         changes = (ProducerIdsAllocated(first + PRODUCER_ID_BLOCK),)
@@ -296,8 +404,7 @@ def _allocate_producer_ids(controller: ActiveController, requested: AdminRequest
         if first is None:
             reply(None)
             return
-        fields = {"error_code": ErrorCode.NONE, "producer_id_start": first, "producer_id_len": PRODUCER_ID_BLOCK}
-        reply(requested.reply_with(fields))
+        reply({"error_code": ErrorCode.NONE, "producer_id_start": first, "producer_id_len": PRODUCER_ID_BLOCK})
 
     controller.decide(decide, answer)
 
@@ -311,7 +418,7 @@ def _is_over(request: Any) -> bool:
     return bool(request.timeout.total_seconds() <= 0)
 
 
-SERVERS: Final[dict[ApiKey, Callable[[ActiveController, AdminRequest, Reply], None]]] = {
+SERVERS: Final[dict[ApiKey, Callable[[ActiveController, AdminRequest, Reply], Steps | None]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,

@@ -7,6 +7,9 @@ commits of others. Decisions made while a commit is in progress form the next ba
     decide ──> waiting ──commit──> in commit ──stored──> committed image advances, brokers and requesters get it
                   └──────────────────┴───── not stored: both are undone and answered with None
 
+A decision keeps the records that it replaces, and no image: there are two images and the one in commit, however many
+decisions wait.
+
 A decision that changes nothing is answered at once if all that it saw is committed, and otherwise with the commit
 that it rests on.
 
@@ -21,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from syncline.coordination.port import Batch, Coordination, LeaseLost
 from syncline.core.cluster.decision import Decision, Why
+from syncline.core.cluster.decision_events import Replaced, replaced_by
 from syncline.core.cluster.invariants import check_decision
 from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import encode_changes
@@ -39,8 +43,7 @@ class Decided(NamedTuple):
     """A decision that waits for its commit; `changes` may be empty."""
 
     version: int
-    before: MetadataImage
-    after: MetadataImage
+    replaced: Replaced
     changes: Sequence[Change]
     answer: Any
     answered: Answered
@@ -96,15 +99,13 @@ class Commits:
                 answered(decision.answer)
                 return
             version = before.version
-            after = before
         else:
-            after = self.tentative = before.apply(decision.changes, version)
+            self.tentative = before.apply(decision.changes, version)
             if self._is_checked:
-                check_decision(before, decision.changes, after, decision.why)
+                check_decision(before, decision.changes, self.tentative, decision.why)
+        replaced = replaced_by(decision.changes, before)
         self._waiting.append(
-            Decided(
-                version, before, after, decision.changes, decision.answer, answered, decision.why, proposed_by_leader
-            )
+            Decided(version, replaced, decision.changes, decision.answer, answered, decision.why, proposed_by_leader)
         )
         if not self._in_commit:
             self._commit()
@@ -125,10 +126,12 @@ class Commits:
         if not self._waiting or self._in_commit or not self.is_open:
             return
         self._in_commit, self._waiting = self._waiting, []
+        # Everything decided so far is in this commit.
+        image = self.tentative
         batches = [Batch(each.version, encode_changes(each.changes)) for each in self._in_commit if each.changes]
-        self._coordination.commit(batches, self._lease_epoch, lambda failure: self._stored(batches, failure))
+        self._coordination.commit(batches, self._lease_epoch, lambda failure: self._stored(batches, image, failure))
 
-    def _stored(self, batches: Sequence[Batch], failure: Exception | None) -> None:
+    def _stored(self, batches: Sequence[Batch], image: MetadataImage, failure: Exception | None) -> None:
         if not self.is_open:
             return
         if isinstance(failure, LeaseLost):
@@ -138,10 +141,10 @@ class Commits:
         if failure is not None:
             self._give_up(done, failure)
             return
-        assert batches[-1].version == done[-1].version > self.committed.version, (
+        assert batches[-1].version == done[-1].version == image.version > self.committed.version, (
             f"version {batches[-1].version} was stored for {done[-1].version} after {self.committed.version}"
         )
-        self.committed = done[-1].after
+        self.committed = image
         self._on_moved(batches)
         for decided in done:
             _answer(decided, decided.answer)
@@ -169,9 +172,6 @@ class Commits:
         """Assert, between two events, that the decisions lead from the committed to the tentative image."""
         version = self.committed.version
         for decided in (*self._in_commit, *self._waiting):
-            assert decided.before.version == version, (
-                f"a decision on version {decided.before.version} follows version {version}"
-            )
             assert decided.version == version + bool(decided.changes), (
                 f"{len(decided.changes)} changes make version {decided.version} of {version}"
             )

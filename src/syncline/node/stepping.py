@@ -1,0 +1,121 @@
+"""Stepping: requests that cost much are served in slices, so that no request holds the event loop for long.
+
+One hard idea: a handler may be a generator. It yields between items, and whoever names a hundred thousand items waits
+for them alone: after some milliseconds the loop does what else is ready, and then goes on with the request. All
+such requests of a broker share one slice per turn of the loop, in turns of their own.
+
+    Dispatcher ──steps──> begin: the first slice, in the callback that received the request
+                            └── not finished: the connection's later requests wait, until this one is answered
+                            _turn, once per turn of the loop: a quantum for each unfinished request, round-robin
+
+A slice ends by the clock, and by the number of steps: where no time passes within a callback (simulated runs), long
+requests are sliced, too, at the same steps in every run. A request of fewer than `STEPS_PER_SLICE` steps finishes in
+the callback that received it, unless its steps are slow.
+
+Units: ms of the node's monotonic clock. Invariant: while requests are unfinished, exactly one turn is scheduled.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from syncline.node.loop_holds import LoopHolds
+from syncline.node.request import Request, Steps
+from syncline.wire.errors import DecodeError
+
+log = logging.getLogger("syncline.node")
+
+# How long one callback works in steps: half of what may hold the loop, since a clock of milliseconds adds one, and the
+# last step of a slice may be slow.
+SLICE_MS: Final = 4
+STEPS_PER_SLICE: Final = 512
+# The share of one request while others are unfinished.
+QUANTUM_MS: Final = 1
+STEPS_PER_QUANTUM: Final = 128
+
+assert QUANTUM_MS < SLICE_MS, "several unfinished requests have their turn in one slice"
+assert STEPS_PER_QUANTUM < STEPS_PER_SLICE, "several unfinished requests have their turn in one slice"
+
+
+class Stepping:
+    """The unfinished requests of one broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, holds: LoopHolds, settle: Callable[[], None]) -> None:
+        self._loop = loop
+        self._holds = holds
+        # Answers the parked requests that a turn has made answerable.
+        self._settle = settle
+        self._unfinished: deque[tuple[Request, Steps]] = deque()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
+
+    def begin(self, request: Request, steps: Steps) -> None:
+        """Do the first slice of a request now, and the others in the next turns of the loop."""
+        if self._is_closed:
+            steps.close()
+            return
+        is_alone = not self._unfinished
+        limits = (SLICE_MS, STEPS_PER_SLICE) if is_alone else (QUANTUM_MS, STEPS_PER_QUANTUM)
+        is_finished, _ = self._work(request, steps, *limits)
+        if is_finished:
+            return
+        request.connection.wait_for(request)
+        self._unfinished.append((request, steps))
+        if len(self._unfinished) == 1:
+            self._loop.call_soon(self._turn)
+
+    def close(self) -> None:
+        """Drop all unfinished requests: the broker is stopping."""
+        self._is_closed = True
+        for _, steps in self._unfinished:
+            steps.close()
+        self._unfinished.clear()
+
+    def _turn(self) -> None:
+        began_ms = self._holds.now_ms()
+        unfinished = self._unfinished
+        steps_left = STEPS_PER_SLICE
+        while unfinished and steps_left > 0 and self._holds.now_ms() - began_ms < SLICE_MS:
+            request, steps = unfinished[0]
+            if request.connection.transport is not None:
+                is_finished, count = self._work(request, steps, QUANTUM_MS, STEPS_PER_QUANTUM)
+                steps_left -= count
+            else:
+                steps.close()
+                is_finished = True
+            # Finishing a request may begin another one, at the end of the queue.
+            if unfinished:
+                unfinished.popleft()
+            if not is_finished:
+                unfinished.append((request, steps))
+        if unfinished:
+            self._loop.call_soon(self._turn)
+        self._settle()
+        self._holds.ended(began_ms)
+
+    def _work(self, request: Request, steps: Steps, limit_ms: int, limit_steps: int) -> tuple[bool, int]:
+        """Do steps until a limit; return whether that was the last one, and how many steps it were."""
+        now_ms = self._holds.now_ms
+        end_ms = now_ms() + limit_ms
+        count = 0
+        try:
+            for _ in steps:
+                count += 1
+                if count >= limit_steps or now_ms() >= end_ms:
+                    return False, count
+        except Exception as error:  # noqa: BLE001 - a failure concerns one request only
+            failed(request, error)
+        return True, count
+
+
+def failed(request: Request, error: Exception) -> None:
+    """Close the connection of a request that could not be served; an unexpected exception is our bug."""
+    if isinstance(error, DecodeError):
+        request.connection.close(f"malformed request, API key {request.key} version {request.version}: {error}")
+        return
+    log.error("request failed: API key %s version %s", request.key, request.version, exc_info=error)
+    request.connection.close("internal error")

@@ -1,0 +1,259 @@
+"""Long messages, read and written item by item, so that other work can run between two items.
+
+`kio` reads or writes a whole message in one call. That takes a microsecond per item to read and ten to write, and a
+legal message may have a hundred thousand items (`ITEMS_MAX`). The functions here return the same entities and the same
+bytes, but are generators that yield after each item; each step takes some microseconds.
+
+One hard idea: only arrays of structures are taken apart, at any depth. Everything between them (numbers, strings,
+arrays of those) is left to `kio`, in one call each, after its announced counts were checked.
+
+Positions are bytes from the start of the buffer. Source: the Kafka protocol guide.
+"""
+
+import dataclasses
+import io
+from collections.abc import Callable, Generator, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from syncline.records.varint import read_unsigned
+from syncline.wire.announced_counts import bytes_min_of, count_checker, field_checker
+from syncline.wire.entities import build, converter
+from syncline.wire.errors import DecodeError
+from syncline.wire.primitives import INT32, TAGS_MAX, read_compact_count, read_count, varint
+from syncline.wire.rows import Rows, SharedRows
+
+Entity: TypeAlias = Any
+# A message with at most so many rows is written in one call.
+ROWS_AT_ONCE: Final = 200
+
+
+class _Array(NamedTuple):
+    """A field that is an array of structures, and whether these contain such arrays themselves."""
+
+    item_type: Entity
+    is_nested: bool
+    is_nullable: bool
+
+
+class _Field(NamedTuple):
+    """One field that is not tagged; `array` is None for all that `kio` reads and writes in one call."""
+
+    name: str
+    array: _Array | None
+    convert: Callable[[Any], Any] | None
+
+
+class _Plan(NamedTuple):
+    """How to take the entities of one class apart."""
+
+    fields: tuple[_Field, ...]
+    is_flexible: bool
+    # The names of tagged fields: read if they are there, and never written.
+    tagged: tuple[str, ...]
+
+
+@cache
+def _plan(entity_type: Entity) -> _Plan:
+    hints = get_type_hints(entity_type)
+    every = dataclasses.fields(entity_type)
+    own = [each for each in every if "tag" not in each.metadata]
+    return _Plan(
+        tuple(
+            _Field(each.name, _array(hints[each.name]), converter(hints[each.name], each.metadata.get("kafka_type")))
+            for each in own
+        ),
+        entity_type.__flexible__,
+        tuple(each.name for each in every if "tag" in each.metadata),
+    )
+
+
+def _array(hint: Any) -> _Array | None:
+    is_nullable = False
+    if get_origin(hint) in (Union, UnionType):
+        is_nullable = True
+        (hint,) = (each for each in get_args(hint) if each is not NoneType)
+    if get_origin(hint) is not tuple:
+        return None
+    item_type = get_args(hint)[0]
+    if not dataclasses.is_dataclass(item_type):
+        return None
+    plan = _plan(item_type)  # type: ignore[arg-type]
+    is_nested = any(field.array is not None for field in plan.fields)
+    return _Array(item_type, is_nested, is_nullable)
+
+
+# Reading
+
+
+def decode_in_steps(entity_type: Entity, view: memoryview, position: int) -> Generator[None, None, tuple[Entity, int]]:
+    """Return the entity at `position` and the position after it; `view` is read-only. Raises DecodeError."""
+    plan = _plan(entity_type)
+    values: dict[str, Any] = {}
+    for field in plan.fields:
+        if field.array is None:
+            read, check = _field_reader(entity_type, field.name)
+            if check is not None:
+                check(view, position)
+            values[field.name], size = read(view, position)
+            position += size
+        else:
+            values[field.name], position = yield from _decode_array(field.array, view, position, plan)
+    if plan.is_flexible:
+        position = _decode_tags(entity_type, view, position, values)
+    return entity_type(**values), position
+
+
+def _decode_array(
+    array: _Array, view: memoryview, position: int, plan: _Plan
+) -> Generator[None, None, tuple[tuple[Entity, ...] | None, int]]:
+    count_of = read_compact_count if plan.is_flexible else read_count
+    count, position = count_of(view, position, bytes_min_of(array.item_type))
+    if count < 0:
+        if not array.is_nullable:
+            raise DecodeError("null where the schema wants an array")
+        return None, position
+    items: list[Entity] = []
+    if array.is_nested:
+        for _ in range(count):
+            item, position = yield from decode_in_steps(array.item_type, view, position)
+            items.append(item)
+            yield
+    else:
+        read, check = _item_reader(array.item_type)
+        for _ in range(count):
+            if check is not None:
+                check(view, position)
+            item, size = read(view, position)
+            position += size
+            items.append(item)
+            yield
+    assert len(items) == count, f"{len(items)} items of {count}"
+    return tuple(items), position
+
+
+def _decode_tags(entity_type: Entity, view: memoryview, position: int, values: dict[str, Any]) -> int:
+    """Put the known tagged fields into `values`; return the position after the section."""
+    count, position = read_unsigned(view, position)
+    if count > TAGS_MAX:
+        raise DecodeError(f"{count} tagged fields announced before {position}")
+    known = {each.metadata["tag"]: each for each in dataclasses.fields(entity_type) if "tag" in each.metadata}
+    for each in known.values():
+        values[each.name] = _tagged_default(each)
+    for _ in range(count):
+        tag, position = read_unsigned(view, position)
+        size, position = read_unsigned(view, position)
+        if tag in known:
+            read, check = _field_reader(entity_type, known[tag].name)
+            if check is not None:
+                check(view, position)
+            values[known[tag].name], _ = read(view, position)
+        position += size
+    return position
+
+
+def _tagged_default(field: Any) -> Any:
+    """Return the value of a tagged field that is not there."""
+    from kio.serial._implicit_defaults import get_tagged_field_default
+
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return get_tagged_field_default(field)
+
+
+@cache
+def _field_reader(entity_type: Entity, name: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    from kio.serial._parse import get_field_reader
+
+    (field,) = (each for each in dataclasses.fields(entity_type) if each.name == name)
+    return get_field_reader(entity_type, field, False, "tag" in field.metadata), field_checker(entity_type, field)
+
+
+@cache
+def _item_reader(item_type: Entity) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    from kio.serial import entity_reader
+
+    return entity_reader(item_type), count_checker(item_type)
+
+
+# Writing
+
+
+def is_long(fields: Mapping[str, Any]) -> bool:
+    """Return whether a message with these fields (see `build`) has too many rows to be written in one call."""
+    return _rows(fields, ROWS_AT_ONCE) > ROWS_AT_ONCE
+
+
+def _rows(fields: Mapping[str, Any], enough: int) -> int:
+    """Return the number of rows in all arrays; counting stops above `enough`."""
+    count = 0
+    for value in fields.values():
+        if isinstance(value, Rows):
+            count += value.count(enough)
+        elif isinstance(value, SharedRows):
+            count += len(value)
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            count += len(value)
+            for row in value:
+                if count > enough:
+                    break
+                count += _rows(row, enough - count)
+    return count
+
+
+def encode_in_steps(entity_type: Entity, fields: Mapping[str, Any]) -> Generator[None, None, bytes]:
+    """Return the bytes of the entity that `build` would make of `fields`."""
+    out = io.BytesIO()
+    yield from _encode(entity_type, fields, out)
+    return out.getvalue()
+
+
+def _encode(entity_type: Entity, fields: Mapping[str, Any], out: io.BytesIO) -> Generator[None, None, None]:
+    plan = _plan(entity_type)
+    assert not any(name in fields for name in plan.tagged), f"{entity_type.__name__}: {plan.tagged} have no value here"
+    for field in plan.fields:
+        value = fields[field.name]
+        if field.array is None or value is None:
+            write = _field_writer(entity_type, field.name)
+            write(out, value if field.convert is None else field.convert(value))
+        else:
+            yield from _encode_array(field.array, value, out, is_flexible=plan.is_flexible)
+    if plan.is_flexible:
+        out.write(b"\x00")
+
+
+def _encode_array(array: _Array, rows: Any, out: io.BytesIO, *, is_flexible: bool) -> Generator[None, None, None]:
+    if isinstance(rows, SharedRows):
+        if rows.encoded is None:
+            shared = io.BytesIO()
+            yield from _encode_array(array, rows.rows, shared, is_flexible=is_flexible)
+            rows.encoded = shared.getvalue()
+        out.write(rows.encoded)
+        return
+    out.write(varint(len(rows) + 1) if is_flexible else INT32.pack(len(rows)))
+    write = None if array.is_nested else _item_writer(array.item_type)
+    written = 0
+    for row in rows:
+        if write is None:
+            yield from _encode(array.item_type, row, out)
+        else:
+            write(out, build(array.item_type, row))
+        written += 1
+        yield
+    assert written == len(rows), f"{written} rows were made, {len(rows)} announced"
+
+
+@cache
+def _field_writer(entity_type: Entity, name: str) -> Callable[[io.BytesIO, Any], None]:
+    from kio.serial._serialize import get_field_writer
+
+    (field,) = (each for each in dataclasses.fields(entity_type) if each.name == name)
+    return get_field_writer(field, flexible=entity_type.__flexible__, is_request_header=False, is_tag=False)
+
+
+@cache
+def _item_writer(item_type: Entity) -> Callable[[io.BytesIO, Any], None]:
+    from kio.serial import entity_writer
+
+    return entity_writer(item_type)

@@ -1,0 +1,218 @@
+"""Stepping: requests that take long, among others."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from syncline.node.broker import Broker
+from syncline.node.request import Request, Steps
+from syncline.node.stepping import SLICE_MS, STEPS_PER_SLICE
+from syncline.wire.api import ApiKey
+from tests.node.wire_client import WireClient
+from tests.node.world import World
+
+MS = 1_000_000
+LONG = 4 * STEPS_PER_SLICE
+# A request without a body, which a test's own handler serves.
+KEY, VERSION = ApiKey.LIST_GROUPS, 0
+
+
+def serve(world: World, handler: Callable[[Broker, Request], Steps | None]) -> None:
+    """Have a handler of the test serve ListGroups."""
+    world.broker().dispatcher.handlers.replace(KEY, handler)
+
+
+async def answered(client: WireClient, correlation_id: int) -> None:
+    """Wait for an answer."""
+    await client.body(correlation_id)
+
+
+async def test_short_request_is_served_between_the_slices_of_a_long_one(world: World) -> None:
+    """It arrives at the same moment, and does not wait for the end of the long one."""
+    counts = world.broker().dispatcher.counts
+    short_ones: list[int] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        for _ in range(LONG):
+            yield
+        short_ones.append(counts.get(ApiKey.API_VERSIONS << 8, 0))
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    slow, quick = await world.client(), await world.client()
+    long, short = slow.send(KEY, VERSION), quick.send(ApiKey.API_VERSIONS, 0)
+    await answered(slow, long)
+    await answered(quick, short)
+
+    assert short_ones == [1]
+
+
+async def test_later_request_of_the_same_connection_waits_for_the_long_one(world: World) -> None:
+    """Answers come in order, and nothing is done for the second request before the first is answered."""
+    seen: list[str] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        number = request.correlation_id
+        for step in range(LONG if number == 0 else 1):
+            if step == 0:
+                seen.append(f"{number} begins")
+            yield
+        seen.append(f"{number} ends")
+        request.reply_parts((bytes([number]),))
+
+    serve(world, handler)
+    client = await world.client()
+    client.transport.write(client.frame(KEY, VERSION) + client.frame(KEY, VERSION) + client.frame(KEY, VERSION))
+    bodies = [await client.body(number) for number in range(3)]
+
+    assert bodies == [b"\x00", b"\x01", b"\x02"]
+    assert seen == [f"{number} {what}" for number in range(3) for what in ("begins", "ends")]
+
+
+async def test_body_of_a_long_request_stays_until_it_is_answered(world: World) -> None:
+    """The receive buffer is not used again while a client's request is unfinished."""
+    bodies: list[bytes] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        body = request.body
+        for _ in range(LONG):
+            yield
+        bodies.append(bytes(body[request.position :]))
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    client = await world.client()
+    sent = [client.send(KEY, VERSION, bytes([number]) * 1_000) for number in range(1, 4)]
+    for correlation_id in sent:
+        await answered(client, correlation_id)
+
+    assert bodies == [bytes([number]) * 1_000 for number in range(1, 4)]
+
+
+async def test_long_requests_take_turns(world: World) -> None:
+    """The one that began last is not the one that ends last: each has its share of every slice."""
+    ended: list[int] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        steps = bytes(request.body[request.position :])[0] * STEPS_PER_SLICE
+        for _ in range(steps):
+            yield
+        ended.append(steps // STEPS_PER_SLICE)
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    clients = [await world.client() for _ in range(3)]
+    sent = [(client, client.send(KEY, VERSION, bytes([size]))) for client, size in zip(clients, (9, 6, 3), strict=True)]
+    for client, correlation_id in sent:
+        await answered(client, correlation_id)
+
+    assert ended == [3, 6, 9]
+
+
+async def test_slices_end_by_the_clock(world: World) -> None:
+    """Slow steps are fewer to a slice: no callback takes much longer than it, however many requests there are."""
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        for _ in range(50):
+            world.loop.now_ns += MS
+            yield
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    clients = [await world.client() for _ in range(4)]
+    for client, correlation_id in [(client, client.send(KEY, VERSION)) for client in clients]:
+        await answered(client, correlation_id)
+    holds = world.broker().dispatcher.holds
+
+    assert SLICE_MS <= holds.longest_ms <= SLICE_MS + 1
+    assert holds.held_ms.total >= 4 * 50
+
+
+async def test_many_requests_of_one_read_are_handled_in_slices(world: World) -> None:
+    """None of them takes long; one connection that sends hundreds at once still lets others be served."""
+
+    def handler(_broker: Broker, request: Request) -> None:
+        world.loop.now_ns += MS
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    client = await world.client()
+    client.transport.write(b"".join(client.frame(KEY, VERSION) for _ in range(100)))
+    for number in range(100):
+        await answered(client, number)
+
+    assert world.broker().dispatcher.holds.longest_ms == SLICE_MS
+
+
+async def test_steps_end_with_their_connection(world: World) -> None:
+    """No client waits for the answer any more; the generator is closed."""
+    closed: list[bool] = []
+
+    def handler(_broker: Broker, _request: Request) -> Steps:
+        try:
+            while True:
+                yield
+        finally:
+            closed.append(True)
+
+    serve(world, handler)
+    client = await world.client()
+    client.send(KEY, VERSION)
+    await world.until(lambda: world.broker().dispatcher.counts.get(KEY << 8))
+    world.call(1, world.connections()[0].close, "test")
+    await client.lost()
+
+    assert closed == [True]
+
+
+async def test_failure_in_a_step_ends_one_connection_only(world: World) -> None:
+    """An exception is our bug: it is logged, and other requests go on."""
+
+    def handler(_broker: Broker, _request: Request) -> Steps:
+        for _ in range(LONG):
+            yield
+        raise ValueError("planned")
+
+    serve(world, handler)
+    client, other = await world.client(), await world.client()
+    client.send(KEY, VERSION)
+    await client.lost()
+    await answered(other, other.send(ApiKey.API_VERSIONS, 0))
+
+    assert ["planned" in text for text in world.errors.take()] == [True]
+
+
+async def test_other_brokers_requests_go_on_beside_a_long_one(world: World) -> None:
+    """A heartbeat that waited for a forwarded request would cost a broker its session; answers come out of turn."""
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        body = request.body
+        for _ in range(LONG):
+            yield
+        request.reply_parts((bytes(body[request.position :]),))
+
+    serve(world, handler)
+    peer = await world.peer()
+    long = peer.send(KEY, VERSION, b"long")
+    short = peer.send(ApiKey.API_VERSIONS, 0)
+    body = await peer.body(long)
+
+    assert (body, list(peer.answers)) == (b"long", [short, long])
+
+
+async def test_stop_drops_unfinished_requests(world: World) -> None:
+    """A stopping broker closes the connection instead of answering."""
+
+    def handler(_broker: Broker, _request: Request) -> Steps:
+        while True:
+            yield
+
+    serve(world, handler)
+    client = await world.client()
+    client.send(KEY, VERSION)
+    await world.until(lambda: world.broker().dispatcher.counts.get(KEY << 8))
+    world.call(1, world.broker().dispatcher.close_all)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(client.body(0), 5)
