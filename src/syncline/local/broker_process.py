@@ -16,6 +16,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +47,7 @@ HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30.0
 # The exit code of a process that could not use its data directory: other brokers can go on without it.
 DISK_EXIT = 3
+SWITCH_INTERVAL_S = 0.0005
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
 
@@ -103,6 +105,9 @@ class BrokerProcess:
         _allow_many_files()
         # There are thousands of short-lived batches; a collection every 700 allocations would visit all of them.
         gc.set_threshold(50_000, 20, 100)
+        # A thread that opens a batch computes for seconds; the loop's thread, which waits for the interpreter at each
+        # of its many short calls to the system, would wait for 5 ms each time.
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             if uvloop is not None:
                 loop = uvloop.new_event_loop()

@@ -49,6 +49,7 @@ from syncline.node.loop_holds import LoopHolds
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
 from syncline.node.observer import Observer
+from syncline.node.opening import Opening
 from syncline.node.partition import Partition, PartitionSurroundings
 from syncline.node.pending_produce import Producing
 from syncline.node.probe import Probe, no_probe
@@ -325,6 +326,7 @@ class Broker:
             counters=counters,
             deadlines=deadlines,
             unanswered=UnansweredRefusals(clock),
+            opening=Opening(disk.run_later, settle),
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
         self.dispatcher = Dispatcher(

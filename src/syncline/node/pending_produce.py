@@ -15,6 +15,7 @@ from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
+from syncline.node.opening import Opening
 from syncline.node.partition import Partition
 from syncline.node.unanswered_refusals import UnansweredRefusals
 from syncline.wire.endpoints import NodeEndpoint
@@ -33,6 +34,7 @@ class Producing(NamedTuple):
     counters: Counters
     deadlines: Deadlines
     unanswered: UnansweredRefusals
+    opening: Opening
 
 
 class PendingProduce:
@@ -61,8 +63,14 @@ class PendingProduce:
 
     def wait_for(self, topic_index: int, row_index: int) -> None:
         """Wait for a row, which already holds a success, to be decided."""
-        assert topic_index == len(self._rows) - 1, f"topic {topic_index} of {len(self._rows)} is not the latest"
+        assert topic_index < len(self._rows), f"topic {topic_index} of {len(self._rows)}"
         self._undecided[(topic_index, row_index)] = None
+
+    def replace(self, topic_index: int, row_index: int, row: ProducedPartition) -> None:
+        """Put the row of a batch that had to be opened in its place."""
+        rows = self._rows[topic_index][1]
+        assert rows[row_index].partition == row.partition, f"{row} is put in the place of {rows[row_index]}"
+        rows[row_index] = row
 
     @property
     def undecided_count(self) -> int:

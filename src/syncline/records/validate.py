@@ -50,9 +50,11 @@ _CLAIM_BYTES_MIN: Final = 14
 _BYTES_UP_TO_MAGIC: Final = 17
 _LENGTH: Final = struct.Struct(">i")
 TIMESTAMP_MAX: Final = (1 << 63) - 1
-# A small compressed batch may contain millions of records. Reading each takes a microsecond, during which the broker
-# serves no other request; and no client reads an answer with so many errors.
+# A small compressed batch may contain millions of records, and reading each takes microseconds; no client reads an
+# answer with so many errors.
 OPENED_RECORDS_MAX: Final = 500_000
+# Reading so many takes a millisecond or two, and decompressing may take any time.
+OPENED_AT_ONCE_MAX: Final = 500
 RECORD_ERRORS_MAX: Final = 1_000
 
 RecordErrors = Sequence[tuple[int, str | None]]
@@ -88,6 +90,10 @@ class InvalidBatch(RequestError):
         self.record_errors = record_errors
         self.fills_log_start = fills_log_start
         self.fault = fault
+
+
+class NeedsOpening(Exception):
+    """A batch must be opened, which takes too long for a caller with other things to do; nothing is changed yet."""
 
 
 class TopicRules(NamedTuple):
@@ -155,10 +161,13 @@ def _claimed_size(buffer: Buffer, start: int, end: int) -> int | None:
     return size if size <= available else None
 
 
-def prepare(buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int) -> BatchHeader:
+def prepare(
+    buffer: WritableBuffer, position: int, header: BatchHeader, rules: TopicRules, now_ms: int, *, is_busy: bool = False
+) -> BatchHeader:
     """Check an admitted batch, apply the topic's rules to it where it lies, and return its header after that.
 
-    Raises InvalidBatch.
+    Raises InvalidBatch; and NeedsOpening if the caller `is_busy` and the records of the batch must be read, which may
+    take seconds. The caller then has a worker do the same.
     """
     if header.base_offset != 0:
         raise _refused(
@@ -175,13 +184,15 @@ def prepare(buffer: WritableBuffer, position: int, header: BatchHeader, rules: T
             fault=Fault.CHECKSUM,
         )
     _check_fields(header)
-    body = _check_body(buffer, position, header)
+    body = _check_body(buffer, position, header, is_busy=is_busy)
+    if rules.compacted:
+        _check_openable(header, is_busy=is_busy)
     if rules.append_time:
         if header.is_append_time:
             raise _append_time_refused()
         header = stamp_append_time(buffer, position, header, now_ms)
     else:
-        header = _settle_create_time(buffer, position, header, body, rules, now_ms)
+        header = _settle_create_time(buffer, position, header, body, rules, now_ms, is_busy=is_busy)
     if rules.compacted:
         _check_keys(buffer, position, header, rules)
     if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
@@ -251,11 +262,11 @@ def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
     )
 
 
-def _check_body(buffer: Buffer, position: int, header: BatchHeader) -> BodyCheck:
+def _check_body(buffer: Buffer, position: int, header: BatchHeader, *, is_busy: bool) -> BodyCheck:
     """Return what is known of the records; refuse them if they contradict the header."""
     body = check_body(buffer, position, header)
     if body.verdict is Verdict.NEEDS_WALK:
-        _check_openable(header)
+        _check_openable(header, is_busy=is_busy)
         body = check_body(buffer, position, header, lengths_max=None)
     if body.verdict is Verdict.BAD:
         raise _refused(ErrorCode.INVALID_RECORD, f"The records of the batch contradict its header: {body.reason}.")
@@ -263,7 +274,14 @@ def _check_body(buffer: Buffer, position: int, header: BatchHeader) -> BodyCheck
 
 
 def _settle_create_time(
-    buffer: WritableBuffer, position: int, header: BatchHeader, body: BodyCheck, rules: TopicRules, now_ms: int
+    buffer: WritableBuffer,
+    position: int,
+    header: BatchHeader,
+    body: BodyCheck,
+    rules: TopicRules,
+    now_ms: int,
+    *,
+    is_busy: bool,
 ) -> BatchHeader:
     """Return the header, corrected if it contradicts the records; refuse timestamps outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
@@ -281,6 +299,7 @@ def _settle_create_time(
     # A client must not set this bit, and it may contradict the records; their own timestamps count.
     attributes = header.attributes & ~APPEND_TIME_BIT
     if not plausible:
+        _check_openable(header, is_busy=is_busy)
         max_ms = _largest_timestamp(
             buffer, position, header._replace(attributes=attributes), oldest_ms=oldest_ms, newest_ms=newest_ms
         )
@@ -291,7 +310,6 @@ def _settle_create_time(
 
 def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> int:
     """Return the largest timestamp in the batch; refuse timestamps outside the limits."""
-    _check_openable(header)
     errors: list[tuple[int, str | None]] = []
     largest_ms = NO_TIMESTAMP
     try:
@@ -312,16 +330,18 @@ def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, ol
     return largest_ms
 
 
-def _check_openable(header: BatchHeader) -> None:
+def _check_openable(header: BatchHeader, *, is_busy: bool) -> None:
+    """Refuse a batch that is not opened by anyone; raise NeedsOpening if a busy caller must not do it."""
     if header.record_count > OPENED_RECORDS_MAX:
         raise _refused(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"A batch of {header.record_count} records is not opened, {OPENED_RECORDS_MAX} are the most.",
         )
+    if is_busy and (header.compression or header.record_count > OPENED_AT_ONCE_MAX):
+        raise NeedsOpening
 
 
 def _check_keys(buffer: Buffer, position: int, header: BatchHeader, rules: TopicRules) -> None:
-    _check_openable(header)
     try:
         missing = keyless(buffer, position, header)
     except DecodeError as error:

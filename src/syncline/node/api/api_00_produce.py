@@ -9,21 +9,26 @@ partition and request.
 Ignored: topic compression (`compression.type` other than `producer`).
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from syncline.core.producer_state import Accepted, Duplicate, Refused
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.counters import TopicCounters
 from syncline.node.partition import Partition
+from syncline.node.parts import in_parts
 from syncline.node.pending_produce import PendingProduce, Producing
-from syncline.records.validate import InvalidBatch, admit, prepare
+from syncline.node.stepping import failed as report_failure
+from syncline.records.batch import BatchHeader
+from syncline.records.validate import OPENED_RECORDS_MAX, InvalidBatch, NeedsOpening, admit, prepare
 from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
-from syncline.wire.produce import ProducedPartition, ProduceRequest, parse_produce
+from syncline.wire.produce import PartitionRecords, ProducedPartition, ProduceRequest, parse_produce
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
     class Host(Protocol):
         """What this handler uses of its broker."""
@@ -34,9 +39,13 @@ if TYPE_CHECKING:
 
 
 KEY = ApiKey.PRODUCE
+# A request with more partitions is handled in steps: an append takes some 20 microseconds.
+PARTITIONS_AT_ONCE: Final = 100
+PARTITIONS_PER_STEP: Final = 10
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
+_TOO_MANY: Final = f"The records of a request are opened up to the {OPENED_RECORDS_MAX}th. Send fewer at a time."
 # Refusals that any client may get; others count as failures of this broker, as in Kafka.
 _EXPECTED: Final = frozenset(
     {
@@ -50,55 +59,229 @@ _EXPECTED: Final = frozenset(
 )
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps | None":
     """Append the valid batches; answer now, or when acks=all is satisfied."""
     produce = parse_produce(request.body, request.version, request.position)
     producing = broker.producing
     pending = PendingProduce(producing, request, len(request.body))
-    waiting: list[tuple[Partition, int, int, int]] = []
-    refused: tuple[TopicPartition, ProducedPartition] | None = None
-    for topic_index, (topic, partitions) in enumerate(_last_of_each(produce)):
+    topics, partition_count = _last_of_each(produce)
+    if partition_count > PARTITIONS_AT_ONCE:
+        return _in_steps(producing, request, produce, pending, topics)
+    closed: list[ClosedBatch] = []
+    refused: Refusal | None = None
+    for topic, partitions in topics:
         rows = pending.add_topic(topic)
-        counters = producing.counters.of(topic)
-        counters.produces += len(partitions)
-        for index, start, end in partitions:
+        refusal = _append_all(producing, request, produce, pending, topic, partitions, rows, closed)
+        refused = refused or refusal
+    if closed or not produce.acks:
+        _finish(producing, request, produce, pending, closed, refused)
+    else:
+        pending.park(produce.timeout_ms)
+    return None
+
+
+def _in_steps(
+    producing: Producing,
+    request: "Request",
+    produce: ProduceRequest,
+    pending: PendingProduce,
+    topics: list[tuple[str, list[PartitionRecords]]],
+) -> "Steps":
+    """Do the same with many partitions, some at a time."""
+    closed: list[ClosedBatch] = []
+    refused: Refusal | None = None
+    for topic, partitions in topics:
+        rows = pending.add_topic(topic)
+        for some in in_parts(partitions, PARTITIONS_PER_STEP):
+            refusal = _append_all(producing, request, produce, pending, topic, some, rows, closed)
+            refused = refused or refusal
+            yield
+    _finish(producing, request, produce, pending, closed, refused)
+
+
+def _append_all(
+    producing: Producing,
+    request: "Request",
+    produce: ProduceRequest,
+    pending: PendingProduce,
+    topic: str,
+    partitions: Sequence[PartitionRecords],
+    rows: list[ProducedPartition],
+    closed: list["ClosedBatch"],
+) -> "Refusal | None":
+    """Append the batches of some partitions of the request's latest topic; return the first refusal.
+
+    Adds a row for each to `rows`, and batches that must be opened to `closed`.
+    """
+    refused: Refusal | None = None
+    waiting: list[tuple[Partition, int, int]] = []
+    topic_index = pending.topic_count - 1
+    producing.counters.of(topic).produces += len(partitions)
+    for index, start, end in partitions:
+        try:
             row, partition, required_offset = _append(
                 producing, request, produce, TopicPartition(topic, index), start, end
             )
-            if row.error_code:
-                refused = refused or (TopicPartition(topic, index), row)
-                _count_refusal(counters, row.error_code, 0 if end is None else end - start)
-            if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= _HINT_VERSION:
-                leader, endpoint = producing.cluster.leader_hint(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                row = row._replace(current_leader=leader)
-                if endpoint is not None:
-                    pending.point_to_leader(endpoint)
-            if partition is not None and produce.acks == _ACKS_ALL:
-                pending.wait_for(topic_index, len(rows))
-                waiting.append((partition, required_offset, topic_index, len(rows)))
-            rows.append(row)
-    if produce.acks == 0:
-        if refused is not None:
-            producing.unanswered.note(request, refused[0], refused[1].error_code, refused[1].error_message)
-            request.close()
-        else:
-            request.reply_nothing()
-        return
-    for partition, required_offset, topic_index, row_index in waiting:
+        except NeedsOpening:
+            assert end is not None, "no records need no opening"
+            closed.append(ClosedBatch(TopicPartition(topic, index), start, end, topic_index, len(rows)))
+            row, partition, required_offset = ProducedPartition(index, ErrorCode.NONE), None, -1
+        if row.error_code:
+            refused = refused or Refusal(TopicPartition(topic, index), row)
+            row = _refused(producing, request, pending, topic, row, 0 if end is None else end - start)
+        if partition is not None and produce.acks == _ACKS_ALL:
+            pending.wait_for(topic_index, len(rows))
+            waiting.append((partition, required_offset, len(rows)))
+        rows.append(row)
+    for partition, required_offset, row_index in waiting:
         partition.wait(required_offset, pending, topic_index, row_index)
-    pending.park(produce.timeout_ms)
+    return refused
 
 
-def _last_of_each(produce: ProduceRequest) -> list[tuple[str, list[tuple[int, int, int | None]]]]:
-    """Return each topic and partition once; of duplicates, the last entry."""
+def _finish(
+    producing: Producing,
+    request: "Request",
+    produce: ProduceRequest,
+    pending: PendingProduce,
+    closed: list["ClosedBatch"],
+    refused: "Refusal | None",
+) -> None:
+    if closed:
+        request.connection.wait_for(request)
+        OpenedProduce(producing, request, produce, pending, closed, refused).go_on()
+    else:
+        _answer(producing, request, produce, pending, refused)
+
+
+def _answer(
+    producing: Producing,
+    request: "Request",
+    produce: ProduceRequest,
+    pending: PendingProduce,
+    refused: "Refusal | None",
+) -> None:
+    if produce.acks:
+        pending.park(produce.timeout_ms)
+    elif refused is not None:
+        producing.unanswered.note(request, refused.key, refused.row.error_code, refused.row.error_message)
+        request.close()
+    else:
+        request.reply_nothing()
+
+
+def _refused(
+    producing: Producing,
+    request: "Request",
+    pending: PendingProduce,
+    topic: str,
+    row: ProducedPartition,
+    size_bytes: int,
+) -> ProducedPartition:
+    """Count a refusal; return its row, with what the client needs to know about the leader."""
+    _count_refusal(producing.counters.of(topic), row.error_code, size_bytes)
+    if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or request.version < _HINT_VERSION:
+        return row
+    leader, endpoint = producing.cluster.leader_hint(topic, row.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if endpoint is not None:
+        pending.point_to_leader(endpoint)
+    return row._replace(current_leader=leader)
+
+
+class Refusal(NamedTuple):
+    """What was refused first, which the log names where the client gets no answer."""
+
+    key: TopicPartition
+    row: ProducedPartition
+
+
+class ClosedBatch(NamedTuple):
+    """A batch that must be opened: its partition, its bytes in the request's body, and the place of its row."""
+
+    key: TopicPartition
+    start: int
+    end: int
+    topic_index: int
+    row_index: int
+
+
+class OpenedProduce:
+    """A request with batches that must be opened (`node.opening`), one after the other; then it is answered."""
+
+    def __init__(
+        self,
+        producing: Producing,
+        request: "Request",
+        produce: ProduceRequest,
+        pending: PendingProduce,
+        closed: list[ClosedBatch],
+        refused: Refusal | None,
+    ) -> None:
+        self._producing = producing
+        self._request = request
+        self._produce = produce
+        self._pending = pending
+        self._closed = closed[::-1]
+        self._refused = refused
+        # A client's body stays in the receive buffer until the answer; other brokers go on to send requests.
+        self._body = request.body if request.listener == "client" else memoryview(bytearray(request.body))
+        # How many records of this request may still be opened.
+        self._records_left = OPENED_RECORDS_MAX
+
+    def go_on(self) -> None:
+        """Have the next batch opened; answer after the last one."""
+        while self._closed:
+            batch = self._closed[-1]
+            partition = self._producing.partitions.get(batch.key)
+            header = BatchHeader.parse(self._body, batch.start)
+            self._records_left -= header.record_count
+            if self._records_left < 0:
+                self._take(InvalidBatch(ErrorCode.RECORD_LIST_TOO_LARGE, _TOO_MANY))
+            elif partition is None:
+                self._take(InvalidBatch(ErrorCode.NOT_LEADER_OR_FOLLOWER, ""))
+            else:
+                rules, now_ms, body = partition.rules, self._producing.clock.wall_ms(), self._body
+                self._producing.opening.submit(partial(prepare, body, batch.start, header, rules, now_ms), self._opened)
+                return
+        _answer(self._producing, self._request, self._produce, self._pending, self._refused)
+
+    def _opened(self, result: BatchHeader | Exception) -> None:
+        request = self._request
+        if request.connection.transport is None:
+            return
+        if isinstance(result, BatchHeader | InvalidBatch):
+            self._take(result)
+            self.go_on()
+        else:
+            report_failure(request, result)
+
+    def _take(self, content: BatchHeader | InvalidBatch) -> None:
+        """Append what was found to be good, unless the partition has changed, and put its row into the answer."""
+        batch = self._closed.pop()
+        request, pending = self._request, self._pending
+        request.body = self._body
+        row, partition, required_offset = _append(
+            self._producing, request, self._produce, batch.key, batch.start, batch.end, content
+        )
+        if row.error_code:
+            self._refused = self._refused or Refusal(batch.key, row)
+            row = _refused(self._producing, request, pending, batch.key.topic, row, batch.end - batch.start)
+        pending.replace(batch.topic_index, batch.row_index, row)
+        if partition is not None and self._produce.acks == _ACKS_ALL:
+            pending.wait_for(batch.topic_index, batch.row_index)
+            partition.wait(required_offset, pending, batch.topic_index, batch.row_index)
+
+
+def _last_of_each(produce: ProduceRequest) -> tuple[list[tuple[str, list[PartitionRecords]]], int]:
+    """Return each topic and partition once, of duplicates the last entry; and the number of partitions."""
     if len(produce.topics) == 1 and len(produce.topics[0][1]) == 1:
-        return produce.topics
+        return produce.topics, 1
     merged: dict[str, dict[int, tuple[int, int, int | None]]] = {}
     for topic, partitions in produce.topics:
         entries = merged.setdefault(topic, {})
         for entry in partitions:
             entries[entry[0]] = entry
-    return [(topic, list(entries.values())) for topic, entries in merged.items() if entries]
+    topics = [(topic, list(entries.values())) for topic, entries in merged.items() if entries]
+    return topics, sum(map(len, merged.values()))
 
 
 def _append(
@@ -108,8 +291,12 @@ def _append(
     key: TopicPartition,
     start: int,
     end: int | None,
+    content: BatchHeader | InvalidBatch | None = None,
 ) -> tuple[ProducedPartition, Partition | None, int]:
-    """Return the row of one partition and, if its records are in the log, the partition and the offset to wait for."""
+    """Return the row of one partition and, if its records are in the log, the partition and the offset to wait for.
+
+    `content` is what a worker found out about the batch, None if it has not been opened. Raises NeedsOpening.
+    """
     index = key.partition
     if produce.acks not in (-1, 0, 1):
         return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1
@@ -135,7 +322,12 @@ def _append(
         if refusal:
             log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
-        header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms())
+        if content is None:
+            header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms(), is_busy=True)
+        elif isinstance(content, InvalidBatch):
+            raise content
+        else:
+            header = content
     except InvalidBatch as invalid:
         producing.counters.invalid_batches[invalid.fault] += 1
         has_start = invalid.fills_log_start and partition is not None
