@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from syncline.wire import codec
 from syncline.wire.errors import DecodeError
-from syncline.wire.primitives import ITEMS_MAX
 from syncline.wire.produce import (
+    PARTITIONS_MAX,
     ProduceResponse,
     encode_produce_request,
     encode_produce_response,
@@ -128,8 +128,8 @@ def test_records_stay_where_they_were_received() -> None:
 @pytest.mark.parametrize("version", [3, 9])
 def test_parse_refuses_more_partitions_than_any_use_has(version: int) -> None:
     """Over all topics together; each costs time that other requests wait for."""
-    topics = [("t", [(index, None) for index in range(ITEMS_MAX // 2)])] * 2
+    topics = [("t", [(index, None) for index in range(PARTITIONS_MAX // 2)])] * 2
     parse_produce(produce_request(version, None, 1, 0, topics), version)
 
-    with pytest.raises(DecodeError, match="100001 partitions"):
+    with pytest.raises(DecodeError, match="20001 partitions"):
         parse_produce(produce_request(version, None, 1, 0, [*topics, ("u", [(0, None)])]), version)

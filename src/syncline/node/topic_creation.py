@@ -18,7 +18,7 @@ log = logging.getLogger("syncline.node")
 
 
 # Topics of one request to the controller, which decides on them together.
-TOPICS_AT_ONCE: Final = 50
+TOPICS_AT_ONCE: Final = 25
 # Topics that clients asked for and that are not created yet; clients ask again for those beyond.
 UNDER_WAY_MAX: Final = 10_000
 

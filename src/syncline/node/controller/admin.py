@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 
 PRODUCER_ID_BLOCK: Final = 1_000
 # Partitions, topics or configurations of one decision; more are decided in parts, each a few milliseconds' work.
-DECIDED_AT_ONCE: Final = 50
+DECIDED_AT_ONCE: Final = 25
 KEYS_PER_RESOURCE: Final = 20
 ELECTED_AT_ONCE: Final = 200
 
