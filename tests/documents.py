@@ -354,7 +354,8 @@ CHANNEL_HEAD: Final = """\
 
 Each broker keeps two connections to the current controller. On the stream, a poll for metadata waits until there is a
 change. On the control connection, the broker registers, sends heartbeats, proposes ISRs and forwards clients' requests.
-One connection would not do, because its answers come in the order of the requests.
+One connection would not do, because its answers come in the order of the requests; only long forwarded requests, on
+which the controller decides in parts, are answered out of turn.
 
 Unanswered ISR proposals (KIP-497) and requests survive a change of the controller, requests until their time-out. Both
 wait until the broker has registered again.

@@ -4,7 +4,8 @@ A client's administrative request, forwarded by the broker that received it
 (`controller.private_messages` has the format). The client's reply goes back
 unchanged; an error around it means that this broker could not decide. A request
 from a connection that its broker has replaced is not carried out: the client may
-have sent other requests meanwhile, which the delayed one would undo.
+have sent other requests meanwhile, which the delayed one would undo. A request that
+takes long is answered out of turn, so that heartbeats are not answered late.
 """
 
 import logging
