@@ -277,6 +277,7 @@ METRIC_GROUPS: Final = (
     ),
     ("FetchSessionCache", "Fetch sessions"),
     ("BrokerTopicMetrics RequestMetrics", "Traffic"),
+    ("SocketServer", "Connections of clients"),
     ("Log", "Logs"),
     ("KafkaController ControllerStats", "Controller"),
     ("KafkaServer", "The broker"),

@@ -33,6 +33,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "the parts of a broker build on each other, and only its assembly knows all": {
         "node/controller/planted.py": "import syncline.node.fetching.target"
     },
+    "what clients may take is decided without knowing their requests": {
+        "node/clients/planted.py": "import syncline.storage.target"
+    },
     "the report is drawn without Spark": {"pipeline/report/planted.py": "import pyspark"},
     "no cycles": {
         "model/planted.py": "import syncline.model.target",

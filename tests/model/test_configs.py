@@ -6,7 +6,7 @@ from typing import get_type_hints
 import pytest
 
 from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
-from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
+from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, address_counts, show
 from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig, validate_topic_config
 
 PYTHON_TYPES = {
@@ -66,6 +66,19 @@ def test_dynamic_broker_configurations_are_kafkas() -> None:
     assert len([d for d in dynamic if not d.own]) == 99 - len({"listeners", "listener.security.protocol.map"})
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("127.0.0.1:200, hostName:100", [("127.0.0.1", 200), ("hostName", 100)]),
+        ("::1:5,[fe80::1]:6", [("::1", 5), ("fe80::1", 6)]),
+    ],
+)
+def test_counts_per_address_are_read_up_to_the_last_colon(text: str, expected: list[tuple[str, int]]) -> None:
+    """Addresses of version 6 have colons of their own."""
+    assert address_counts(text) == expected
+
+
 def test_topic_without_overrides_follows_the_broker() -> None:
     """Defaults are the broker's; the broker's names differ."""
     broker = BrokerConfig.resolve({"log.retention.minutes": "2", "log.roll.hours": "3", "message.max.bytes": "77"})
@@ -117,6 +130,20 @@ def test_broker_configuration_prints_what_differs_from_the_defaults() -> None:
             {"high.watermark.min.isr.gate": "false"},
             "high.watermark.min.isr.gate should be false only if eligible.leader.replicas.enable is false",
         ),
+        (
+            {"queued.max.request.bytes": "1000"},
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
+        (
+            {"max.connections.per.ip": "0"},
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "127.0.0.1:many"},
+            "Invalid value 127.0.0.1:many for configuration max.connections.per.ip.overrides: Value must be a list of",
+        ),
+        ({"max.connections.per.ip.overrides": "a b:1"}, "Invalid value a b:1 for configuration max.connections.per.ip"),
+        ({"max.connections.per.ip.overrides": "a:-1"}, "Invalid value a:-1 for configuration max.connections.per.ip"),
     ],
 )
 def test_start_with_a_bad_configuration_is_refused(static: dict[str, str], message: str) -> None:

@@ -118,12 +118,12 @@ async def test_connection_stops_reading_when_many_answers_wait_for_their_turn(wo
     (connection,) = world.connections()
     await world.until(lambda: not connection.is_reading)
     await world.later(1)
-    waiting_bytes = connection.held_bytes
+    waiting_bytes = connection.holding.waiting_bytes
     await client.body(101)
 
     assert 16_000_000 < waiting_bytes < 18_000_000
     assert connection.is_reading
-    assert connection.held_bytes == 0
+    assert connection.holding.waiting_bytes == 0
 
 
 @pytest.mark.brokers(3)

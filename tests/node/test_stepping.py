@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from syncline.node.broker import Broker
+from syncline.node.connection import Connection
 from syncline.node.request import Request, Steps
 from syncline.node.stepping import SLICE_MS, STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
@@ -88,6 +89,31 @@ async def test_body_of_a_long_request_stays_until_it_is_answered(world: World) -
         await answered(client, correlation_id)
 
     assert bodies == [bytes([number]) * 1_000 for number in range(1, 4)]
+
+
+async def test_body_of_a_long_request_stays_while_other_connections_receive(world: World) -> None:
+    """All connections read into one buffer, until one needs it for longer than a callback."""
+    bodies: list[bytes] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        body = request.body
+        for _ in range(LONG):
+            yield
+        bodies.append(bytes(body[request.position :]))
+        request.reply_parts((b"",))
+
+    def receive(connection: Connection, frame: bytes) -> None:
+        connection.get_buffer(-1)[: len(frame)] = frame
+        connection.buffer_updated(len(frame))
+
+    serve(world, handler)
+    clients = [await world.client() for _ in range(3)]
+    for number, (client, connection) in enumerate(zip(clients, world.connections(), strict=True)):
+        world.call(1, receive, connection, client.frame(KEY, VERSION, bytes([number]) * 1_000))
+    for client in clients:
+        await answered(client, 0)
+
+    assert sorted(bodies) == [bytes([number]) * 1_000 for number in range(3)]
 
 
 async def test_long_requests_take_turns(world: World) -> None:

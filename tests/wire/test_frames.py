@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.wire.errors import FrameError
-from syncline.wire.frames import CLAIM_BYTES_MAX, KEEP_BYTES_MAX, READ_BYTES, FrameParser
+from syncline.wire.frames import CLAIM_FACTOR, KEEP_BYTES_MAX, READ_BYTES, FrameParser, Scratch
 
 LIMIT = 8 << 20
 
@@ -24,12 +24,12 @@ def feed(parser: FrameParser, data: bytes, sizes: list[int]) -> list[bytes]:
         piece = data[position : position + min(sizes[min(turn, len(sizes) - 1)], len(room))]
         room[: len(piece)] = piece
         parser.buffer_updated(len(piece))
-        parser.check_invariants()
         position += len(piece)
         turn += 1
         while (frame := parser.next_frame()) is not None:
             frames.append(bytes(frame))
-            parser.check_invariants()
+        parser.keep()
+        parser.check_invariants()
     return frames
 
 
@@ -60,6 +60,7 @@ def test_large_frame_lies_contiguous_and_reads_stop_at_its_end() -> None:
     parser.buffer_updated(len(room))
 
     assert parser.next_frame() is None
+    parser.keep()
     assert len(parser.get_buffer(-1)) == len(data) - len(room)
     assert parser.pending_bytes == len(room)
 
@@ -75,21 +76,153 @@ def test_large_frames_in_a_row_reuse_the_buffer() -> None:
 
 
 def test_large_buffer_is_given_back_when_it_is_empty() -> None:
-    """One huge request does not cost its memory for the life of the connection."""
+    """One huge request does not cost its memory for the life of the connection, nor until its next one."""
     parser = FrameParser(LIMIT)
     feed(parser, framed(b"x" * (KEEP_BYTES_MAX * 2)), [1 << 20])
-    parser.get_buffer(-1)
 
-    assert parser.capacity_bytes == READ_BYTES
+    assert parser.held_bytes == 0
 
 
-def test_claim_alone_gets_no_more_than_its_share_of_memory() -> None:
-    """A peer that announces eight megabytes and sends ten bytes holds two of them at most."""
+def test_buffer_for_large_frames_is_given_back_on_request() -> None:
+    """A connection keeps the buffer of its last large frame only as long as it may send more of them."""
+    parser = FrameParser(LIMIT)
+    feed(parser, framed(b"x" * 1_000_000), [1 << 20])
+    kept_bytes = parser.held_bytes
+    parser.release()
+    parser.check_invariants()
+
+    assert 1_000_000 < kept_bytes < 1_200_000
+    assert parser.held_bytes == 0
+
+
+def test_buffer_with_a_piece_of_a_frame_is_not_given_back() -> None:
+    """What was received stays, whoever asks for the memory."""
+    parser = FrameParser(LIMIT)
+    feed(parser, framed(b"x" * 1_000_000)[:500_000], [1 << 20])
+    parser.release()
+
+    assert feed(parser, framed(b"x" * 1_000_000)[500_000:], [1 << 20]) == [b"x" * 1_000_000]
+
+
+def test_connections_without_a_large_frame_own_no_buffer() -> None:
+    """Between two reads a connection holds what it received of a small frame, and nothing else."""
+    scratch = Scratch()
+    parsers = [FrameParser(LIMIT, scratch) for _ in range(3)]
+    held_bytes = [parser.held_bytes for parser in parsers]
+    for parser in parsers:
+        feed(parser, framed(b"whole", b"x" * 1_000)[:200], [100])
+
+    assert held_bytes == [0, 0, 0]
+    assert [parser.held_bytes for parser in parsers] == [200 - len(framed(b"whole"))] * 3
+
+
+@given(st.data())
+def test_frames_of_connections_that_share_a_buffer_come_out_whole(data: st.DataObject) -> None:
+    """Their reads take turns in any order, and some reads find nothing."""
+    scratch = Scratch()
+    sizes = st.lists(st.integers(0, 200_000) | st.integers(0, 300), max_size=5)
+    bodies = [[bytes([65 + index]) * size for size in data.draw(sizes)] for index in range(3)]
+    unsent = [framed(*each) for each in bodies]
+    parsers = [FrameParser(LIMIT, scratch) for _ in range(3)]
+    frames: list[list[bytes]] = [[], [], []]
+    while any(unsent):
+        index = data.draw(st.sampled_from([index for index in range(3) if unsent[index]]))
+        parsers[data.draw(st.integers(0, 2))].get_buffer(-1)
+        piece, unsent[index] = unsent[index][:70_000], unsent[index][70_000:]
+        frames[index] += feed(parsers[index], piece, [data.draw(st.integers(1, 70_000))])
+
+    assert frames == bodies
+
+
+def test_frame_that_is_lent_stays_valid_until_the_next_read() -> None:
+    """A handler may use the last frame while other connections read; bytes behind it are handled afterwards."""
+    scratch = Scratch()
+    parser, other = FrameParser(LIMIT, scratch), FrameParser(LIMIT, scratch)
+    data = framed(b"slow", b"next", b"third")[:-2]
+    parser.get_buffer()[: len(data)] = data
+    parser.buffer_updated(len(data))
+    frame = parser.next_frame()
+    parser.lend()
+    parser.check_invariants()
+    parser.release()
+    feed(other, framed(b"x" * 100), [100])
+    lent = bytes(frame or b"")
+    held_bytes = parser.held_bytes
+    frames = [bytes(parser.next_frame() or b"")]
+    parser.keep()
+    frames += feed(parser, b"rd", [2])
+
+    assert lent == b"slow"
+    assert held_bytes == READ_BYTES
+    assert frames == [b"next", b"third"]
+
+
+def test_lent_bytes_make_room_when_a_read_comes_first() -> None:
+    """The transport may read again before the frames that were left are handled."""
+    parser = FrameParser(LIMIT, Scratch())
+    data = framed(*[b"0123456789"] * 5_000)[:READ_BYTES]
+    parser.get_buffer()[:] = data
+    parser.buffer_updated(len(data))
+    first = parser.next_frame()
+    parser.lend()
+    room = parser.get_buffer()
+
+    assert first is not None
+    assert len(room) > 0
+    parser.check_invariants()
+
+
+def test_what_is_held_is_counted() -> None:
+    """The changes add up to what the connection holds: pieces, buffers, and nothing at the end."""
+    changes: list[int] = []
+    parser = FrameParser(LIMIT, Scratch(), count=changes.append)
+    feed(parser, framed(b"x" * 1_000)[:300], [100])
+    piece_bytes = sum(changes)
+    feed(parser, framed(b"x" * 1_000)[300:] + framed(b"y" * 3_000_000)[:2_500_000], [1 << 20])
+    buffer_bytes = sum(changes)
+    parser.clear()
+
+    assert piece_bytes == 300
+    assert 3_000_000 <= buffer_bytes <= 3_200_000
+    assert sum(changes) == 0
+
+
+def test_large_frame_gets_no_buffer_before_its_header_is_admitted() -> None:
+    """Until the first bytes say which request it is, they are kept as those of a small frame."""
+    asked: list[tuple[int, int]] = []
+
+    def admit(head: memoryview, size_bytes: int) -> bool:
+        asked.append((len(head), size_bytes))
+        return len(head) >= 100
+
+    parser = FrameParser(LIMIT, Scratch(), admit=admit)
+    data = framed(b"x" * 1_000_000)
+    feed(parser, data[:80], [40])
+    early_bytes = parser.held_bytes
+    feed(parser, data[80:300_000], [120, 1 << 20])
+
+    assert early_bytes == 80
+    assert 300_000 < parser.held_bytes < 1_100_000
+    assert asked == [(36, 1_000_000), (76, 1_000_000), (196, 1_000_000)]
+
+
+def test_large_frame_is_refused_when_its_header_does_not_end() -> None:
+    """A header longer than the shared buffer is nothing that a client sends."""
+    parser = FrameParser(LIMIT, Scratch(), admit=lambda _head, _size: False)
+
+    with pytest.raises(FrameError, match="the header of a frame does not end"):
+        feed(parser, framed(b"x" * 1_000_000), [10_000])
+
+
+def test_claim_alone_gets_no_memory() -> None:
+    """A peer that announces eight megabytes and sends ten bytes holds those; with more, some times as much."""
     parser = FrameParser(LIMIT)
     feed(parser, LIMIT.to_bytes(4, "big") + b"0123456789", [100])
-    parser.get_buffer(-1)
+    claim_bytes = parser.held_bytes
+    feed(parser, bytes(9_986), [100])
 
-    assert parser.capacity_bytes <= CLAIM_BYTES_MAX + READ_BYTES
+    assert claim_bytes == 14
+    assert parser.held_bytes <= CLAIM_FACTOR * 10_000 + READ_BYTES
 
 
 def test_frame_of_the_largest_size_is_taken() -> None:
@@ -132,6 +265,7 @@ def test_frames_left_behind_by_a_paused_reader_come_later() -> None:
         piece = data[position : position + len(room)]
         room[: len(piece)] = piece
         parser.buffer_updated(len(piece))
+        parser.keep()
         parser.check_invariants()
         position += len(piece)
     frames = []

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.control_secret import ensure_secret
+from syncline.local.memory import GivesBack, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
@@ -164,6 +165,7 @@ class BrokerProcess:
                 config=self._config,
                 rack=self._config.get("broker.rack"),
                 cluster_size=self._cluster_size,
+                memory_bytes=machine_memory_bytes(),
                 metrics=self._listen(self._metrics) if self._metrics is not None else None,
                 process_figures=_process_figures,
                 control_secret=self._control_secret(),
@@ -185,8 +187,10 @@ class BrokerProcess:
             return 0
         starting.result()
         self._on_serving()
+        gives_back = GivesBack(loop)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
+        gives_back.close()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await node.stop(with_all=self._do_all_stop)

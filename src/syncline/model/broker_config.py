@@ -22,6 +22,7 @@ from syncline.model.config_types import (
     CLEANUP_POLICIES,
     CLUSTER_WIDE,
     COMPRESSIONS,
+    COUNTS_PER_ADDRESS,
     DOUBLE,
     INT,
     INT_MAX,
@@ -77,7 +78,9 @@ class BrokerConfig:
         "A broker silent for longer is fenced: it leads nothing and is in no in-sync set.")
     compression_type: str = setting(STRING, "producer", CLUSTER_WIDE,
         "The default of the topic configuration of this name.", check=COMPRESSIONS)
-    connections_max_idle_ms: int = setting(LONG, 600_000, READ_ONLY, NOT_YET)
+    connections_max_idle_ms: int = setting(LONG, 600_000, READ_ONLY,
+        "A client's connection over which nothing has moved for so long, and whose requests are all answered, is"
+        " closed; a negative number closes none.")
     controlled_shutdown_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether a stopping broker hands its leaderships over first.")
     default_replication_factor: int = setting(INT, 1, READ_ONLY,
@@ -198,7 +201,16 @@ class BrokerConfig:
         "How a follower reconciles its log with a new leader's: by epochs, within each fetch or asked for before the"
         " first; or, as before KIP-101, by its own high watermark, which loses committed records.",
         check=one_of("epoch-fetch", "epoch-request", "high-watermark"), own=True)
-    max_connections: int = setting(INT, INT_MAX, CLUSTER_WIDE, NOT_YET, check=at_least(0))
+    max_connection_creation_rate: int = setting(INT, INT_MAX, CLUSTER_WIDE,
+        "How many connections of clients per second a broker accepts; others wait in the backlog.", check=at_least(0))
+    max_connections: int = setting(INT, INT_MAX, CLUSTER_WIDE,
+        "How many connections a broker has; clients beyond it wait in the backlog, and another broker takes the place"
+        " of the client that has been silent for longest.", check=at_least(0))
+    max_connections_per_ip: int = setting(INT, INT_MAX, CLUSTER_WIDE,
+        "How many connections of clients one address may have; those beyond it are reset.", check=at_least(0))
+    max_connections_per_ip_overrides: str = setting(STRING, "", CLUSTER_WIDE,
+        "Other numbers for some hosts, instead of max.connections.per.ip: host:number, separated by commas.",
+        check=COUNTS_PER_ADDRESS)
     max_incremental_fetch_session_cache_slots: int = setting(INT, 1_000, READ_ONLY,
         "How many fetch sessions a broker remembers.", check=at_least(0))
     message_max_bytes: int = setting(INT, 1_048_588, CLUSTER_WIDE,
@@ -237,6 +249,10 @@ class BrokerConfig:
         check=at_least(-1), own=True)
     producer_id_expiration_ms: int = setting(INT, 86_400_000, CLUSTER_WIDE,
         "How long the state of a silent idempotent producer is kept.", check=at_least(1))
+    queued_max_request_bytes: int = setting(LONG, -1, READ_ONLY,
+        "How many bytes a broker holds for clients: receive buffers, answers that are not sent or not read,"
+        " unacknowledged records and the metadata of group members. Above it, the connections that hold most are not"
+        " read. -1 is a quarter of the memory, at most 4 GiB.")
     quick_bounce_enable: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
         "Whether a broker's next process takes its predecessor's place in the in-sync sets unnoticed, as in the"
         " histories behind KIP-101; for demonstrations only.", hidden=True)
@@ -321,6 +337,12 @@ class BrokerConfig:
             raise ConfigError(
                 "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms"
                 " to prevent frequent changes in ISR"
+            )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigError("queued.max.request.bytes must be larger or equal to socket.request.max.bytes")
+        if not self.max_connections_per_ip and not self.max_connections_per_ip_overrides:
+            raise ConfigError(
+                "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
             )
         if PROTECTION_CAP in self.static:
             check_protection_cap(self.follower_fetch_pending_insync_max_ms, self.replica_lag_time_max_ms)

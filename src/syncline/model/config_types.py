@@ -87,6 +87,7 @@ _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigTy
 # No number needs more digits; Python refuses to parse thousands of them.
 _INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
 _LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
+_HOST: Final = re.compile(r"[\w.:%-]+\Z")
 _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?\Z")
 _SCALE_TO_MS: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
 _THROTTLED_FORM: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -277,6 +278,26 @@ def throttled_replicas(name: str) -> Check:
     return check
 
 
+def address_counts(text: str) -> list[tuple[str, int]]:
+    """Return the items `host:number` of a text, in which an address of version 6 may stand without brackets.
+
+    Raises ValueError.
+    """
+    items = [item.rpartition(":") for item in _LIST_SEPARATOR.split(text.strip()) if item]
+    return [(host.strip("[] "), int(number)) for host, _, number in items]
+
+
+def _counts_per_address(value: Value) -> Problem | None:
+    assert isinstance(value, str), "the numbers per address are a text"
+    try:
+        counts = address_counts(value)
+    except ValueError:
+        counts = [("", 0)]
+    bad = next((host for host, count in counts if count < 0 or not _HOST.match(host)), None)
+    return None if bad is None else Problem(value, "Value must be a list of host:number, such as 127.0.0.1:200")
+
+
+COUNTS_PER_ADDRESS: Final = _counts_per_address
 COMPRESSIONS: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 CLEANUP_POLICIES: Final = one_of("compact", "delete")
 TIMESTAMP_TYPES: Final = one_of("CreateTime", "LogAppendTime")

@@ -19,6 +19,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataDelta, MetadataImage
+from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
@@ -97,6 +98,7 @@ class Broker:
         handlers: "HandlerTable[Broker]",
         connect: "Connect",
         on_unfit: Callable[[str], object],
+        memory_bytes: int,
         probe: Probe | None = None,
         check_invariants: bool = False,
     ) -> None:
@@ -112,6 +114,14 @@ class Broker:
         known_brokers, ticks = KnownBrokers(), TickIndex()
         # Parts that the others use.
         tasks = self.tasks = Tasks(loop)
+        clients = Clients(
+            loop=loop,
+            clock=clock,
+            config=config,
+            memory_bytes=memory_bytes,
+            connections=lambda: self.dispatcher.connections,
+            spawn=tasks.spawn,
+        )
         counters = self.counters = Counters()
         deadlines = Deadlines(loop, clock)
         woken = WokenFetches(loop)
@@ -213,7 +223,14 @@ class Broker:
             by_leader,
         )
         groups = self._groups = GroupsOnDemand(
-            clock=clock, rng=rng, cluster=cluster, configs=configs, partitions=partitions, tasks=tasks, topics=topics
+            clock=clock,
+            rng=rng,
+            cluster=cluster,
+            configs=configs,
+            partitions=partitions,
+            tasks=tasks,
+            topics=topics,
+            memory=clients.memory,
         )
         offline = OfflineLogs(
             broker_id=broker_id,
@@ -279,6 +296,7 @@ class Broker:
             slow_reads.configure()
             isr_ticks.configure()
             scrubber.configure()
+            clients.configure(config)
 
         self._images = ImageApplication(
             loop=loop,
@@ -334,6 +352,7 @@ class Broker:
             handlers,
             settle=settle,
             holds=holds,
+            clients=clients,
             stepping=Stepping(loop, holds, settle),
             on_connection_lost=observer.followers.connection_lost,
         )
@@ -425,12 +444,14 @@ class Broker:
         self._images.close()
         self.faults.close()
         self.fetching.deadlines.close()
+        self.dispatcher.clients.close()
 
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
         self.replicas.check_invariants()
         self.fetching.deadlines.check_invariants()
         self.low_watermarks.check_invariants()
+        self.dispatcher.clients.check_invariants()
         for connection in self.dispatcher.connections:
             connection.check_invariants()
         self.fetching.sessions.check_invariants()

@@ -4,7 +4,8 @@ Large answers are not copied: the buffers that a handler passes on belong to
 the transport from then on. Memory is bounded per connection: this broker does
 not read from a peer that does not read its answers, nor from a producer with
 much unacknowledged data, nor from a client with many answers queued behind a
-parked request, until half of it is acknowledged or sent.
+parked request, until half of it is acknowledged or sent. What all connections
+hold together is bounded by `node/clients/memory.py`.
 """
 
 import asyncio
@@ -12,6 +13,10 @@ import logging
 from collections import deque
 from typing import Final, Protocol, cast
 
+from syncline.node.clients.clients import Clients
+from syncline.node.clients.idle import Activity
+from syncline.node.clients.memory import Holding
+from syncline.node.clients.places import reset
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.request import Request, Steps
 from syncline.node.stepping import SLICE_MS
@@ -35,6 +40,10 @@ class Serves(Protocol):
     @property
     def connections(self) -> dict["Connection", None]:
         """Return the open connections, in the order in which they were made."""
+
+    @property
+    def clients(self) -> Clients:
+        """Return what the connections share."""
 
     def dispatch(self, request: Request, /) -> None:
         """Handle one request."""
@@ -64,23 +73,30 @@ class Connection(asyncio.BufferedProtocol):
         "_is_writable",
         "_out_of_turn",
         "_pending",
+        "_reads",
         "_transport",
-        "_unacknowledged_bytes",
         "_waits_for",
         "client_host",
         "client_id",
+        "has_place",
+        "holding",
+        "last_read",
         "listener",
     )
 
     def __init__(self, dispatcher: Serves, listener: str, request_bytes_max: int) -> None:
         self._dispatcher = dispatcher
         self.listener = listener
-        self._frames = FrameParser(request_bytes_max)
+        clients = dispatcher.clients
+        self.holding: Holding = clients.memory_of(listener).open(self)
+        self._frames = FrameParser(
+            request_bytes_max, clients.scratch, admit=clients.admission(listener), count=self.holding.receive
+        )
+        self.holding.free_unused = self._frames.release
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Request] = deque()
         self._is_reading = True
         self._is_writable = True
-        self._unacknowledged_bytes = 0
         # The unanswered request that is served in steps: later ones are not handled before it is answered.
         self._waits_for: Request | None = None
         # Unanswered requests of another broker that are answered as soon as they can be, whatever came before.
@@ -88,6 +104,11 @@ class Connection(asyncio.BufferedProtocol):
         # Whether the received requests took so long that the others wait for the next turn of the loop.
         self._is_out_of_time = False
         self.client_host = "/127.0.0.1"
+        # Numbers of the reads of this broker: the connection with the lowest is silent for longest.
+        self._reads = clients.reads
+        self.last_read = 0
+        # Whether the broker has a place for this connection (`max.connections`); without one it is not read.
+        self.has_place = False
         # Client id of the last request; brokers identify themselves by it.
         self.client_id: str | None = None
 
@@ -102,9 +123,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._is_reading
 
     @property
-    def held_bytes(self) -> int:
-        """How many bytes of this connection wait for acknowledgement or for their turn."""
-        return self._unacknowledged_bytes
+    def activity(self) -> Activity | None:
+        """Return what changes if bytes move; None while a request waits for its answer, or while nothing is read."""
+        transport = self._transport
+        if transport is None or self._pending or self.holding.is_held_back or not self.has_place:
+            return None
+        return Activity(self.last_read, 0 if self._is_writable else transport.get_write_buffer_size())
 
     # Receiving.
 
@@ -115,7 +139,16 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host = f"/{peer[0]}"
+        clients = self._dispatcher.clients
+        self.last_read = next(self._reads)
         self._dispatcher.connections[self] = None
+        if not clients.places.arrived(self):
+            del self._dispatcher.connections[self]
+            self._transport = None
+            reset(cast("asyncio.Transport", transport))
+        elif not self.has_place:
+            # Later, because transports begin to read after this call.
+            asyncio.get_running_loop().call_soon(self.update_reading)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go."""
@@ -123,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every complete frame received so far."""
+        self.last_read = next(self._reads)
         self._frames.buffer_updated(nbytes)
         self._handle_frames()
 
@@ -132,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         began_ms = now_ms()
         if self._is_out_of_time:
             self._is_out_of_time = False
-            self._update_reading()
+            self.update_reading()
         count = 0
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
@@ -140,20 +174,20 @@ class Connection(asyncio.BufferedProtocol):
                 count += 1
                 if count > 1 and now_ms() - began_ms >= SLICE_MS:
                     self._is_out_of_time = True
-                    self._update_reading()
+                    self.update_reading()
                     asyncio.get_running_loop().call_soon(self._handle_frames)
+            if self._waits_for is None:
+                self._frames.keep()
+            else:
+                self._frames.lend()
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
         self._dispatcher.callback_ended(began_ms)
 
-    def eof_received(self) -> bool:
-        """Close when the peer has closed its side."""
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the pending requests: the peer no longer waits for them."""
         self._transport = None
-        self._drop_pending()
+        self._let_go()
         self._dispatcher.connection_lost(self)
 
     def _handle(self, frame: memoryview) -> None:
@@ -170,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
             # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
             request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
-            self._update_reading()
+            self.update_reading()
 
     # Answering.
 
@@ -186,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._waits_for is request:
             self._waits_for = None
             request.body = NOTHING
-            self._update_reading()
+            self.update_reading()
         if pending[0] is not request:
             # Answers behind a parked request may add up to many bytes.
             request.held_bytes = request.answer_bytes
@@ -195,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         while pending and pending[0].is_done:
             self._write(pending.popleft())
         if not self._is_reading:
-            self._update_reading()
+            self.update_reading()
 
     def step(self, request: Request, steps: Steps) -> None:
         """Work on a request in steps, now and between other work."""
@@ -212,14 +246,15 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.listener == "client":
             self._waits_for = request
-            self._update_reading()
+            self.update_reading()
         elif request in self._pending:
             self._pending.remove(request)
             self._out_of_turn[request] = None
 
     def _write(self, request: Request) -> None:
         parts = request.take_answer()
-        self._unacknowledged_bytes -= request.held_bytes
+        if request.held_bytes:
+            self.holding.wait(-request.held_bytes)
         transport = self._transport
         if parts is None or transport is None:
             return
@@ -229,6 +264,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         else:
             transport.writelines(buffers)
+        if not self._is_writable:
+            # The transport frees nothing of an answer before all of it is sent.
+            self.holding.set_unsent(self.holding.unsent_bytes + sum(map(len, buffers)))
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
@@ -236,15 +274,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(BEAT_FRAME)
 
     def close(self, reason: str) -> None:
-        """Close after the answers already written; drop pending requests."""
+        """Close after the answers already written, unless the peer does not read them; drop pending requests."""
         transport, self._transport = self._transport, None
-        self._drop_pending()
+        self._let_go()
         if transport is not None:
             log.info("closing the connection of %s: %s", self.client_host, reason)
-            transport.close()
+            if self._is_writable:
+                transport.close()
+            else:
+                transport.abort()
 
-    def _drop_pending(self) -> None:
-        """Drop unanswered requests; parked ones would otherwise stay until their deadline."""
+    def _let_go(self) -> None:
+        """Free what is held, and drop unanswered requests; parked ones would otherwise stay until their deadline."""
         pending, self._pending = self._pending, deque()
         self._waits_for = None
         self._out_of_turn.clear()
@@ -253,53 +294,60 @@ class Connection(asyncio.BufferedProtocol):
             give_up, request.on_lost = request.on_lost, None
             if give_up is not None:
                 give_up()
+        self._frames.clear()
+        self.holding.end()
 
     # Back-pressure.
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read its answers."""
         self._is_writable = False
-        self._update_reading()
+        self.update_reading()
 
     def resume_writing(self) -> None:
         """Resume reading."""
         self._is_writable = True
-        self._update_reading()
+        self.holding.set_unsent(0)
+        self.update_reading()
 
     def hold(self, size_bytes: int) -> None:
         """Count produced bytes that wait for acknowledgement, and answers that wait for their turn."""
-        self._unacknowledged_bytes += size_bytes
-        if self._unacknowledged_bytes > UNACKNOWLEDGED_BYTES_MAX:
-            self._update_reading()
+        holding = self.holding
+        holding.wait(size_bytes)
+        if holding.waiting_bytes > UNACKNOWLEDGED_BYTES_MAX:
+            self.update_reading()
 
     def release(self, size_bytes: int) -> None:
         """Subtract what `hold` counted."""
-        self._unacknowledged_bytes -= size_bytes
-        assert self._unacknowledged_bytes >= 0, f"released {-self._unacknowledged_bytes} bytes that were not held"
+        self.holding.wait(-size_bytes)
         if not self._is_reading:
-            self._update_reading()
+            self.update_reading()
 
     def check_invariants(self) -> None:
-        """Assert that answers wait only behind an unanswered request, and that the held bytes cover them."""
+        """Assert that answers wait only behind an unanswered request, and that what is held is counted."""
         if self._transport is None:
             assert not self._pending, f"{len(self._pending)} requests of a closed connection wait"
             return
+        self._frames.check_invariants()
         assert not self._pending or not self._pending[0].is_done, f"{self._pending[0]} is answered, but not sent"
         behind_bytes = sum(request.held_bytes for request in self._pending)
-        assert 0 <= behind_bytes <= self._unacknowledged_bytes, (
-            f"{behind_bytes} bytes of answers wait, {self._unacknowledged_bytes} are held"
+        assert 0 <= behind_bytes <= self.holding.waiting_bytes, (
+            f"{behind_bytes} bytes of answers wait, {self.holding.waiting_bytes} are held"
         )
 
-    def _update_reading(self) -> None:
+    def update_reading(self) -> None:
+        """Read, or read no more, whichever the limits say."""
         transport = self._transport
         if transport is None:
             return
         limit = UNACKNOWLEDGED_BYTES_MAX if self._is_reading else UNACKNOWLEDGED_BYTES_MAX // 2
         should_read = (
             self._is_writable
+            and self.has_place
+            and not self.holding.is_held_back
+            and self.holding.waiting_bytes <= limit
             and self._waits_for is None
             and not self._is_out_of_time
-            and self._unacknowledged_bytes <= limit
             and len(self._pending) <= PENDING_REQUESTS_MAX
         )
         if should_read == self._is_reading:

@@ -10,6 +10,7 @@ is closed (the client retries), and the broker continues.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.stepping import Stepping, failed
@@ -50,6 +51,7 @@ class Dispatcher(Generic[HostT]):
         *,
         settle: Callable[[], None],
         holds: LoopHolds,
+        clients: Clients,
         stepping: Stepping,
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
@@ -58,6 +60,7 @@ class Dispatcher(Generic[HostT]):
         self.handlers = handlers
         self._settle = settle
         self.holds = holds
+        self.clients = clients
         self._stepping = stepping
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
@@ -106,6 +109,7 @@ class Dispatcher(Generic[HostT]):
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and report that it has ended."""
         self.connections.pop(connection, None)
+        self.clients.places.left(connection)
         self._on_connection_lost(connection)
 
     def close_all(self) -> None:

@@ -28,6 +28,7 @@ from syncline.node.broker import Broker
 from syncline.node.channel.channel import Channel
 from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.metadata_stream import OnImage
+from syncline.node.clients.listening import Listening
 from syncline.node.clock import Clock
 from syncline.node.connection import Connection
 from syncline.node.handlers import Handlers
@@ -73,6 +74,8 @@ class NodeSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     cluster_size: int = 1
+    # The memory of this machine, of which a share may be held for clients (queued.max.request.bytes).
+    memory_bytes: int = 16 << 30
     # Whether the broker's parts run `check_invariants` after each step, which is costly. Tests and simulated runs
     # switch it on.
     check_invariants: bool = False
@@ -121,7 +124,7 @@ class Node:
             ),
         }
         # By name: client, internal, and metrics if they are served.
-        self.servers: dict[str, asyncio.AbstractServer] = {}
+        self.servers: dict[str, Listening] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
         # The connections that this broker makes to others.
@@ -197,6 +200,7 @@ class Node:
             handlers=Handlers(spec.control_secret),
             connect=connect,
             on_unfit=self._unfit,
+            memory_bytes=spec.memory_bytes,
             probe=self._probe,
             check_invariants=spec.check_invariants,
         )
@@ -267,7 +271,9 @@ class Node:
         def connection() -> Connection:
             return Connection(broker.dispatcher, name, request_bytes_max)
 
-        await self._listen(name, connection, where)
+        listening = await self._listen(name, connection, where)
+        if name == "client":
+            broker.dispatcher.clients.places.listen(listening)
 
     async def serve_metrics(self, where: Listen) -> None:
         """Open the listener for Prometheus; the code for metrics is imported with the first connection."""
@@ -281,13 +287,17 @@ class Node:
 
         await self._listen("metrics", connection, where)
 
-    async def _listen(self, name: str, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> None:
-        loop = asyncio.get_running_loop()
-        if where.listener is not None:
-            server = await loop.create_server(connection, sock=where.listener)
-        else:
-            server = await loop.create_server(connection, where.host, where.port)
-        self.servers[name] = server
+    async def _listen(self, name: str, connection: Callable[[], asyncio.BaseProtocol], where: Listen) -> Listening:
+        listening = self.servers[name] = Listening(
+            asyncio.get_running_loop(),
+            connection,
+            host=where.host,
+            port=where.port,
+            listener=where.listener,
+            spawn=self.broker.tasks.spawn,
+        )
+        await listening.open()
+        return listening
 
     # Periodic work, each with its own timer.
 
@@ -303,6 +313,8 @@ class Node:
         self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
         self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
         self._every("sweep", 10_000, self._sweep)
+        clients = self.broker.dispatcher.clients
+        self._every("connections", clients.sweep_interval_ms, clients.sweep)
         self._every("producers", 600_000, self._expire_producers)
         if config.journal_enable:
             broker = self.broker

@@ -153,6 +153,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                     self.beats_heard += 1
                     continue
                 self._answer(frame, correlation_id, waiting)
+            frames.keep()
         except DecodeError:
             self.close()
         if holds is not None:

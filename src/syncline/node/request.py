@@ -14,6 +14,7 @@ that works in steps may use the body until its last step.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
+from syncline.node.clients.memory import Holding
 from syncline.wire.codec import decode_request, decode_request_in_steps, encode_fields, encode_response
 
 Buffer = bytes | bytearray | memoryview
@@ -46,6 +47,10 @@ class RequestConnection(Protocol):
 
     def release(self, size_bytes: int, /) -> None:
         """Subtract what `hold` counted."""
+
+    @property
+    def holding(self) -> Holding:
+        """Return the memory that the connection holds."""
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""

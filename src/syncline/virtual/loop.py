@@ -70,7 +70,9 @@ class WorldNetwork(Protocol):
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Return a connected transport and its protocol."""
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int) -> Any:
+    def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int, *, accepts: bool
+    ) -> Any:
         """Return a listener."""
 
 
@@ -408,12 +410,13 @@ class VirtualLoop(BaseEventLoop):
         *,
         ssl: Any = None,
         sock: Any = None,
+        start_serving: bool = True,
         **_options: Any,
     ) -> Any:
         """Listen on the simulated network."""
         if ssl or sock is not None:
             raise NotInVirtualTimeError("virtual servers are plain and listen by host and port")
-        return self._world_network().listen(protocol_factory, host, port or 0)
+        return self._world_network().listen(protocol_factory, host, port or 0, accepts=start_serving)
 
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | None, port: int | str | None, **_options: int

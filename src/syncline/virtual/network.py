@@ -38,7 +38,13 @@ class Listener:
     """A listening port of a process; what `create_server` returns."""
 
     def __init__(
-        self, network: "Network", name: tuple[str, int], address: str, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        network: "Network",
+        name: tuple[str, int],
+        address: str,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        accepts: bool,
     ) -> None:
         self._network = network
         self.process = current_process.get()
@@ -48,6 +54,9 @@ class Listener:
         self.factory = factory
         self.context = contextvars.copy_context()
         self.is_open = True
+        self._accepts = accepts
+        # Connections that the kernel has made and the program has not accepted.
+        self._backlog: list[VirtualTransport] = []
 
     @property
     def sockets(self) -> tuple[VirtualSocket, ...]:
@@ -56,20 +65,33 @@ class Listener:
 
     def is_serving(self) -> bool:
         """Return whether connections are accepted."""
-        return self.is_open
+        return self.is_open and self._accepts
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop."""
         return self._network.loop
 
     def close(self) -> None:
-        """Stop listening; connections stay."""
+        """Stop listening; connections stay, and those in the backlog are reset."""
         if self.is_open:
             self.is_open = False
             self._network.unlisten(self)
+            for transport in self._backlog:
+                transport.abort()
+
+    def arrived(self, transport: VirtualTransport) -> None:
+        """Accept a connection, or leave it in the backlog."""
+        if self._accepts:
+            self._network.loop.call_soon(transport.accept, self.factory, context=self.context)
+        else:
+            self._backlog.append(transport)
 
     async def start_serving(self) -> None:
-        """Do nothing: it serves from the start."""
+        """Accept connections from now on."""
+        self._accepts = True
+        waiting, self._backlog = self._backlog, []
+        for transport in waiting:
+            self.arrived(transport)
 
     async def serve_forever(self) -> None:
         """Wait until cancelled, then close."""
@@ -165,7 +187,9 @@ class Network:
         """Return the address of `host`, which is its name."""
         return host
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int) -> Listener:
+    def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int, *, accepts: bool
+    ) -> Listener:
         """Return a listener on the current process's host."""
         process = current_process.get()
         name = process.host if process is not None else WORLD_HOST
@@ -173,7 +197,7 @@ class Network:
         port = port or self._take_port(name)
         if (name, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, f"address already in use: {name}:{port}")
-        listener = Listener(self, (name, port), address, factory)
+        listener = Listener(self, (name, port), address, factory, accepts=accepts)
         self._listeners[name, port] = listener
         return listener
 
@@ -222,7 +246,7 @@ class Network:
         self._transports[client] = None
         server.adopt(listener.context)
         self._transports[server] = None
-        self.loop.call_soon(server.accept, listener.factory, context=listener.context)
+        listener.arrived(server)
         return client
 
     @property

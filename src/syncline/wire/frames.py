@@ -1,24 +1,29 @@
 """Frames: a size of four bytes, then that many bytes; parsed in the receive buffer.
 
-One hard idea: how much is read at a time decides whether bytes must be moved.
-While frames are small, a read takes up to 64 KB, and many frames are parsed from
-one read. Once the size of a large frame is known, reads stop at its end, so that
-a batch of a megabyte is contiguous and never moved, and little of the next frame
-has to be copied to the front.
+One hard idea: most connections have nothing to receive, so they own no buffer. Reads go into a *scratch* buffer that
+all connections of a listener share, and whole frames are handled there. What is left at the end of the read is moved
+before another connection reads:
 
-Ownership: a frame is a writable view of the receive buffer, valid until the
-next `get_buffer`, which a transport calls before it reads again. A handler may
-change it (the leader stamps batches in place) and write it to disk, and must copy
-what it keeps. A connection that stops reading (back-pressure) may leave whole
-frames in the buffer and take them later.
+    nothing                        no memory
+    a piece of a small frame       a copy of its bytes, put in front of the next read
+    a piece of a large frame       a buffer of the connection's own, in which reads stop at the frame's end, so that a
+                                   batch of a megabyte is contiguous and little of the next frame has to be copied
 
-Memory: a peer may announce a size and never send the bytes, so the buffer grows
-with what was received, at most doubling, and never beyond the largest frame
-allowed. An empty large buffer is freed if the next frame is small. Sizes are
-bytes.
+A frame is large above 64 KiB. Before it gets a buffer, its header is parsed and must be admitted.
+
+Ownership: a frame is a writable view, valid until `keep`, which the connection calls when it has handled the frames
+of a read; with `lend` instead, until the next read, which the connection then puts off. A handler may change a frame
+(the leader stamps batches in place) and write it to disk, and must copy what it keeps. A connection that stops reading
+(back-pressure) may keep whole frames, and take them later.
+
+Memory: a peer may announce a size and never send the bytes, so a buffer grows with what was received, up to 2 MiB, and
+stays for the next large frame until `release`. A frame of which more has arrived gets a buffer for all of it, which is
+freed with it. Beyond 8 MiB that is address space, of which the system provides pages as they are written.
+Sizes are bytes.
 """
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from syncline.records.buffers import Buffer
@@ -29,62 +34,145 @@ from syncline.wire.response_header import encode_response_header
 
 SIZE_BYTES: Final = 4
 READ_BYTES: Final = 65_536
-# An announced size alone gets at most this much room; for more, bytes must have arrived.
-CLAIM_BYTES_MAX: Final = 2 << 20
-# An empty buffer larger than this is exchanged for a small one.
+# An announced size gets so many times the room of the bytes that have arrived: a first read of 64 KiB gets 2 MiB.
+CLAIM_FACTOR: Final = 32
+# A connection keeps an empty buffer up to this size for its next large frame.
 KEEP_BYTES_MAX: Final = 2 << 20
+# For a frame larger than this, pages are mapped. Below, the allocator's recycled memory saves the page faults.
+ALLOCATED_BYTES_MAX: Final = 8 << 20
 # Below this a copy is cheaper than one more buffer to write.
 JOIN_BYTES_MAX: Final = 16_384
 
+# Gets the first bytes of a large frame (without its size) and the frame's size; returns False if the header is not
+# complete yet, and raises `DecodeError` if the frame is refused.
+Admit = Callable[[memoryview, int], bool]
+
+
+class Scratch:
+    """The buffer for the reads of many connections."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES))
+
+    def give_away(self) -> memoryview:
+        """Return the buffer, for one connection alone; the others get a new one."""
+        given, self.view = self.view, memoryview(bytearray(READ_BYTES))
+        return given
+
+
+def _admit_all(_head: memoryview, _size_bytes: int) -> bool:
+    return True
+
+
+def _count_nothing(_change_bytes: int) -> None:
+    """Ignore how many bytes are held."""
+
 
 class FrameParser:
-    """The receive buffer of one connection."""
+    """The received bytes of one connection that are not handled yet.
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_view")
+    `scratch` is shared with connections on the same event loop, or None for a buffer of its own. `count` is told by
+    how many bytes the memory that this connection holds has changed.
+    """
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    __slots__ = (
+        "_admit",
+        "_count",
+        "_end",
+        "_frame_bytes_max",
+        "_held_bytes",
+        "_is_admitted",
+        "_is_lent",
+        "_own",
+        "_rest",
+        "_room_end",
+        "_scratch",
+        "_start",
+        "_view",
+    )
+
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        scratch: Scratch | None = None,
+        *,
+        admit: Admit = _admit_all,
+        count: Callable[[int], object] = _count_nothing,
+    ) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._admit = admit
+        self._count = count
+        self._scratch = Scratch() if scratch is None else scratch
+        # The buffer for large frames.
+        self._own: memoryview | None = None
+        # A piece of a small frame, outside of any buffer; the next read puts it in front.
+        self._rest = b""
+        # Unhandled bytes lie from start to end of the view, which is the scratch buffer or this connection's own.
+        self._view = self._scratch.view
         self._start = self._end = 0
-        self._replace(READ_BYTES, 0)
+        # Where the room that `keep` made in the own buffer ends.
+        self._room_end = 0
+        # Whether the header of the large frame being filled was admitted.
+        self._is_admitted = False
+        # Whether a handler uses the last frame, so that all bytes stay where they are.
+        self._is_lent = False
+        self._held_bytes = 0
 
     @property
-    def capacity_bytes(self) -> int:
-        """The size of the buffer."""
-        return len(self._buffer)
+    def held_bytes(self) -> int:
+        """The memory that this connection holds between two reads."""
+        return self._held_bytes
 
     def check_invariants(self) -> None:
-        """Assert that the positions in the buffer are consistent, and that it is no larger than the largest frame."""
-        assert 0 <= self._start <= self._end <= len(self._buffer), (
-            f"pending from {self._start} to {self._end} in a buffer of {len(self._buffer)} bytes"
+        """Assert that no bytes lie in the shared buffer between two reads, and that what is held is counted."""
+        assert 0 <= self._start <= self._end <= len(self._view), (
+            f"pending from {self._start} to {self._end} in a buffer of {len(self._view)} bytes"
         )
+        assert self._view is self._own or self._start == self._end, "unhandled bytes lie in the shared buffer"
+        assert not self._rest or self._start == self._end, "a piece of a frame lies outside of the buffer with others"
+        assert self._held_bytes == self._own_bytes() + len(self._rest), (
+            f"{self._held_bytes} bytes are counted for a buffer of {self._own_bytes()} and {len(self._rest)} more"
+        )
+        capacity_bytes = 0 if self._own is None else len(self._own)
         frame_bytes_max = SIZE_BYTES + self._frame_bytes_max
-        assert len(self._buffer) <= max(CLAIM_BYTES_MAX, frame_bytes_max) + READ_BYTES, (
-            f"a buffer of {len(self._buffer)} bytes for frames of at most {frame_bytes_max}"
+        assert capacity_bytes <= max(KEEP_BYTES_MAX, frame_bytes_max) + 2 * READ_BYTES, (
+            f"a buffer of {capacity_bytes} bytes for frames of at most {frame_bytes_max}"
         )
-        assert self._view.obj is self._buffer, "frames are views of another buffer"
 
     @property
     def pending_bytes(self) -> int:
         """The number of received bytes that are not handed out yet."""
-        return self._end - self._start
+        return len(self._rest) + self._end - self._start
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Return the room for the next bytes, never empty; this invalidates all frames handed out before."""
-        pending = self._end - self._start
-        if pending == 0:
+        if self._is_lent:
+            self.keep()
+        if self._end > self._start:
+            return self._view[self._end : self._room_end]
+        if rest := self._rest:
+            # They also stay where they are: a read that finds nothing does not call `buffer_updated`.
+            size = len(rest)
+            self._scratch.view[:size] = rest
+            self._view = self._scratch.view
             self._start = self._end = 0
-            if len(self._buffer) > KEEP_BYTES_MAX:
-                self._replace(READ_BYTES, 0)
-            return self._view[:READ_BYTES]
-        wanted = self._frame_end() - self._start
-        if wanted <= READ_BYTES:
-            return self._room_for_small(pending, wanted)
-        return self._room_for_large(pending, wanted)
+            return self._view[size:]
+        self._start = self._end = 0
+        if self._own is not None:
+            self._view = self._own
+            return self._own[:READ_BYTES]
+        self._view = self._scratch.view
+        return self._view
 
     def buffer_updated(self, received_bytes: int) -> None:
         """Count bytes that the transport wrote into the room that it got last."""
+        if self._rest:
+            self._end = len(self._rest)
+            self._rest = b""
         self._end += received_bytes
-        assert self._end <= len(self._buffer), "more was received than there was room for"
+        assert self._end <= len(self._view), "more was received than there was room for"
 
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame without its size, or None until more bytes arrive.
@@ -94,8 +182,15 @@ class FrameParser:
         start = self._start
         available = self._end - start - SIZE_BYTES
         if available < 0:
-            return None
-        (size,) = INT32.unpack_from(self._buffer, start)
+            if not self._rest:
+                return None
+            # Whole frames may have been kept during a pause.
+            self._restore()
+            start = 0
+            available = self._end - SIZE_BYTES
+            if available < 0:
+                return None
+        (size,) = INT32.unpack_from(self._view, start)
         if size > available:
             if size > self._frame_bytes_max:
                 raise FrameError(f"a frame of {size} bytes is announced, {self._frame_bytes_max} are allowed")
@@ -104,47 +199,114 @@ class FrameParser:
             raise FrameError(f"a frame of {size} bytes is announced, 0 to {self._frame_bytes_max} are allowed")
         start += SIZE_BYTES
         self._start = end = start + size
+        self._is_admitted = False
         return self._view[start:end]
 
-    def _frame_end(self) -> int:
-        """Return the end of the frame that begins at `_start`, as far as it is known."""
-        if self._end - self._start < SIZE_BYTES:
-            return self._start + SIZE_BYTES
-        (size,) = INT32.unpack_from(self._buffer, self._start)
-        return self._start + SIZE_BYTES + min(max(int(size), 0), self._frame_bytes_max)
+    def keep(self) -> None:
+        """Free the shared buffer: move unhandled bytes out of it, and make room for more of a large frame.
 
-    def _room_for_small(self, pending: int, wanted: int) -> memoryview:
-        missing = max(wanted - pending, 1)
-        room = len(self._buffer) - self._end
-        # Little room would mean many short reads; the pending bytes are few and cheap to move.
-        if room < missing or (room < READ_BYTES // 4 and self._start > 0):
-            self._move_to_front(pending + missing)
-        return self._view[self._end : self._end + READ_BYTES]
-
-    def _room_for_large(self, pending: int, wanted: int) -> memoryview:
-        granted = min(wanted, max(2 * pending, CLAIM_BYTES_MAX))
-        # A paused reader may have left a whole frame behind; there must still be room for one byte.
-        granted = max(granted, pending + 1)
-        if self._start + granted > len(self._buffer):
-            self._move_to_front(granted)
-        return self._view[self._end : self._start + granted]
-
-    def _move_to_front(self, capacity: int) -> None:
-        """Move the pending bytes to the beginning of a buffer of at least `capacity`."""
+        Raises `DecodeError` if a large frame is refused.
+        """
+        self._is_lent = False
         pending = self._end - self._start
-        if capacity > len(self._buffer):
-            kept = self._view[self._start : self._end]
-            self._replace(capacity, pending)
-            self._view[:pending] = kept
-        else:
-            self._view[:pending] = self._view[self._start : self._end]
-            self._start, self._end = 0, pending
+        if not pending and not self._held_bytes:
+            return
+        if pending:
+            granted = self._granted_bytes(pending)
+            if granted <= READ_BYTES and pending < READ_BYTES:
+                self._rest = bytes(self._view[self._start : self._end])
+                self._start = self._end = 0
+            else:
+                # A paused reader may have left whole frames behind; there must still be room for other bytes.
+                self._make_room(pending, granted if granted > pending else pending + READ_BYTES)
+        own = self._own
+        if own is not None and self._start == self._end and len(own) > KEEP_BYTES_MAX:
+            self._drop_own()
+        self._recount()
 
-    def _replace(self, capacity: int, pending: int) -> None:
-        # A new object, never a resized one: the transport and frames may still have views of the old one.
-        self._buffer = bytearray(-(-capacity // READ_BYTES) * READ_BYTES)
-        self._view = memoryview(self._buffer)
+    def lend(self) -> None:
+        """Leave all bytes where they are, instead of `keep`: a handler uses the last frame until the next read."""
+        if self._view is self._scratch.view:
+            self._own = self._view = self._scratch.give_away()
+        self._is_lent = True
+        self._recount()
+
+    def release(self) -> None:
+        """Free an empty buffer, which was kept for another large frame."""
+        if not self._is_lent and self._own is not None and self._start == self._end:
+            self._drop_own()
+            self._recount()
+
+    def clear(self) -> None:
+        """Free everything: the connection is closed."""
+        self._rest = b""
+        self._start = self._end = 0
+        self._drop_own()
+        self._recount()
+
+    def _granted_bytes(self, pending: int) -> int:
+        """Return how much room the frame that begins at `_start` gets for all of its bytes and its size."""
+        if pending < SIZE_BYTES:
+            return SIZE_BYTES
+        (size,) = INT32.unpack_from(self._view, self._start)
+        wanted = SIZE_BYTES + min(max(int(size), 0), self._frame_bytes_max)
+        if wanted > READ_BYTES and not self._is_admitted:
+            self._is_admitted = self._admit(self._view[self._start + SIZE_BYTES : self._end], wanted - SIZE_BYTES)
+            if not self._is_admitted:
+                if pending >= READ_BYTES:
+                    raise FrameError(f"the header of a frame does not end within {pending} bytes")
+                return READ_BYTES
+        if wanted > KEEP_BYTES_MAX and pending < KEEP_BYTES_MAX // 2:
+            return min(CLAIM_FACTOR * pending, KEEP_BYTES_MAX)
+        return wanted
+
+    def _make_room(self, pending: int, granted: int) -> None:
+        """Have the unhandled bytes in the own buffer, with room for more of their frame."""
+        own = self._own
+        kept = self._view[self._start : self._end]
+        if own is None or granted > len(own):
+            # A new object, never a resized one: the transport may still have a view of the old one.
+            own = self._own = _new_buffer(-(-granted // READ_BYTES) * READ_BYTES)
+            own[:pending] = kept
+        elif self._view is not own or self._start + granted > len(own):
+            own[:pending] = kept
+        else:
+            self._room_end = self._start + granted
+            return
+        self._view = own
         self._start, self._end = 0, pending
+        self._room_end = granted
+
+    def _restore(self) -> None:
+        rest, self._rest = self._rest, b""
+        self._scratch.view[: len(rest)] = rest
+        self._view = self._scratch.view
+        self._start, self._end = 0, len(rest)
+
+    def _drop_own(self) -> None:
+        self._own = None
+        self._view = self._scratch.view
+        self._start = self._end = 0
+
+    def _own_bytes(self) -> int:
+        """Return the memory of the own buffer: of mapped pages, those that were written."""
+        if self._own is None:
+            return 0
+        capacity_bytes = len(self._own)
+        return capacity_bytes if capacity_bytes <= ALLOCATED_BYTES_MAX else self._end
+
+    def _recount(self) -> None:
+        held_bytes = len(self._rest) + self._own_bytes()
+        if held_bytes != self._held_bytes:
+            change_bytes = held_bytes - self._held_bytes
+            self._held_bytes = held_bytes
+            self._count(change_bytes)
+
+
+def _new_buffer(size_bytes: int) -> memoryview:
+    if size_bytes <= ALLOCATED_BYTES_MAX:
+        return memoryview(bytearray(size_bytes))
+    return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def frame_request(

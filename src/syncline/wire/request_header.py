@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from syncline.records.buffers import Buffer
 from syncline.wire.api import ApiKey, request_header_version
-from syncline.wire.errors import DecodeError
+from syncline.wire.errors import DecodeError, IncompleteHeaderError
 from syncline.wire.primitives import nullable_string, skip_tags
 
 _FIXED: Final = struct.Struct(">hhih")
@@ -32,7 +32,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 
     The listener decides whether it serves the version: a version newer than any known one has the newest header.
     Negative versions pass only for ApiVersions, which is answered in any version. Raises DecodeError, also for a
-    key that no listener serves.
+    key that no listener serves; its kind IncompleteHeaderError if the frame ends inside the header.
     """
     try:
         number, version, correlation_id, size = _FIXED.unpack_from(frame, 0)
@@ -44,7 +44,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
         if size > 0:
             position += size
             if position > len(frame):
-                raise DecodeError(f"a client id of {size} bytes in a frame of {len(frame)}")
+                raise IncompleteHeaderError(f"a client id of {size} bytes in a frame of {len(frame)}")
             client_id = str(frame[10:position], "utf-8")
         elif size == 0:
             client_id = ""
@@ -53,7 +53,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
         if request_header_version(number, version) == 2:
             position = skip_tags(frame, position)
     except (struct.error, IndexError):
-        raise DecodeError(f"a frame of {len(frame)} bytes ends inside the request header") from None
+        raise IncompleteHeaderError(f"a frame of {len(frame)} bytes ends inside the request header") from None
     except UnicodeDecodeError as error:
         raise DecodeError(f"the client id is not UTF-8: {error}") from None
     return RequestHeader(key, version, correlation_id, client_id, position)

@@ -26,6 +26,7 @@ from syncline.node.api import (
 from syncline.node.channel.channel import Channel
 from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.membership import RegistrationRefused
+from syncline.node.clients.clients import Clients
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
@@ -63,6 +64,14 @@ class Member:
             {int(module.KEY): module.handle for module in MODULES},
             settle=lambda: None,
             holds=holds,
+            clients=Clients(
+                loop=loop,
+                clock=SystemClock(),
+                config=BrokerConfig(),
+                memory_bytes=1 << 30,
+                connections=lambda: self.dispatcher.connections,
+                spawn=loop.create_task,
+            ),
             stepping=Stepping(loop, holds, lambda: None),
             on_connection_lost=lambda _connection: None,
         )

@@ -23,6 +23,7 @@ from syncline.node.api import (
     api_42_delete_groups,
     api_47_offset_delete,
 )
+from syncline.node.clients.memory import MemoryBudget
 from syncline.node.groups.coordinator import GroupCoordinator
 from syncline.node.request import Request, Steps
 from syncline.records.batch import BatchHeader, crc_matches, stamp
@@ -124,6 +125,7 @@ class StandInBroker:
         self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
         self.clock = VirtualClock(loop)
         self.rng = random.Random(7)
+        self.memory = MemoryBudget(loop, 1 << 30)
         self.partitions: dict[int, MemoryPartition] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.created: list[str] = []

@@ -698,3 +698,22 @@ def test_exception_in_a_request_closes_its_connection_and_answers_the_others(mon
         assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
     play(story)
+
+
+def test_members_are_counted_among_the_memory_for_clients() -> None:
+    """As long as they are members of a group that this broker coordinates; when it is full, no one else joins."""
+
+    async def story(broker: StandInBroker) -> None:
+        large = [{"name": "range", "metadata": bytes(100_000)}]
+        await stable_member(broker, protocols=large)
+        stable_bytes = broker.memory.held_bytes
+        broker.memory.add(broker.memory.limit_bytes)
+        refused = await join(broker, group_id="other")
+        broker.memory.add(-broker.memory.limit_bytes)
+        broker.groups.resigned(broker.groups.partition_of("g"))
+
+        assert 100_000 < stable_bytes < 103_000
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.memory.held_bytes == 0
+
+    play(story)

@@ -359,6 +359,21 @@ async def test_sessions_requests_and_connections_are_counted(world: World) -> No
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchsessions"] == 1
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchpartitionscached"] == 1
     assert samples.of("syncline_connections", listener="client") == len(world.connections())
+    assert samples["kafka_network_socketserver_memorypoolused"] == 0
+    assert samples["kafka_network_socketserver_memorypoolavailable"] == 4 << 30
+    assert samples["kafka_network_socketserver_expiredconnectionskilledcount"] == 0
+
+
+@pytest.mark.brokers(1, max_connections_per_ip=2, connections_max_idle_ms=2_000)
+async def test_limits_on_connections_are_counted_where_they_strike(world: World) -> None:
+    """A refused connection, and an idle one."""
+    clients = [await world.client() for _ in range(3)]
+    await clients[2].lost()
+    await clients[0].lost()
+    samples = await scrape(world)
+
+    assert samples.of("syncline_connections_refused_total", reason="address") == 1
+    assert samples["kafka_network_socketserver_expiredconnectionskilledcount"] == 2
 
 
 async def test_api_versions_of_any_version_are_counted_as_version_0(world: World) -> None:

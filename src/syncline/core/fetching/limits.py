@@ -4,6 +4,8 @@ One hard idea: a reader must always make progress. Until some partition has
 returned data, the first batch is returned whole even if it is larger than every
 limit; a hard limit would block a reader for ever in front of one large batch.
 
+Only a broker without memory for an answer returns nothing: then the reader waits.
+
 Units: bytes. A limit of zero allows nothing beyond the first batch. A negative one is the reader's mistake: the first
 partition answers with an error if it has something to read; for the others the limit is zero.
 Source: KIP-74.
@@ -29,9 +31,10 @@ class FetchBudget:
 
     __slots__ = ("_has_data", "_remaining_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, has_room: bool = True) -> None:
         self._remaining_bytes = max_bytes
-        self._has_data = False
+        # Without room even for the first batch, it is as if another partition had returned it.
+        self._has_data = not has_room
 
     def grant(self, partition_max_bytes: int) -> Grant:
         """Return what the next partition may read."""

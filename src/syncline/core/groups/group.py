@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from syncline.core.groups.member import Member, restored
+from syncline.core.groups.member_bytes import MemberBytes
 from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMember, Protocol
 from syncline.core.groups.records import GroupRecordError, StoredGroup, subscribed_topics
 from syncline.model.errors import ErrorCode
@@ -62,6 +63,14 @@ class Group:
         self.subscribed: frozenset[str] | None = None
         self._instances: dict[str, str] = {}
         self._tally: dict[str, int] = {}
+        # The memory that the members take, and the sum over all groups of the coordinator, once it counts this one.
+        self.member_bytes = 0
+        self._all_member_bytes = MemberBytes()
+
+    def count_in(self, all_member_bytes: MemberBytes) -> None:
+        """Count the members of this group together with those of others."""
+        all_member_bytes.add(self.member_bytes)
+        self._all_member_bytes = all_member_bytes
 
     # Members
 
@@ -111,6 +120,8 @@ class Group:
         member.member_id = member_id
 
     def _count(self, member: Member, step: int) -> None:
+        self.member_bytes += step * member.size_bytes
+        self._all_member_bytes.add(step * member.size_bytes)
         # A name offered twice by one member is still one member's offer.
         for name in dict.fromkeys(protocol.name for protocol in member.protocols):
             self._tally[name] = self._tally.get(name, 0) + step
@@ -267,6 +278,10 @@ class Group:
             assert self.members[member_id].group_instance_id == instance, f"{self.group_id}: {instance} is {member_id}"
         static_count = sum(member.group_instance_id is not None for member in self.members.values())
         assert len(self._instances) == static_count, f"{self.group_id}: {len(self._instances)} of {static_count} static"
+        size_bytes = sum(member.size_bytes for member in self.members.values())
+        assert self.member_bytes == size_bytes, (
+            f"{self.group_id}: {self.member_bytes} bytes are counted of {size_bytes}"
+        )
         names = [name for member in self.members.values() for name in {each.name for each in member.protocols}]
         assert self._tally == {name: names.count(name) for name in names}, f"{self.group_id}: tally {self._tally}"
         assert not self.pending.keys() & self.members.keys(), f"{self.group_id}: pending and member at once"

@@ -104,6 +104,7 @@ class GroupShard:
                 group = self._groups[group_id] = Group(group_id, wall_ms=at.wall_ms)
                 group.is_visible = True
         for group in self._groups.values():
+            group.count_in(self._out.member_bytes)
             for member in group.members.values():
                 self._rebalance.start_session(group, member)
         self._out.start(_EXPIRY, self._settings.offsets_retention_check_interval_ms)
@@ -160,6 +161,11 @@ class GroupShard:
     def next_deadline_ms(self) -> int | None:
         """Return when `tick` is due, at the latest; None for never."""
         return self._out.next_deadline_ms()
+
+    @property
+    def member_bytes(self) -> int:
+        """Return the memory that the members of all groups take; 0 before the log is read."""
+        return self._out.member_bytes.total
 
     # Requests
 
@@ -266,6 +272,8 @@ class GroupShard:
         if self.is_loaded:
             self._out.check_invariants()
             self._offsets.check_invariants()
+            member_bytes = sum(group.member_bytes for group in self._groups.values())
+            assert self.member_bytes == member_bytes, f"{self.member_bytes} bytes are counted of {member_bytes}"
         for group_id, group in self._groups.items():
             assert group.group_id == group_id, f"{group.group_id} is found as {group_id}"
             group.check_invariants()

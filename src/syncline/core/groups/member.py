@@ -9,8 +9,10 @@ exception: the coordinator gives up its Join after a bound of its own.
 Units: `*_ms` milliseconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from syncline.core.groups.member_bytes import MEMBER_BYTES, PROTOCOL_BYTES
 from syncline.core.groups.messages import MemberDescription, Protocol, Ticket
 from syncline.core.groups.records import StoredMember
 
@@ -40,6 +42,11 @@ class Member:
     def is_excused(self) -> bool:
         """Return whether the member stays although its session expires now."""
         return self.is_waiting and not self.is_new
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory that the member takes."""
+        return MEMBER_BYTES + protocols_bytes(self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return the member's metadata for a protocol; empty when it does not offer it."""
@@ -73,6 +80,11 @@ class Member:
             metadata=b"" if protocol_name is None else self.metadata(protocol_name),
             assignment=self.assignment,
         )
+
+
+def protocols_bytes(protocols: Iterable[Protocol]) -> int:
+    """Return the memory that a member's protocols take."""
+    return sum(PROTOCOL_BYTES + len(protocol.name) + len(protocol.metadata) for protocol in protocols)
 
 
 def restored(stored: StoredMember, protocol_name: str) -> Member:

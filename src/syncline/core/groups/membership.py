@@ -20,7 +20,8 @@ the assignment).
 from collections.abc import Callable
 
 from syncline.core.groups.group import Group
-from syncline.core.groups.member import Member
+from syncline.core.groups.member import Member, protocols_bytes
+from syncline.core.groups.member_bytes import PROTOCOLS_MAX
 from syncline.core.groups.messages import (
     GroupState,
     HeartbeatReply,
@@ -62,6 +63,7 @@ class Membership:
             return
         if group is None:
             group = self._groups[group_id] = Group(group_id, wall_ms=self._out.at.wall_ms)
+            group.count_in(self._out.member_bytes)
         group.is_visible = True
         if request.member_id in group.pending:
             self._add(ticket, group, request, request.member_id)
@@ -74,8 +76,10 @@ class Membership:
         settings = self._out.settings
         if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not request.protocol_type or not request.protocols or not _is_storable(request):
+        if not request.protocol_type or not 0 < len(request.protocols) <= PROTOCOLS_MAX or not _is_storable(request):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not self._has_room_for(group, request):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
         if not self._has_room(group, request.member_id):
@@ -88,6 +92,14 @@ class Membership:
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.NONE
+
+    def _has_room_for(self, group: Group | None, request: JoinRequest) -> bool:
+        """Return whether the group may take as much memory as with these protocols."""
+        others_bytes = 0
+        if group is not None:
+            member = group.members.get(request.member_id)
+            others_bytes = group.member_bytes - (member.size_bytes if member is not None else 0)
+        return others_bytes + protocols_bytes(request.protocols) <= self._out.settings.group_bytes_max
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         size_max = self._out.settings.group_size_max

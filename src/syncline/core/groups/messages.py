@@ -57,6 +57,8 @@ class GroupSettings:
     session_timeout_max_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     group_size_max: int = 2_147_483_647
+    # The memory that the members of one group may take. What is stored of a group is one record, far smaller.
+    group_bytes_max: int = 16 << 20
     offset_metadata_max: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000

@@ -98,7 +98,8 @@ class Offsets:
             self._out.reply(ticket, CommitReply(errors=errors))
             return
         if group_id not in self._groups:
-            self._groups[group_id] = Group(group_id, wall_ms=self._out.at.wall_ms)
+            group = self._groups[group_id] = Group(group_id, wall_ms=self._out.at.wall_ms)
+            group.count_in(self._out.member_bytes)
         self._write_commit(ticket, group_id, accepted, errors)
 
     def _commit_refusal(self, group_id: str, request: CommitRequest) -> ErrorCode:

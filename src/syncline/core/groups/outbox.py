@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from syncline.core.groups.member_bytes import MemberBytes
 from syncline.core.groups.messages import AnyReply, Effect, GroupSettings, Instant, Persist, Reply, Ticket
 from syncline.core.groups.records import GroupRecord
 from syncline.core.groups.timers import Timers
@@ -58,6 +59,7 @@ class Outbox:
         self.settings = settings
         self.at = Instant(0, 0)
         self.timers: Timers[TimerKey] = Timers()
+        self.member_bytes = MemberBytes()
         self._effects: list[Effect] = []
         self._writes: dict[int, _Write] = {}
         self._write_deadlines_ms: dict[int, int] = {}

@@ -95,6 +95,9 @@ class FetchOperation:
             # Its remaining reads were abandoned, because their partitions have another leader.
             self._decide()
             return
+        if not self._request.connection.holding.answer_bytes_max():
+            # With no memory for an answer, it waits for its deadline.
+            return
         if fetch_ready(
             self._reader.glances(self._context.pending()), min(self._fetch.min_bytes, self._fetch.max_bytes)
         ):
@@ -137,7 +140,11 @@ class FetchOperation:
     def _look(self) -> None:
         if self._pending is not None:
             self._pending.unpark(self._serving.clock.mono_ms())
-        budget = FetchBudget(min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes))
+        room_bytes = self._request.connection.holding.answer_bytes_max()
+        budget = FetchBudget(
+            min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
+            has_room=room_bytes > 0,
+        )
         self._rows = [
             self._reader.read(entry, budget, self, is_first_look=self._is_first_look)
             for entry in self._context.pending()

@@ -46,6 +46,10 @@ from syncline.storage.errors import StorageError
 
 log = logging.getLogger("syncline.groups")
 
+# The members of a group may take this many times the memory of the largest record, which stores what they agree on.
+GROUP_RECORDS: Final = 16
+GROUP_BYTES_MIN: Final = 16 << 20
+
 # How long a term that failed unexpectedly waits before it reads its log again: what failed once may fail again.
 AGAIN_S: Final = 1.0
 
@@ -128,7 +132,10 @@ class GroupCoordinator:
     # Requests. The answer comes at once or later, exactly once.
 
     def join(self, group_id: str, request: JoinRequest, answer: Answer[JoinReply]) -> None:
-        """JoinGroup."""
+        """JoinGroup. While the broker's memory for clients is full, members are told to come back."""
+        if not self._host.memory.room_bytes():
+            answer(JoinReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id=request.member_id))
+            return
         self._submit(
             group_id,
             lambda shard, ticket, at: shard.join(ticket, group_id, request, at),
@@ -337,6 +344,7 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         session_timeout_max_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_size_max=config.group_max_size,
+        group_bytes_max=max(GROUP_BYTES_MIN, GROUP_RECORDS * config.message_max_bytes),
         offset_metadata_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import TopicPartition
 from syncline.model.metadata import MetadataImage
+from syncline.node.clients.memory import MemoryBudget
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.live_configs import LiveConfigs
@@ -35,9 +36,11 @@ class GroupsOnDemand:
         partitions: Mapping[TopicPartition, Partition],
         tasks: Tasks,
         topics: TopicCreation,
+        memory: MemoryBudget,
     ) -> None:
         self.clock = clock
         self.rng = rng
+        self.memory = memory
         self._cluster = cluster
         self._configs = configs
         self._partitions = partitions

@@ -30,6 +30,16 @@ class OffsetsPartition(Protocol):
         """Yield chunks of whole batches up to the log end at the start of this leadership, once it is committed."""
 
 
+class MemberMemory(Protocol):
+    """The memory that members of groups share with the broker's connections."""
+
+    def add(self, change_bytes: int) -> None:
+        """Count members that come, or (negative) leave."""
+
+    def room_bytes(self) -> int:
+        """Return how many more bytes may be held."""
+
+
 class GroupsHost(Protocol):
     """The broker, as the group coordinator sees it."""
 
@@ -44,6 +54,10 @@ class GroupsHost(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the broker's clock."""
+
+    @property
+    def memory(self) -> MemberMemory:
+        """Return what counts the memory that members take."""
 
     @property
     def rng(self) -> random.Random:

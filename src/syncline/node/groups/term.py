@@ -85,6 +85,8 @@ class Term:
         self._last_ticket: Ticket = 0
         self._queue: deque[Effect] = deque()
         self._is_performing = False
+        # The memory of members that the broker counts.
+        self._member_bytes = 0
 
     def __repr__(self) -> str:
         return f"<groups of {OFFSETS_TOPIC}-{self.index}, epoch {self.leader_epoch}: {self.phase.name}>"
@@ -115,11 +117,21 @@ class Term:
         except Exception:
             self._fail()
             raise
+        self._count_members()
 
     def end(self) -> None:
         """Answer all waiting requests: this broker no longer leads the partition."""
         self.move_to(Phase.OVER)
         self._perform(self.shard.resigned())
+        self._count_members()
+
+    def _count_members(self) -> None:
+        """Count the memory that members take, none after the end of the term."""
+        member_bytes = 0 if self.phase is Phase.OVER else self.shard.member_bytes
+        if member_bytes != self._member_bytes:
+            change_bytes = member_bytes - self._member_bytes
+            self._member_bytes = member_bytes
+            self._host.memory.add(change_bytes)
 
     def _fail(self) -> None:
         """End the term after an unexpected exception: only the answers of waiting requests are still performed."""
@@ -131,6 +143,7 @@ class Term:
                 if isinstance(effect, Reply) and effect.ticket in self._answers:
                     self._answer(effect)
             self._answers.clear()
+            self._count_members()
             self._on_failure(self)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:

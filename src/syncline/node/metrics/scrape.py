@@ -16,6 +16,7 @@ from syncline import __version__
 from syncline.core.replication.effects import SkipReason
 from syncline.model.ids import BrokerEpoch
 from syncline.model.metadata import BrokerRecord, MetadataImage
+from syncline.node.clients.clients import Clients
 from syncline.node.connection import Connection
 from syncline.node.counters import Counters, TopicCounters
 from syncline.node.faults.on_demand import FaultsOnDemand
@@ -50,6 +51,10 @@ class HasServer(Protocol):
     @property
     def connections(self) -> Mapping[Connection, None]:
         """Return the open connections."""
+
+    @property
+    def clients(self) -> Clients:
+        """Return what the connections share."""
 
     @property
     def holds(self) -> LoopHolds:
@@ -133,6 +138,7 @@ class Scraper:
         self._add_fetchers(page)
         self._add_waiting(page)
         self._add_traffic(page)
+        self._add_clients(page)
         self._add_relinquishing(page)
         self._add_identity(page)
         sections: list[bytes] = []
@@ -303,6 +309,23 @@ class Scraper:
             page.add(table.LEADER_RELINQUISHES_SKIPPED, count, reason.value)
         page.add_histogram(table.FOLLOWER_FETCH_PROCESS_TIME, counters.fetch_process_ms)
 
+    def _add_clients(self, page: Page) -> None:
+        server = self._broker.dispatcher
+        connections = {"client": 0, "internal": 0}
+        for connection in server.connections:
+            connections[connection.listener] += 1
+        for listener, count in connections.items():
+            page.add(table.CONNECTIONS, count, listener)
+        memory, places = server.clients.memory, server.clients.places
+        page.add(table.MEMORY_POOL_USED, memory.held_bytes)
+        page.add(table.MEMORY_POOL_AVAILABLE, memory.room_bytes())
+        page.add(table.EXPIRED_CONNECTIONS, server.clients.idle.closed_count)
+        page.add(table.CONNECTIONS_HELD_BACK, memory.held_back_count, "memory")
+        page.add(table.CONNECTIONS_HELD_BACK, places.waiting_count, "place")
+        page.add(table.CONNECTIONS_REFUSED, places.refused_count, "address")
+        page.add(table.CONNECTIONS_REFUSED, places.evicted_count, "place")
+        page.add(table.CONNECTIONS_REFUSED, memory.closed_count, "memory")
+
     def _add_identity(self, page: Page) -> None:
         broker, image = self._broker, self._broker.image
         page.add(table.BROKER_INFO, 1, broker.broker_id, image.cluster_id, broker.config.broker_rack or "", __version__)
@@ -311,14 +334,9 @@ class Scraper:
         page.add(table.METADATA_VERSION, image.version)
         page.add(table.BROKER_EPOCH, broker.broker_epoch)
         page.add(table.CONTROLLER_EPOCH, image.controller_epoch)
-        connections = {"client": 0, "internal": 0}
-        for connection in broker.dispatcher.connections:
-            connections[connection.listener] += 1
         holds = broker.dispatcher.holds
         page.add_histogram(table.LOOP_HOLDS, holds.held_ms, per_unit=1_000)
         page.add(table.LONGEST_LOOP_HOLD, holds.longest_ms / 1_000)
-        for listener, count in connections.items():
-            page.add(table.CONNECTIONS, count, listener)
         if broker.faults.registry is not None:
             for fault in broker.faults.registry.describe():
                 page.add(table.FAULT_HITS, fault["hits"], fault["id"], fault["kind"])

@@ -270,6 +270,17 @@ REQUESTS: Final = _kafka(
     "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
     "Taken up, by API and version; Fetch is split into FetchConsumer and FetchFollower.", ("request", "version"))
 
+# Connections of clients
+
+MEMORY_POOL_USED: Final = _kafka(
+    "network:SocketServer:MemoryPoolUsed", GAUGE, "bytes",
+    "Held for clients: receive buffers, answers not sent or not read, unacknowledged records, group members.")
+MEMORY_POOL_AVAILABLE: Final = _kafka(
+    "network:SocketServer:MemoryPoolAvailable", GAUGE, "bytes", "The rest of queued.max.request.bytes.")
+EXPIRED_CONNECTIONS: Final = _kafka(
+    "network:SocketServer:ExpiredConnectionsKilledCount", GAUGE, "connections",
+    "Closed because nothing moved for connections.max.idle.ms.")
+
 # Logs
 
 NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "Files of the log.", PARTITION_LABELS)
@@ -363,6 +374,14 @@ SCRUB_OLDEST: Final = _own(
     "Since the log was checked that the scrub has not checked for longest; since this broker's start if never.")
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
+CONNECTIONS_HELD_BACK: Final = _own(
+    "syncline_connections_held_back", GAUGE, "connections",
+    "Not read, because the memory for clients is full or because there is no place (max.connections), by reason.",
+    ("reason",))
+CONNECTIONS_REFUSED: Final = _own(
+    "syncline_connections_refused_total", COUNTER, "connections",
+    "Closed for a limit: address (max.connections.per.ip), place (to make room for another broker), memory (the"
+    " broker's memory for clients stayed full).", ("reason",))
 FAULT_HITS: Final = _own(
     "syncline_fault_hits_total", COUNTER, "hits", "Of injected faults, by rule.", ("fault", "kind"))
 

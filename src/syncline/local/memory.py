@@ -1,0 +1,88 @@
+"""The memory of this machine: how much there is, and giving back what a broker no longer uses.
+
+The C library keeps freed memory for later (`broker_process.py` has it keep even large buffers, because page faults
+cost more than reading a megabyte). After a burst, a broker would keep it for good. So a broker whose resident memory
+has grown tells the library to return free pages to the system.
+
+The allocator is locked meanwhile: up to 1 ms per returned megabyte, far less if there is nothing to return. So a broker
+looks every half minute, and only after one in which it was mostly idle: a busy one would need the memory again.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+STATM: Final = Path("/proc/self/statm")
+# Where a control group sets a limit, in version 2 and 1.
+LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# Where neither the system nor a control group tells.
+UNKNOWN_MEMORY_BYTES: Final = 4 << 30
+
+LOOK_S: Final = 30.0
+GROWTH_BYTES: Final = 4 << 20
+# The share of a processor above which a broker is busy.
+BUSY_SHARE: Final = 0.25
+
+
+def machine_memory_bytes() -> int:
+    """Return how much memory this process may use: the machine's, or less if a control group limits it."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(path.read_text()))
+    return min(found, default=UNKNOWN_MEMORY_BYTES)
+
+
+def resident_bytes() -> int:
+    """Return this process's resident memory, 0 where it is unknown."""
+    try:
+        return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError, AttributeError):
+        return 0
+
+
+def trim_heap() -> None:
+    """Return free pages of the C library to the system; without glibc nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class GivesBack:
+    """Gives memory back when a process has grown."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        resident: Callable[[], int] = resident_bytes,
+        cpu_s: Callable[[], float] = time.process_time,
+        trim: Callable[[], object] = trim_heap,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._loop = loop
+        self._resident = resident
+        self._cpu_s = cpu_s
+        self._trim = trim
+        self._look_s = look_s
+        self._least_bytes = resident()
+        self._used_cpu_s = cpu_s()
+        self._timer = loop.call_later(look_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._look_s, self._look)
+        before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
+        is_busy = self._used_cpu_s - before_s > BUSY_SHARE * self._look_s
+        if not is_busy and self._resident() > self._least_bytes + GROWTH_BYTES:
+            self._trim()
+            self._least_bytes = min(self._least_bytes, self._resident())
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()

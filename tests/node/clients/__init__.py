@@ -1,0 +1,1 @@
+"""What connections may take of a broker."""
