@@ -43,6 +43,21 @@ def test_a_follower_whose_log_serves_again_is_proposed_at_once() -> None:
     assert s.requested == [[1, 3, 2]]
 
 
+def test_a_tick_looks_at_a_follower_that_newer_metadata_made_eligible() -> None:
+    """The record of the partition may come again before the leader hears of the brokers."""
+    s = S0(isr=(1, 3), log_end=10, high_watermark=10, fenced=(2,), confirms=False)
+    s.f(2, 10, 100)
+    s.f(3, 10, 100)
+    s.tick(150)
+    s.brokers.replace(standings(1, 2, 3, 4))
+    s.note(
+        s.partition.metadata_changed(replicas=(1, 2, 3), isr=(1, 3), leader_epoch=5, partition_epoch=20, now_ms=200),
+        200,
+    )
+
+    assert s.partition.is_ticked
+
+
 def test_the_second_of_two_followers_is_proposed_when_the_first_has_joined() -> None:
     """Both proved it while only one proposal can be pending."""
     s = S0(isr=(1,), log_end=10, high_watermark=10, confirms=False)

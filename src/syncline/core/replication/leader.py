@@ -310,6 +310,9 @@ class LeaderPartition:
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:
             return NOTHING
         if leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
+            # The same metadata may make a follower eligible that was not: `brokers_changed` proposes it.
+            if not self.is_ticked and not self.is_settled:
+                self._ticks.add(self)
             return self.advance_high_watermark(now_ms)
         in_sync = self.in_sync
         before, evidence = in_sync.committed, in_sync.reason_of(isr, leader_epoch, partition_epoch)
