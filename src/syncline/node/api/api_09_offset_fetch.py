@@ -5,17 +5,20 @@ leader epoch, v6 flexible, v7 require_stable (KIP-447), v8 several groups in one
 request (KIP-709), v9 member epoch (KIP-848; ignored for classic groups). A
 partition without an offset, or that does not exist, has offset -1 and no error.
 Without transactions every committed offset is stable.
+
+A group that is named several times is looked up once, and an answer has at most `ANSWER_BYTES_MAX`: a short request may
+name a partition with much metadata again and again.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from syncline.core.groups.records import CommittedOffset
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, Offset
+from syncline.node.parts import in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
-from syncline.wire.stepwise import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
     from syncline.node.part_views import HasGroups
@@ -24,17 +27,30 @@ if TYPE_CHECKING:
 KEY = ApiKey.OFFSET_FETCH
 GROUPS_VERSION: Final = 8
 GROUP_ERROR_VERSION: Final = 2
+# In one answer: eight hundred thousand partitions, or 4,000 with as much metadata as Kafka's default allows.
+ANSWER_BYTES_MAX: Final = 16 << 20
+# Of a partition without metadata, in the newest version.
+ROW_BYTES: Final = 20
+PARTITIONS_PER_STEP: Final = 100
+
+# A group's committed offsets by topic and partition.
+Stored: TypeAlias = Mapping[str, Mapping[int, CommittedOffset]]
+
 _NOTHING: Final = CommittedOffset(Offset(NONE), NONE, "", NONE)
 
 
 def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Answer from the committed offsets, at once."""
     asked = yield from request.decode_in_steps()
+    found = _Found(broker)
     if request.version >= GROUPS_VERSION:
-        groups = Rows(asked.groups, lambda each: _group(broker, str(each.group_id), each.topics), _rows_of)
+        groups = []
+        for each in asked.groups:
+            groups.append((yield from found.group(str(each.group_id), each.topics)))
+            yield
         fields: dict[str, Any] = {"throttle_time": 0, "groups": groups}
     else:
-        fields = {"throttle_time": 0, **_group(broker, str(asked.group_id), asked.topics)}
+        fields = {"throttle_time": 0, **(yield from found.group(str(asked.group_id), asked.topics))}
         error = fields["error_code"]
         if error and request.version < GROUP_ERROR_VERSION:
             # Version 1 has no field for an error of the whole request.
@@ -44,32 +60,57 @@ def handle(broker: "HasGroups", request: "Request") -> "Steps":
     request.answer(fields)
 
 
-def _rows_of(group: Any) -> range:
-    """Return as many numbers as a group has rows in the answer, or enough to call it long."""
-    if group.topics is None:
-        return range(ROWS_AT_ONCE)
-    topics = group.topics[:ROWS_AT_ONCE]
-    return range(len(topics) + sum(len(topic.partition_indexes) for topic in topics))
+class _Found:
+    """What the groups of one request have, as of when each was looked up, and how much of it the answer has so far."""
+
+    def __init__(self, broker: "HasGroups") -> None:
+        self._broker = broker
+        self._stored: dict[str, Stored] = {}
+        self._answer_bytes = 0
+
+    def group(self, group_id: str, topics: Sequence[Any] | None) -> Generator[None, None, dict[str, Any]]:
+        """Return the row of one group; all its topics if they are None."""
+        row: dict[str, Any] = {"group_id": group_id, "topics": (), "error_code": ErrorCode.NONE}
+        try:
+            if group_id not in self._stored:
+                self._stored[group_id] = self._broker.groups.offsets_of(group_id)
+        except RequestError as error:
+            row["error_code"] = error.code
+            return row
+        stored = self._stored[group_id]
+        yield from self._count(stored, topics)
+        if self._answer_bytes > ANSWER_BYTES_MAX:
+            row["error_code"] = ErrorCode.INVALID_REQUEST
+        elif topics is None:
+            row["topics"] = Rows(
+                stored.items(), lambda each: _topic(each[0], tuple(each[1]), each[1]), lambda each: each[1]
+            )
+        else:
+            row["topics"] = Rows(
+                topics,
+                lambda each: _topic(str(each.name), each.partition_indexes, stored.get(str(each.name), {})),
+                _partitions,
+            )
+        return row
+
+    def _count(self, stored: "Stored", topics: Sequence[Any] | None) -> Generator[None, None, None]:
+        """Add what a group's row takes, until it is too much."""
+        for name, partitions in stored.items() if topics is None else _named(topics):
+            committed = stored.get(name, {})
+            for some in in_parts(tuple(partitions), PARTITIONS_PER_STEP):
+                self._answer_bytes += sum(_size_bytes(committed.get(int(each), _NOTHING)) for each in some)
+                if self._answer_bytes > ANSWER_BYTES_MAX:
+                    return
+                yield
 
 
-def _group(broker: "HasGroups", group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
-    group: dict[str, Any] = {"group_id": group_id, "topics": [], "error_code": ErrorCode.NONE}
-    try:
-        stored = broker.groups.offsets_of(group_id)
-    except RequestError as error:
-        group["error_code"] = error.code
-        return group
-    if topics is None:
-        group["topics"] = Rows(
-            stored.items(), lambda each: _topic(each[0], tuple(each[1]), each[1]), lambda each: each[1]
-        )
-    else:
-        group["topics"] = Rows(
-            topics,
-            lambda each: _topic(str(each.name), each.partition_indexes, stored.get(str(each.name), {})),
-            _partitions,
-        )
-    return group
+def _named(topics: Sequence[Any]) -> Iterator[tuple[str, Sequence[int]]]:
+    return ((str(topic.name), _partitions(topic)) for topic in topics)
+
+
+def _size_bytes(offset: CommittedOffset) -> int:
+    """Return about how many bytes one partition takes in the answer."""
+    return ROW_BYTES + len(offset.metadata.encode())
 
 
 def _partitions(topic: Any) -> Sequence[int]:
