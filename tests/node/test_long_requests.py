@@ -352,6 +352,26 @@ async def test_repeated_resource_is_described_once_and_its_answer_is_bounded(wor
     assert len(answer) < 2 * DESCRIBED_BYTES_MAX
 
 
+@pytest.mark.parametrize("kind", [4, 8])
+async def test_only_what_java_reads_as_the_brokers_number_describes_it(world: World, kind: int) -> None:
+    """A number has no end of spellings with spaces, which are refused; the others are one resource."""
+    client = await world.client()
+    names = ["1", "+1", "01", " 1", "1 ", "1_0", "10"]
+    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for name in names]
+    answer = await client.ask(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True, include_documentation=True
+    )
+    rows = {each.resource_name: each for each in answer.results}
+
+    assert {name: int(row.error_code) for name, row in rows.items()} == {
+        name: ErrorCode.NONE if name in {"1", "+1", "01"} else ErrorCode.INVALID_REQUEST for name in names
+    }
+    assert rows["1"].configs == rows["+1"].configs == rows["01"].configs
+    assert [rows[name].error_message for name in (" 1", "1 ", "1_0")] == [
+        f"Broker id must be an integer, but it is: {name}" for name in (" 1", "1 ", "1_0")
+    ]
+
+
 async def test_broker_keeps_few_configurations_that_it_does_not_know(world: World) -> None:
     """Every description would show them, and every broker hold them."""
     client = await world.client()

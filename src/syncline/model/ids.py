@@ -5,6 +5,7 @@ numbers a registration of a broker process. All of them use -1 for "none", as th
 Kafka protocol does. Only codecs use a bare `int`.
 """
 
+import re
 from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
@@ -14,6 +15,7 @@ BrokerId = NewType("BrokerId", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
 
 NONE: Final = -1
+BROKER_ID_MAX: Final = 2**31 - 1
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -30,3 +32,19 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+# What Java's Integer.parseInt takes: no spaces, no underscores.
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+
+
+def named_broker(name: str) -> BrokerId | None:
+    """Return which broker a resource's name means, as "1", "+1" and "01" mean 1; None if it is not an int32."""
+    if _INTEGER.fullmatch(name) is None:
+        return None
+    try:
+        number = int(name)
+    except ValueError:
+        # More digits than Python reads.
+        return None
+    return BrokerId(number) if -BROKER_ID_MAX - 1 <= number <= BROKER_ID_MAX else None

@@ -128,6 +128,30 @@ def test_resource_given_twice_is_refused_both_times() -> None:
     assert decision.changes == ()
 
 
+@pytest.mark.parametrize("name", [" 1", "1 ", "1_0", "1" * 5_000, "2147483648"])
+@pytest.mark.parametrize("kind", [BROKER, LOGGER])
+def test_name_that_java_does_not_read_as_a_number_is_no_broker(kind: int, name: str) -> None:
+    """Python's own reading takes spaces and underscores."""
+    code, message, _ = alter(start(), ("num.io.threads", SET, "8"), kind=kind, name=name)
+    assert (code, message) == (42, f"Node id must be an integer, but it is: {name}")
+
+
+@pytest.mark.parametrize("name", ["1", "+1", "01"])
+def test_broker_has_one_set_of_configurations_under_all_spellings_of_its_number(name: str) -> None:
+    """Others would have no effect, and there is no end of them."""
+    code, _, after = alter(start(), ("num.io.threads", SET, "8"), kind=BROKER, name=name)
+    assert (code, after.broker_configs(1)) == (0, {"num.io.threads": "8"})
+
+
+def test_broker_given_in_two_spellings_is_refused_both_times() -> None:
+    """The two changes are of one resource."""
+    keys = (KeyChange("num.io.threads", SET, "8"),)
+    twice = [ResourceChange(BROKER, name, keys) for name in ("1", "01")]
+    decision = alter_configs(start(), twice, ELR, receiver=1)
+    assert not decision.changes
+    assert {result.message for result in decision.answer} == {"Each resource must appear at most once."}
+
+
 def test_one_bad_key_keeps_all_of_its_resource_and_none_of_another() -> None:
     """Each resource is independent."""
     before = start()

@@ -10,7 +10,7 @@ Source: KIP-339 (incremental), KIP-226 (dynamic broker configurations), KIP-966.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -21,7 +21,7 @@ from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerConfig, check_protection_cap
 from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import BrokerId
+from syncline.model.ids import BrokerId, named_broker
 from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
 from syncline.model.reasons import Reason
@@ -70,6 +70,12 @@ class ResourceChange:
     name: str
     keys: tuple[KeyChange, ...]
 
+    @property
+    def subject(self) -> Hashable:
+        """What is changed: the same for every spelling of a broker's number."""
+        number = named_broker(self.name) if self.kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER} else None
+        return self.kind, self.name if number is None else number
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceResult:
@@ -94,12 +100,12 @@ def alter_configs(
     `receiver` is the broker that received the request; it changes no other broker. `replace`: keys that the request
     does not name lose their values (AlterConfigs).
     """
-    given = Counter((resource.kind, resource.name) for resource in resources)
+    given = Counter(resource.subject for resource in resources)
     changes: list[Change] = []
     results = []
     for resource in resources:
         try:
-            if given[resource.kind, resource.name] > 1:
+            if given[resource.subject] > 1:
                 raise _invalid_request("Each resource must appear at most once.")
             change = _changed(image, resource, settings, receiver=receiver, replace=replace)
         except RequestError as refusal:
@@ -179,6 +185,8 @@ def _changed_broker(
     name = resource.name
     if name:
         _validate_broker_name(name, receiver)
+        # Under another spelling the change would have no effect, and there are many.
+        name = str(receiver)
     present = image.configs.get(ConfigResource(ResourceType.BROKER, name), {})
     wanted = _wanted(present, resource, {**BROKER_CONFIGS, **THROTTLE_RATES}, settings, replace=replace)
     steps = _steps(present, wanted)
@@ -250,10 +258,9 @@ def _steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
 
 
 def _validate_broker_name(name: str, receiver: BrokerId) -> None:
-    try:
-        number = int(name)
-    except ValueError:
-        raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
+    number = named_broker(name)
+    if number is None:
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}")
     if number != receiver:
         raise _invalid_request(f"Unexpected broker id, expected {receiver}, but received {name}")
 

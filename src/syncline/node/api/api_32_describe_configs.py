@@ -22,6 +22,7 @@ from syncline.core.cluster.config_description import (
 )
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import named_broker
 from syncline.model.metadata import ResourceType
 from syncline.node.log_levels import log_levels
 from syncline.wire.api import ApiKey
@@ -87,10 +88,8 @@ def _subject(broker: "Host", resource: Any) -> Hashable:
     kind, keys = int(resource.resource_type), tuple(resource.configuration_keys or ())
     if kind == ResourceType.TOPIC and name in broker.image.topics:
         return kind, tuple(broker.image.topic_configs(name).items()), keys
-    try:
-        return kind, int(name), keys
-    except ValueError:
-        return kind, name, keys
+    number = named_broker(name) if kind in {ResourceType.BROKER, ResourceType.BROKER_LOGGER} else None
+    return kind, name if number is None else number, keys
 
 
 def _size_bytes(row: dict[str, Any]) -> int:
@@ -134,10 +133,9 @@ def _describe(broker: "Host", resource: Any) -> tuple[ConfigEntry, ...]:
 
 
 def _validate_receiver(broker: "Host", name: str, *, also_empty: bool = True) -> None:
-    try:
-        number = int(name)
-    except ValueError:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    number = named_broker(name)
+    if number is None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if number != broker.broker_id:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,

@@ -317,7 +317,7 @@ def _alter_configs(controller: ActiveController, requested: AdminRequest, reply:
     parts = yield from in_independent_parts(
         resources,
         DECIDED_AT_ONCE,
-        subject=lambda resource: (resource.kind, resource.name),
+        subject=lambda resource: resource.subject,
         weight=lambda resource: 1 + len(resource.keys) // KEYS_PER_RESOURCE,
     )
     _decide(controller, requested, parts, decide, answered)
