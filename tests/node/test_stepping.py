@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -169,6 +170,45 @@ async def test_many_requests_of_one_read_are_handled_in_slices(world: World) -> 
         await answered(client, number)
 
     assert world.broker().dispatcher.holds.longest_ms == SLICE_MS
+
+
+@pytest.mark.parametrize(("listener", "at_once"), [("client", 2), ("internal", SLICE_MS)])
+async def test_connections_with_many_requests_share_one_slice(world: World, listener: str, at_once: int) -> None:
+    """A turn of the loop does not last forty slices if forty connections send much; another broker has its own."""
+    handled: list[int] = []
+    turns_ms: list[int] = []
+
+    def handler(_broker: Broker, request: Request) -> None:
+        world.loop.now_ns += MS
+        handled.append(request.correlation_id)
+        request.reply_parts((b"",))
+
+    def receive(connection: Connection, data: bytes) -> None:
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+
+    def note_turn() -> None:
+        turns_ms.append(world.loop.now_ns // MS)
+        if len(handled) < 41 * 20:
+            world.loop.call_soon(note_turn)
+
+    serve(world, handler)
+    clients = [await world.client() for _ in range(40)]
+    clients.append(await (world.client() if listener == "client" else world.peer()))
+    # In order of their arrival.
+    connections = list(world.broker().dispatcher.connections)[-41:]
+    for client, connection in zip(clients, connections, strict=True):
+        before = len(handled)
+        world.call(1, receive, connection, b"".join(client.frame(KEY, VERSION) for _ in range(20)))
+    world.loop.call_soon(note_turn)
+    assert [connection.listener for connection in connections] == ["client"] * 40 + [listener]
+    assert handled[before:] == list(range(at_once))
+    for client in clients:
+        await answered(client, 19)
+    longest_ms = max(end_ms - start_ms for start_ms, end_ms in pairwise(turns_ms))
+
+    assert SLICE_MS <= longest_ms <= SLICE_MS + 1
+    assert [list(client.answers) for client in clients] == [list(range(20))] * len(clients)
 
 
 async def test_steps_end_with_their_connection(world: World) -> None:

@@ -54,6 +54,7 @@ from syncline.node.opening import Opening
 from syncline.node.partition import Partition, PartitionSurroundings
 from syncline.node.pending_produce import Producing
 from syncline.node.probe import Probe, no_probe
+from syncline.node.received import Received
 from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.replication.leader_fetcher import LeaderFetcher
@@ -354,6 +355,7 @@ class Broker:
             holds=holds,
             clients=clients,
             stepping=Stepping(loop, holds, settle),
+            received=Received(loop, holds, settle),
             on_connection_lost=observer.followers.connection_lost,
         )
 

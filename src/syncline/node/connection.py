@@ -18,8 +18,8 @@ from syncline.node.clients.idle import Activity
 from syncline.node.clients.memory import Holding
 from syncline.node.clients.places import reset
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.received import Received
 from syncline.node.request import Request, Steps
-from syncline.node.stepping import SLICE_MS
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_response
@@ -54,6 +54,10 @@ class Serves(Protocol):
     @property
     def holds(self) -> LoopHolds:
         """Return what counts how long callbacks take."""
+
+    @property
+    def received(self) -> Received:
+        """Return where connections wait that have read more requests than they may handle at once."""
 
     def callback_ended(self, began_ms: int, /) -> None:
         """Answer the parked requests that the requests of this callback have made answerable; count its duration."""
@@ -161,28 +165,39 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_frames()
 
     def _handle_frames(self) -> None:
+        dispatcher = self._dispatcher
+        now_ms, received = dispatcher.holds.now_ms, dispatcher.received
+        began_ms = now_ms()
+        self._handle_for(received.limit_ms(self.listener))
+        dispatcher.callback_ended(began_ms)
+        received.spent(self.listener, now_ms() - began_ms)
+
+    def go_on(self, limit_ms: int) -> None:
+        """Handle received requests for so long; if there are more then, wait in line."""
+        self._is_out_of_time = False
+        self.update_reading()
+        self._handle_for(limit_ms)
+
+    def _handle_for(self, limit_ms: int) -> None:
         # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
         now_ms = self._dispatcher.holds.now_ms
         began_ms = now_ms()
-        if self._is_out_of_time:
-            self._is_out_of_time = False
-            self.update_reading()
         count = 0
         try:
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
                 count += 1
-                if count > 1 and now_ms() - began_ms >= SLICE_MS:
+                if count > 1 and now_ms() - began_ms >= limit_ms:
                     self._is_out_of_time = True
                     self.update_reading()
-                    asyncio.get_running_loop().call_soon(self._handle_frames)
+                    self._dispatcher.received.wait(self)
+                    break
             if self._waits_for is None:
                 self._frames.keep()
             else:
                 self._frames.lend()
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
-        self._dispatcher.callback_ended(began_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the pending requests: the peer no longer waits for them."""

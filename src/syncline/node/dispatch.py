@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.received import Received
 from syncline.node.stepping import Stepping, failed
 from syncline.wire.api import ApiKey, is_served
 
@@ -53,6 +54,7 @@ class Dispatcher(Generic[HostT]):
         holds: LoopHolds,
         clients: Clients,
         stepping: Stepping,
+        received: Received,
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
         # The first argument of each handler, which declares what it uses of it.
@@ -62,6 +64,7 @@ class Dispatcher(Generic[HostT]):
         self.holds = holds
         self.clients = clients
         self._stepping = stepping
+        self.received = received
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
         # Number of requests dispatched, by `request_kind`.

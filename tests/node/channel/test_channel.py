@@ -31,6 +31,7 @@ from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.received import Received
 from syncline.node.stepping import Stepping
 
 MODULES = (
@@ -73,6 +74,7 @@ class Member:
                 spawn=loop.create_task,
             ),
             stepping=Stepping(loop, holds, lambda: None),
+            received=Received(loop, holds, lambda: None),
             on_connection_lost=lambda _connection: None,
         )
         self.server = await loop.create_server(lambda: Connection(self.dispatcher, "internal", 1 << 20), "127.0.0.1", 0)
