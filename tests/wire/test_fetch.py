@@ -113,6 +113,22 @@ def test_parse_refuses_a_request_that_is_cut_anywhere(version: int) -> None:
             parse_fetch_request(memoryview(whole)[:size], version)
 
 
+@pytest.mark.parametrize("version", [4, 7, 12, 17])
+def test_request_has_at_most_so_many_partitions_to_fetch_and_to_forget(version: int) -> None:
+    """Over all topics together."""
+    topic = TOPIC_ID if version >= 13 else "t"
+    rows, no_more = [(topic, [FetchPartition(0, -1, 2, -1, -1, 5)] * 3)], [(topic, [1, 2, 3])]
+
+    def parsed(listed: int, forgotten: int) -> FetchRequest:
+        request = FetchRequest(-1, -1, 500, 1, 1000, 0, 7, 8, rows * listed, no_more * forgotten, "")
+        return parse_fetch_request(fetch_request(version, request), version, partitions_max=6)
+
+    assert len(parsed(2, 2 if version >= 7 else 0).topics) == 2
+    for listed, forgotten in ((3, 0), (0, 3)) if version >= 7 else ((3, 0),):
+        with pytest.raises(DecodeError, match="3 partitions more than a fetch request may have"):
+            parsed(listed, forgotten)
+
+
 @pytest.mark.parametrize("version", REPLICA_VERSIONS)
 def test_parse_refuses_a_response_that_is_cut_anywhere(version: int) -> None:
     """A follower does not take half an answer for a whole one."""

@@ -33,6 +33,10 @@ from syncline.wire.primitives import (
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
+# Of a client's request, in all topics, and as many to forget. Reading so many takes 20 ms in one go; no broker leads as
+# many.
+PARTITIONS_MAX: Final = 20_000
+UNBOUNDED: Final = 2**31 - 1
 
 # A name (versions up to 12) or the 16 bytes of an id (from 13).
 Topic: TypeAlias = str | bytes
@@ -81,19 +85,21 @@ class FetchRequest(NamedTuple):
 _make: Final = tuple.__new__
 
 
-def parse_fetch_request(buffer: Buffer, version: int, position: int = 0) -> FetchRequest:
-    """Return the request whose body begins at `position`. Raises DecodeError."""
+def parse_fetch_request(
+    buffer: Buffer, version: int, position: int = 0, *, partitions_max: int = UNBOUNDED
+) -> FetchRequest:
+    """Return the request whose body begins at `position`. Raises DecodeError, also for too many partitions."""
     try:
         if version >= FLEXIBLE_SINCE:
-            return _parse_flexible(buffer, version, position)
-        return _parse_legacy(buffer, version, position)
+            return _parse_flexible(buffer, version, position, partitions_max)
+        return _parse_legacy(buffer, version, position, partitions_max)
     except (struct.error, IndexError):
         raise DecodeError(f"a fetch request (version {version}) of {len(buffer)} bytes ends too early") from None
     except UnicodeDecodeError as error:
         raise DecodeError(f"a name in a fetch request is not UTF-8: {error}") from None
 
 
-def _parse_flexible(buffer: Buffer, version: int, position: int) -> FetchRequest:
+def _parse_flexible(buffer: Buffer, version: int, position: int, partitions_max: int) -> FetchRequest:
     replica_id = replica_epoch = -1
     if version >= REPLICA_STATE_SINCE:
         max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15.unpack_from(
@@ -110,12 +116,12 @@ def _parse_flexible(buffer: Buffer, version: int, position: int) -> FetchRequest
     if buffer[position] == 1:
         position += 1
     else:
-        position = _parse_topics(buffer, version, position, topics)
+        position = _parse_topics(buffer, version, position, topics, partitions_max)
     forgotten: list[tuple[Topic, list[int]]] = []
     if buffer[position] == 1:
         position += 1
     else:
-        position = _parse_forgotten(buffer, version, position, forgotten)
+        position = _parse_forgotten(buffer, version, position, forgotten, partitions_max)
     rack_id = ""
     if buffer[position] == 1:
         position += 1
@@ -142,13 +148,27 @@ def _parse_flexible(buffer: Buffer, version: int, position: int) -> FetchRequest
     )
 
 
-def _parse_topics(buffer: Buffer, version: int, position: int, topics: list[tuple[Topic, list[FetchPartition]]]) -> int:
+def _less(partitions_left: int, count: int) -> int:
+    """Return how many partitions a request may still have after `count` more."""
+    if count > partitions_left:
+        raise DecodeError(f"{count - partitions_left} partitions more than a fetch request may have")
+    return partitions_left - count
+
+
+def _parse_topics(
+    buffer: Buffer,
+    version: int,
+    position: int,
+    topics: list[tuple[Topic, list[FetchPartition]]],
+    partitions_left: int,
+) -> int:
     """Fill `topics`; return the position after them."""
     unpack = _PARTITION_V12.unpack_from
     count, position = read_compact_count(buffer, position, 3)
     for _ in range(not_null(count)):
         topic, position = _read_topic(buffer, version, position)
         partition_count, position = read_compact_count(buffer, position, 33)
+        partitions_left = _less(partitions_left, partition_count)
         partitions = []
         for _ in range(not_null(partition_count)):
             *fields, tag_count = unpack(buffer, position)
@@ -160,12 +180,19 @@ def _parse_topics(buffer: Buffer, version: int, position: int, topics: list[tupl
     return position
 
 
-def _parse_forgotten(buffer: Buffer, version: int, position: int, forgotten: list[tuple[Topic, list[int]]]) -> int:
+def _parse_forgotten(
+    buffer: Buffer,
+    version: int,
+    position: int,
+    forgotten: list[tuple[Topic, list[int]]],
+    partitions_left: int,
+) -> int:
     """Fill `forgotten`; return the position after it."""
     count, position = read_compact_count(buffer, position, 3)
     for _ in range(not_null(count)):
         topic, position = _read_topic(buffer, version, position)
         partition_count, position = read_compact_count(buffer, position, 4)
+        partitions_left = _less(partitions_left, partition_count)
         partitions = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
         forgotten.append((topic, list(partitions)))
         position = skip_tags(buffer, position + 4 * partition_count)
@@ -178,8 +205,9 @@ def _read_topic(buffer: Buffer, version: int, position: int) -> tuple[Topic, int
     return read_compact_string(buffer, position)
 
 
-def _parse_legacy(buffer: Buffer, version: int, position: int) -> FetchRequest:
+def _parse_legacy(buffer: Buffer, version: int, position: int, partitions_max: int) -> FetchRequest:
     session_id, session_epoch = 0, -1
+    partitions_left = to_forget_left = partitions_max
     if version >= 7:
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
             buffer, position
@@ -192,7 +220,8 @@ def _parse_legacy(buffer: Buffer, version: int, position: int) -> FetchRequest:
     count, position = read_count(buffer, position, 6)
     for _ in range(not_null(count)):
         topic, position = read_string(buffer, position)
-        partitions, position = _legacy_partitions(buffer, version, position)
+        partitions, position = _legacy_partitions(buffer, version, position, partitions_left)
+        partitions_left -= len(partitions)
         topics.append((topic, partitions))
     forgotten: list[tuple[Topic, list[int]]] = []
     if version >= 7:
@@ -200,6 +229,7 @@ def _parse_legacy(buffer: Buffer, version: int, position: int) -> FetchRequest:
         for _ in range(not_null(count)):
             topic, position = read_string(buffer, position)
             partition_count, position = read_count(buffer, position, 4)
+            to_forget_left = _less(to_forget_left, partition_count)
             numbers = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
             forgotten.append((topic, list(numbers)))
             position += 4 * partition_count
@@ -219,9 +249,12 @@ def _parse_legacy(buffer: Buffer, version: int, position: int) -> FetchRequest:
     )
 
 
-def _legacy_partitions(buffer: Buffer, version: int, position: int) -> tuple[list[FetchPartition], int]:
+def _legacy_partitions(
+    buffer: Buffer, version: int, position: int, partitions_left: int
+) -> tuple[list[FetchPartition], int]:
     layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
     count, position = read_count(buffer, position, layout.size)
+    _less(partitions_left, count)
     end = position + not_null(count) * layout.size
     rows = layout.iter_unpack(buffer[position:end])
     if version >= 9:

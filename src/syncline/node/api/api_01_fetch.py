@@ -16,7 +16,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetching.operation import FetchOperation
 from syncline.wire.api import ApiKey
-from syncline.wire.fetch import FetchRequest, parse_fetch_request
+from syncline.wire.fetch import PARTITIONS_MAX, UNBOUNDED, FetchRequest, parse_fetch_request
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _ISOLATION_LEVELS: Final = (0, 1)
 
 def handle(broker: "Host", request: "Request") -> None:
     """Answer a fetch now, or park it until there is enough to answer."""
-    fetch = parse_fetch_request(request.body, request.version, request.position)
+    partitions_max = PARTITIONS_MAX if request.listener == "client" else UNBOUNDED
+    fetch = parse_fetch_request(request.body, request.version, request.position, partitions_max=partitions_max)
     if fetch.isolation_level not in _ISOLATION_LEVELS:
         request.reply_parts(encode_fetch_response(_refused(fetch, request.version), request.version))
         return

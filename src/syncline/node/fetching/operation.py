@@ -6,10 +6,14 @@ at its first look, with the log end captured before the read.
 
 Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
 several partitions costs one answer.
+
+A consumer that names many partitions has them looked at in steps (`node.stepping`): to the rest of this class, such a
+look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from syncline.core.fetching.delayed import fetch_ready, must_answer_now
 from syncline.core.fetching.limits import FetchBudget
@@ -22,11 +26,17 @@ from syncline.node.fetching.reader import PATIENT, PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.partition import Partition
+from syncline.node.parts import in_parts
 from syncline.wire.fetch import FetchRequest
 from syncline.wire.fetch_response import encode_fetch_response
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
+
+
+# More of a consumer's partitions are looked at in steps: each takes some 5 microseconds.
+PARTITIONS_AT_ONCE: Final = 500
+PARTITIONS_PER_STEP: Final = 5
 
 
 class FetchOperation:
@@ -77,8 +87,25 @@ class FetchOperation:
 
     def start(self) -> None:
         """Look at the partitions for the first time."""
-        for entry in self._context.added:
+        added = self._context.added
+        if self._is_long(len(added)):
+            self._request.connection.step(self._request, self._resolve_in_steps(added))
+            return
+        for entry in added:
             self._reader.resolve(entry)
+        self._take_up()
+
+    def _is_long(self, count: int) -> bool:
+        return count > PARTITIONS_AT_ONCE and self._request.listener == "client"
+
+    def _resolve_in_steps(self, added: Sequence[SessionPartition]) -> "Steps":
+        for some in in_parts(added, PARTITIONS_PER_STEP):
+            for entry in some:
+                self._reader.resolve(entry)
+            yield
+        self._take_up()
+
+    def _take_up(self) -> None:
         self._taken_up_ms = self._serving.clock.mono_ms()
         if self._fetch.replica_id >= 0:
             self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
@@ -145,14 +172,26 @@ class FetchOperation:
             min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
             has_room=room_bytes > 0,
         )
-        self._rows = [
-            self._reader.read(entry, budget, self, is_first_look=self._is_first_look)
-            for entry in self._context.pending()
-        ]
+        entries = self._context.pending()
+        if self._is_long(len(entries)):
+            self.read_began()
+            self._request.connection.step(self._request, self._look_in_steps(entries, budget))
+            return
+        self._rows = [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in entries]
         if not self._reads_left:
             self._decide()
         elif self._serving.slow_reads.rules is not None and self._fetch.replica_id >= 0:
             self._pend()
+
+    def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
+        rows = self._rows = []
+        for some in in_parts(entries, PARTITIONS_PER_STEP):
+            rows += [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in some]
+            yield
+        assert rows is self._rows, f"{len(rows)} partitions were looked at twice"
+        self._reads_left -= 1
+        if not self._reads_left:
+            self._decide()
 
     def read_began(self) -> None:
         """Wait for one more read."""
