@@ -8,7 +8,7 @@ import pytest
 
 from syncline.local.layout import LocalClusterError
 from syncline.local.ports import listen, listen_all, listen_for_metrics, port_of
-from tests.process.processes import free_port_range
+from tests.process.processes import backlog_of, free_port_range
 
 
 @pytest.fixture
@@ -36,6 +36,17 @@ def test_taken_port_is_named_with_the_option_that_changes_it(taken: int) -> None
         ports_of(taken, {})
     with pytest.raises(LocalClusterError, match=r"another with --internal-port"):
         listen(taken, "--internal-port")
+
+
+def test_listeners_keep_as_many_connections_as_configured() -> None:
+    """Also before their brokers serve."""
+    listeners = [
+        listen(0, backlog=77),
+        *listen_all([1], (0,), {}, backlog=77).values(),
+        *listen_all([1], (), {}, backlog=77).values(),
+    ]
+    with contextlib.ExitStack() as stack:
+        assert {backlog_of(stack.enter_context(each)) for each in listeners} == {77}
 
 
 def test_taken_second_port_gives_the_first_back() -> None:

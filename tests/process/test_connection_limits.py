@@ -5,7 +5,9 @@ Each test has a broker of its own: what one leaves behind would be the other's s
 
 import asyncio
 import contextlib
+import os
 import selectors
+import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -19,11 +21,13 @@ from syncline.node.clients.listening import Listening
 from syncline.wire.api import ApiKey
 from tests.cluster import LocalCluster, start_cluster
 from tests.conformance.wire_client import Answer, Connection, Silent, request_frame
+from tests.process.processes import backlog_of
 
 pytestmark = pytest.mark.process
 
 IDLE_COUNT = 1_000
 MEMORY_LIMIT_BYTES = 128 << 20
+BACKLOG = 77
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +74,20 @@ def test_idle_connections_cost_little_and_are_closed(broker: LocalCluster) -> No
         each.close()
 
     assert cost_bytes < IDLE_COUNT * 16_384
+
+
+def test_burst_of_connections_waits_while_the_broker_is_busy(broker: LocalCluster) -> None:
+    """socket.listen.backlog.size is 1024; a client beyond it would try again after a second."""
+    with contextlib.ExitStack() as stack:
+        os.kill(broker.pids[1], signal.SIGSTOP)
+        try:
+            # Within the limits of most machines on open files.
+            for _ in range(200):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port(broker)), timeout=0.5))
+        finally:
+            os.kill(broker.pids[1], signal.SIGCONT)
+    with contextlib.closing(Connection("127.0.0.1", port(broker))) as other:
+        assert is_served(other)
 
 
 def test_unfinished_requests_do_not_fill_the_memory(broker: LocalCluster) -> None:
@@ -130,9 +148,11 @@ async def pause_and_go_on() -> tuple[int, int]:
         host=host,
         port=port,
         listener=listener,
+        backlog=BACKLOG,
         spawn=lambda work: tasks.append(loop.create_task(work)),
     )
     await listening.open()
+    assert backlog_of(listener) == BACKLOG
     listening.accept(accepts=False)
     clients = [socket.create_connection((host, port)) for _ in range(3)]
     await asyncio.gather(*tasks)

@@ -114,8 +114,11 @@ def broker(
     configs = checked_configs(config, profile)
     layout = Layout(data.absolute())
     layout.create()
-    client, internal = listen(port), listen(internal_port, "--internal-port")
-    metrics = listen_for_metrics([broker_id], BrokerConfig.resolve(configs).metrics_port, {}).get(broker_id)
+    resolved = BrokerConfig.resolve(configs)
+    backlog = resolved.socket_listen_backlog_size
+    client = listen(port, backlog=backlog)
+    internal = listen(internal_port, "--internal-port", backlog=backlog)
+    metrics = listen_for_metrics([broker_id], resolved.metrics_port, {}).get(broker_id)
     where = f"{HOST}:{port_of(client)}"
     metrics_url = None if metrics is None else f"http://{HOST}:{port_of(metrics)}/metrics"
 

@@ -12,18 +12,22 @@ from collections.abc import Sequence
 from syncline.local.layout import LocalClusterError
 
 HOST = "127.0.0.1"
+# Where the configuration of the brokers is not known.
 BACKLOG = 1024
 PORT_MAX = 65_535
 METRICS_OPTION = "--config metrics.port"
 
 
-def listen(port: int, option: str = "--port") -> socket.socket:
-    """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names a port that is in use."""
+def listen(port: int, option: str = "--port", *, backlog: int = BACKLOG) -> socket.socket:
+    """Return a socket that listens on `port` (0: a free one); `LocalClusterError` names a port that is in use.
+
+    `backlog` is how many connections it keeps until the broker serves: socket.listen.backlog.size.
+    """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen(BACKLOG)
+        listener.listen(backlog)
     except OSError as error:
         listener.close()
         reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
@@ -32,7 +36,9 @@ def listen(port: int, option: str = "--port") -> socket.socket:
     return listener
 
 
-def listen_all(broker_ids: list[int], ports: Sequence[int], remembered: dict[int, int]) -> dict[int, socket.socket]:
+def listen_all(
+    broker_ids: list[int], ports: Sequence[int], remembered: dict[int, int], *, backlog: int = BACKLOG
+) -> dict[int, socket.socket]:
     """Return a client listener per broker: on `ports`, on those of last time, or from 9092 on.
 
     One port is the first broker's, and those after it are the others'; more are one for each broker. Port 0 asks for a
@@ -43,12 +49,12 @@ def listen_all(broker_ids: list[int], ports: Sequence[int], remembered: dict[int
     try:
         for index, broker_id in enumerate(broker_ids):
             if asked:
-                listeners[broker_id] = listen(asked[index])
+                listeners[broker_id] = listen(asked[index], backlog=backlog)
                 continue
             try:
-                listeners[broker_id] = listen(remembered.get(broker_id, 9092 + index))
+                listeners[broker_id] = listen(remembered.get(broker_id, 9092 + index), backlog=backlog)
             except LocalClusterError:
-                listeners[broker_id] = listen(0)
+                listeners[broker_id] = listen(0, backlog=backlog)
     except LocalClusterError:
         for listener in listeners.values():
             listener.close()

@@ -26,10 +26,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
 from syncline.local.private_files import FILE_MODE, keep_files_private
+
+if TYPE_CHECKING:
+    from syncline.model.broker_config import BrokerConfig
 
 log = logging.getLogger("syncline.local")
 
@@ -117,9 +121,11 @@ class Supervisor:
     def _run_locked(self) -> int:
         self._broker_count = self._layout.broker_count(self._spec.brokers)
         broker_ids = list(range(1, self._broker_count + 1))
-        listeners = listen_all(broker_ids, self._spec.ports, self._layout.remembered_ports())
-        internal = {broker_id: listen(0) for broker_id in broker_ids}
-        metrics = listen_for_metrics(broker_ids, self._metrics_port(), self._layout.remembered_metrics_ports())
+        config = self._config()
+        backlog = config.socket_listen_backlog_size
+        listeners = listen_all(broker_ids, self._spec.ports, self._layout.remembered_ports(), backlog=backlog)
+        internal = {broker_id: listen(0, backlog=backlog) for broker_id in broker_ids}
+        metrics = listen_for_metrics(broker_ids, config.metrics_port, self._layout.remembered_metrics_ports())
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
         self._layout.remember_metrics_ports({broker_id: port_of(listener) for broker_id, listener in metrics.items()})
         preload()
@@ -149,10 +155,10 @@ class Supervisor:
         # A stop before the cluster was up counts as a failed start.
         return 0 if self._announced else 128 + self._stop_signal
 
-    def _metrics_port(self) -> int:
+    def _config(self) -> "BrokerConfig":
         from syncline.model.broker_config import BrokerConfig
 
-        return BrokerConfig.resolve(self._spec.config).metrics_port
+        return BrokerConfig.resolve(self._spec.config)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._stop_signal = number
@@ -420,7 +426,9 @@ class Supervisor:
     def _restart(self, child: Child) -> None:
         broker_id = child.broker_id
         with contextlib.ExitStack() as stack:
-            client, internal = stack.enter_context(listen(child.port)), stack.enter_context(listen(0))
+            backlog = self._config().socket_listen_backlog_size
+            client = stack.enter_context(listen(child.port, backlog=backlog))
+            internal = stack.enter_context(listen(0, backlog=backlog))
             metrics: dict[int, socket.socket] = {}
             if child.metrics_port is not None:
                 metrics = listen_for_metrics([broker_id], 0, {broker_id: child.metrics_port})

@@ -287,7 +287,9 @@ class BrokerConfig:
         "How long a follower waits for the answer to a fetch.")
     request_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
         "How long requests between brokers may take.")
-    socket_listen_backlog_size: int = setting(INT, 50, READ_ONLY, NOT_YET, check=at_least(1))
+    socket_listen_backlog_size: int = setting(INT, 1_024, READ_ONLY,
+        "How many connections that are not accepted yet the kernel keeps for each listener, at most net.core.somaxconn;"
+        " clients beyond them try again after a second. Kafka's default is 50.", check=at_least(1))
     socket_receive_buffer_bytes: int = setting(INT, 102_400, READ_ONLY, NOT_YET)
     socket_request_max_bytes: int = setting(INT, 104_857_600, READ_ONLY,
         "The largest request that is read.", check=at_least(1))

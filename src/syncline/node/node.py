@@ -294,6 +294,7 @@ class Node:
             host=where.host,
             port=where.port,
             listener=where.listener,
+            backlog=self.broker.config.socket_listen_backlog_size,
             spawn=self.broker.tasks.spawn,
         )
         await listening.open()

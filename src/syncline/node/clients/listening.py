@@ -31,6 +31,7 @@ class Listening:
         host: str,
         port: int,
         listener: socket.socket | None,
+        backlog: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._loop = loop
@@ -39,6 +40,8 @@ class Listening:
         self._port = port
         # Owned: each server gets a duplicate.
         self._listener = listener
+        # How many connections the kernel keeps that are not accepted yet.
+        self._backlog = backlog
         self._spawn = spawn
         self._server: asyncio.AbstractServer | None = None
         self._accepts = True
@@ -58,8 +61,12 @@ class Listening:
 
     async def _serve(self, *, accepts: bool) -> asyncio.AbstractServer:
         if self._listener is not None:
-            return await self._loop.create_server(self._factory, sock=self._listener.dup(), start_serving=accepts)
-        return await self._loop.create_server(self._factory, self._host, self._port, start_serving=accepts)
+            return await self._loop.create_server(
+                self._factory, sock=self._listener.dup(), backlog=self._backlog, start_serving=accepts
+            )
+        return await self._loop.create_server(
+            self._factory, self._host, self._port, backlog=self._backlog, start_serving=accepts
+        )
 
     def accept(self, *, accepts: bool) -> None:
         """Accept connections, or leave them in the backlog from now on."""
