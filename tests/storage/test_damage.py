@@ -120,6 +120,43 @@ def test_m48_failed_flush_in_the_background_is_final_too(disk: RecordingDisk, lo
     assert isinstance(outcomes[0], OSError)
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_no_room_for_the_files_beside_a_log_breaks_nothing(
+    disk: RecordingDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Indexes and epochs of a finished segment are written when there is room: the recovery point waits for them."""
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(error, "No room")
+
+    append(log)
+    log.roll()
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordingDisk, "replace_file", no_room)
+        disk.pump()
+
+    assert (log.is_offline, log.recovery_point) == (False, 0)
+
+    append(log)
+    log.roll()
+    disk.pump()
+
+    assert (log.is_offline, log.recovery_point) == (False, log.log_end)
+    assert log.log_end == 2
+
+
+def test_m48_sync_of_a_finished_segment_is_final_even_for_want_of_room(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Some file systems find out at the sync that they have no room: then the pages are lost."""
+    append(log)
+    file = file_of(log)
+    log.roll()
+    file.sync_fault = OSError(errno.ENOSPC, "No space left on device")
+
+    disk.pump()
+
+    assert log.is_offline
+
+
 def test_failing_log_leaves_no_mark_of_a_clean_stop(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
 ) -> None:

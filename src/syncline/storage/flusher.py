@@ -13,6 +13,8 @@ log drops epochs without a batch anyway.
 Background work only syncs files. Its result counts only if the log was not cut
 meanwhile (`forget_pending`): otherwise it may have synced other bytes.
 A failed sync is final, since a second one may succeed without the pages (M48).
+But if there is no room, or no descriptor, for the small files beside a log, nothing
+is broken: the recovery point stays where it is, and the next roll tries again.
 
 Units: offsets, exclusive. Invariants: `recovery_point` lies in the log; every segment
 is synced up to it (`synced_end`), and so are the names and epochs below it.
@@ -25,7 +27,8 @@ from collections.abc import Callable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset
 from syncline.storage.checkpoints import encode_epochs
-from syncline.storage.disk import Disk, File
+from syncline.storage.disk import BrokenFileError, Disk, File
+from syncline.storage.errors import is_full, is_out_of_descriptors
 from syncline.storage.recovery import EPOCHS_FILE
 from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from syncline.storage.segment_list import SegmentList
@@ -58,6 +61,8 @@ class Flusher:
         self._on_failure = on_failure
         self.on_lowered = on_lowered
         self._generation = 0
+        # Finished segments, and the paths of their snapshots, that could not be made safe for want of room.
+        self._unfinished: list[tuple[Segment, str]] = []
         # Whether a power cut could still remove the partition directory's own name, and names in it.
         self._is_directory_new = is_new
         self._has_new_names = is_new
@@ -114,7 +119,7 @@ class Flusher:
                     segment.synced_end = max(segment.synced_end, end_offset)
             if not self.is_closed:
                 error = error or self._reach(log_end, generation)
-                if error is not None:
+                if error is not None and not _wants_room(error):
                     self._on_failure(error, "flush")
             done(error)
 
@@ -198,8 +203,20 @@ class Flusher:
             self._are_epochs_unsaved = False
 
     def finish_later(self, segment: Segment, snapshot_path: str) -> None:
-        """Sync a finished segment, its indexes and the producer snapshot at its end, in a worker."""
+        """Sync a finished segment, its indexes and the producer snapshot at its end, in a worker.
+
+        Segments for which there was no room before are tried again first.
+        """
+        again, self._unfinished = self._unfinished, []
+        for each, path in again:
+            is_due = each in self._segments and not each.is_synced
+            if is_due and each.index is not None and each.times is not None:
+                self._finish(each, path)
+        self._finish(segment, snapshot_path)
+
+    def _finish(self, segment: Segment, snapshot_path: str) -> None:
         file, disk, generation = segment.file, self._disk, segment.generation
+        assert not segment.is_synced, f"{segment!r} is safe already"
         assert segment.index is not None, "a segment that was just finished has its index in memory"
         assert segment.times is not None, "a segment that was just finished has its index in memory"
         indexes = (
@@ -211,7 +228,7 @@ class Flusher:
             _sync_if_open(file)
             with contextlib.suppress(FileNotFoundError):  # A truncation may have removed it meanwhile.
                 snapshot = disk.open(snapshot_path)
-                snapshot.sync()
+                _sync_if_open(snapshot)
                 snapshot.close()
             for path, data in indexes:
                 disk.replace_file(path, data, sync=True)
@@ -230,6 +247,8 @@ class Flusher:
                 # The segment was cut meanwhile, so these indexes describe too much. A crash
                 # before this line is harmless, since recovery scans a cut segment.
                 segment.forget_saved_indexes()
+            elif error is not None and _wants_room(error):
+                self._unfinished.append((segment, snapshot_path))
             elif error is not None:
                 self._on_failure(error, "sync")
             else:
@@ -246,7 +265,8 @@ class Flusher:
             if not segment.is_synced:
                 reached = segment.base_offset
                 break
-        if error := self._reach(Offset(reached), self._generation):
+        error = self._reach(Offset(reached), self._generation)
+        if error is not None and not _wants_room(error):
             self._on_failure(error, "checkpoint")
 
     def forget_pending(self) -> None:
@@ -269,4 +289,14 @@ def _sync_if_open(file: File) -> None:
         file.sync()
     except OSError as error:
         if error.errno != errno.EBADF:
-            raise
+            # Whatever the number: what the file holds is unknown now.
+            raise BrokenFileError(error.errno, f"the sync failed: {error.strerror}", file.path) from error
+
+
+def _wants_room(error: Exception) -> bool:
+    """Return whether a file could not be made for want of room or of descriptors, and no sync has failed."""
+    return (
+        isinstance(error, OSError)
+        and not isinstance(error, BrokenFileError)
+        and (is_full(error) or is_out_of_descriptors(error))
+    )
