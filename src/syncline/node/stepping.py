@@ -1,8 +1,8 @@
 """Stepping: requests that cost much are served in slices, so that no request holds the event loop for long.
 
-One hard idea: a handler may be a generator. It yields between items, and whoever names a hundred thousand items waits
-for them alone: after some milliseconds the loop does what else is ready, and then goes on with the request. All
-such requests of a broker share one slice per turn of the loop, in turns of their own.
+One hard idea: a handler may be a generator. It yields between items, and a client that names a hundred thousand items
+makes only itself wait: after some milliseconds the loop serves other work, and then continues the request. All such
+requests of a broker share one slice per turn of the loop, in turns of their own.
 
     Dispatcher ──steps──> begin: the first slice, in the callback that received the request
                             └── not finished: the connection's later requests wait, until this one is answered
