@@ -7,7 +7,6 @@ shutdown), on SIGUSR2 (the whole cluster stops) or when its supervisor is gone.
 import asyncio
 import contextlib
 import ctypes
-import gc
 import importlib.util
 import logging
 import os
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.control_secret import ensure_secret
+from syncline.local.cyclic_garbage import OldGarbage, collect_in_small_parts, collect_rarely
 from syncline.local.memory import GivesBack, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
@@ -104,8 +104,7 @@ class BrokerProcess:
         )
         _keep_freed_memory()
         _allow_many_files()
-        # There are thousands of short-lived batches; a collection every 700 allocations would visit all of them.
-        gc.set_threshold(50_000, 20, 100)
+        collect_rarely()
         # A thread that opens a batch computes for seconds; the loop's thread, which waits for the interpreter at each
         # of its many short calls to the system, would wait for 5 ms each time.
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -187,10 +186,12 @@ class BrokerProcess:
             return 0
         starting.result()
         self._on_serving()
-        gives_back = GivesBack(loop)
+        collect_in_small_parts()
+        gives_back, old_garbage = GivesBack(loop), OldGarbage(loop, holds)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
         gives_back.close()
+        old_garbage.close()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await node.stop(with_all=self._do_all_stop)

@@ -1,0 +1,87 @@
+"""Cyclic garbage: when Python's collector looks for it, and how many objects it visits in one go.
+
+A collection holds the event loop while it visits objects, some 100 ns each. Python's collector has three generations:
+young objects are visited often, survivors move to the middle and then to the old one. What may be visited in one go is
+therefore decided by how many survive until the next look: a request with a hundred thousand items makes a million
+objects that all survive.
+
+    until the broker serves     rarely: a start makes objects that stay
+    from then on                all objects there are stay unvisited (frozen); of later ones, the young and the middle
+                                generation are so small that a collection takes a few milliseconds
+    the old generation          as a whole, which takes as long as there are objects; so only after half a minute in
+                                which the broker was mostly idle, and only if it has grown much
+
+Most objects are freed without the collector. It is needed for references in circles, which few long-lived objects have.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from typing import Final
+
+from syncline.local.memory import BUSY_SHARE
+from syncline.node.loop_holds import LoopHolds
+
+# While starting: new objects before the young generation is looked at, its collections before one of the middle
+# generation, and those before one of the old.
+STARTING: Final = (50_000, 20, 100)
+# While serving. The middle generation is visited with the young one, when it has the survivors of four collections.
+SERVING: Final = (8_000, 3, 5_000)
+VISITED_MAX: Final = (SERVING[1] + 2) * (SERVING[0] + 100)
+
+LOOK_S: Final = 30.0
+# Collections of the middle generation after which looking at the old one is worth its time.
+WORTHWHILE: Final = 10
+# The longer a look at the old generation took, the rarer it gets: one more middle collection for so many ms.
+MS_PER_COLLECTION: Final = 1
+
+
+def collect_rarely() -> None:
+    """Let a start make its objects."""
+    gc.set_threshold(*STARTING)
+
+
+def collect_in_small_parts() -> None:
+    """Visit no object again that is there now, and few of the later ones at a time."""
+    gc.freeze()
+    gc.set_threshold(*SERVING)
+
+
+class OldGarbage:
+    """Looks at the old generation of an idle broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        holds: LoopHolds,
+        *,
+        cpu_s: Callable[[], float] = time.process_time,
+        grown: Callable[[], int] = lambda: gc.get_count()[2],
+        collect: Callable[[], object] = gc.collect,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._loop = loop
+        self._holds = holds
+        self._cpu_s = cpu_s
+        # How many collections of the middle generation there were since the last one of all.
+        self._grown = grown
+        self._collect = collect
+        self._look_s = look_s
+        self._used_cpu_s = cpu_s()
+        self._worthwhile = WORTHWHILE
+        self._timer = loop.call_later(look_s, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._look_s, self._look)
+        before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
+        if self._used_cpu_s - before_s > BUSY_SHARE * self._look_s or self._grown() < self._worthwhile:
+            return
+        began_ms = self._holds.now_ms()
+        self._collect()
+        self._worthwhile = WORTHWHILE + (self._holds.now_ms() - began_ms) // MS_PER_COLLECTION
+        self._holds.ended(began_ms)

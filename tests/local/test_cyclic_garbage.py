@@ -1,0 +1,85 @@
+"""How many objects Python's collector visits in one go, and when all of them are looked at."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from syncline.local.cyclic_garbage import VISITED_MAX, WORTHWHILE, OldGarbage
+from syncline.local.memory import BUSY_SHARE
+from syncline.node.clock import SystemClock
+from syncline.node.loop_holds import LoopHolds
+from syncline.virtual.loop import VirtualLoop
+from tests.cluster import ROOT
+
+LOOK_S = 30.0
+# What a broker does between its start and its stop, as far as the collector is concerned: some objects stay, then a
+# request with many items makes a million.
+LIFE = """
+import gc, json
+from syncline.local.cyclic_garbage import collect_in_small_parts, collect_rarely
+collect_rarely()
+loaded = [[] for _ in range(300_000)]
+collect_in_small_parts()
+visited = []
+gc.callbacks.append(lambda phase, info: phase == "start" and visited.append(
+    sum(len(gc.get_objects(generation=each)) for each in range(info["generation"] + 1))))
+items = [[] for _ in range(1_000_000)]
+print(json.dumps(visited))
+"""
+
+
+def test_collector_visits_few_objects_at_a_time() -> None:
+    """A million objects in one go take a tenth of a second, in which a broker answers nobody."""
+    run = subprocess.run([sys.executable, "-c", LIFE], cwd=ROOT / "src", check=True, capture_output=True, text=True)
+    visited = json.loads(run.stdout)
+
+    assert len(visited) > 100
+    assert max(visited) <= VISITED_MAX <= 50_000
+
+
+class Figures:
+    """What the interpreter and the system say of a process."""
+
+    def __init__(self) -> None:
+        self.grown = 0
+        self.cpu_s = 0.0
+        self.collections = 0
+
+    def collect(self) -> None:
+        """Count a look at everything."""
+        self.collections += 1
+        self.grown = 0
+
+
+def looked(figures: Figures, looks: int) -> int:
+    """Return how often everything was looked at within so many looks."""
+    loop = VirtualLoop()
+    old_garbage = OldGarbage(
+        loop,
+        LoopHolds(SystemClock()),
+        cpu_s=lambda: figures.cpu_s,
+        grown=lambda: figures.grown,
+        collect=figures.collect,
+        look_s=LOOK_S,
+    )
+    loop.call_later((looks + 0.5) * LOOK_S, loop.stop)
+    loop.call_soon(lambda: setattr(figures, "cpu_s", figures.cpu_s + LOOK_S * BUSY_SHARE + 1))
+    loop.run_forever()
+    old_garbage.close()
+    loop.close()
+    return figures.collections
+
+
+@pytest.mark.parametrize(
+    ("grown", "looks", "expected"),
+    [(WORTHWHILE, 3, 1), (WORTHWHILE - 1, 3, 0), (WORTHWHILE, 1, 0)],
+    ids=["grown", "little", "still-busy"],
+)
+def test_everything_is_looked_at_once_when_a_grown_broker_is_idle(grown: int, looks: int, expected: int) -> None:
+    """It takes as long as there are objects, so it must be worth it; the first look finds the broker busy."""
+    figures = Figures()
+    figures.grown = grown
+
+    assert looked(figures, looks) == expected
