@@ -27,7 +27,8 @@ def samples(world: World, sampler: ProgressSampler) -> list[FollowerProgress]:
     """Sample once; return the samples."""
     noted: list[Event] = []
     world.broker().journal.on_event = noted.append
-    sampler.sample()
+    for _ in sampler.sample():
+        pass
     world.broker().journal.on_event = None
     return [event for event in noted if isinstance(event, FollowerProgress)]
 
@@ -111,3 +112,13 @@ async def test_progress_forgets_what_is_not_hosted_any_more(world: World) -> Non
     samples(world, sampler)
 
     assert (known, len(sampler)) == (1, 0)
+
+
+@sampled
+async def test_sampling_many_partitions_is_divided_into_steps(world: World) -> None:
+    """Ten thousand partitions take too long for one callback, also those of which there is nothing to say."""
+    await world.topic(partitions=50, replicas=(1, 2))
+    hosted = len(world.broker().partitions)
+    steps = sampler_of(world).sample()
+
+    assert sum(1 for _ in steps) >= hosted > 20

@@ -30,6 +30,7 @@ from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.metadata_stream import OnImage
 from syncline.node.clients.listening import Listening
 from syncline.node.clock import Clock
+from syncline.node.clockwork import Clockwork
 from syncline.node.connection import Connection
 from syncline.node.handlers import Handlers
 from syncline.node.links import Links
@@ -37,6 +38,7 @@ from syncline.node.log_settings import log_settings
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.probe import Probe
 from syncline.node.progress import ProgressSampler
+from syncline.node.request import Steps
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
@@ -125,11 +127,11 @@ class Node:
         }
         # By name: client, internal, and metrics if they are served.
         self.servers: dict[str, Listening] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopping = False
         # The connections that this broker makes to others.
         self._holds = holds or LoopHolds(clock)
         self.links = Links(self._holds)
+        self._clockwork: Clockwork | None = None
         self.metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
@@ -229,15 +231,14 @@ class Node:
         if self._is_stopping:
             return
         self._is_stopping = True
+        if self._clockwork is not None:
+            self._clockwork.close()
         broker = self.broker
         if is_controlled and broker.config.controlled_shutdown_enable:
             await broker.journal.flush()
             if not (with_all and await self._stop_with_all()):
                 await broker.controller.leave(CONTROLLED_SHUTDOWN_S)
         broker_epoch = broker.broker_epoch
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
         for server in self.servers.values():
             server.close()
         broker.dispatcher.close_all()
@@ -300,23 +301,27 @@ class Node:
         await listening.open()
         return listening
 
-    # Periodic work, each with its own timer.
+    # Periodic work.
 
     def _start_clockwork(self) -> None:
+        if self._is_stopping:
+            return
         config = self.broker.config
+        every = (clockwork := Clockwork(asyncio.get_running_loop(), self._holds)).every
+        self._clockwork = clockwork
         self.broker.isr_ticks.start()
         self.broker.replicas.scrubber.start()
-        self._every(
+        every(
             "high-watermarks",
             config.replica_high_watermark_checkpoint_interval_ms,
             lambda: self.broker.logs.checkpoint_high_watermarks(later=True),
         )
-        self._every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
-        self._every("retention", config.log_retention_check_interval_ms, self._apply_retention)
-        self._every("sweep", 10_000, self._sweep)
+        every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
+        every("retention", config.log_retention_check_interval_ms, self._apply_retention)
+        every("sweep", 10_000, self._sweep)
         clients = self.broker.dispatcher.clients
-        self._every("connections", clients.sweep_interval_ms, clients.sweep)
-        self._every("producers", 600_000, self._expire_producers)
+        every("connections", clients.sweep_interval_ms, clients.sweep)
+        every("producers", 600_000, self._expire_producers)
         if config.journal_enable:
             broker = self.broker
             sampler = ProgressSampler(
@@ -326,26 +331,9 @@ class Node:
                 partitions=broker.partitions,
                 note=broker.journal.note,
             )
-            self._every("progress", config.journal_progress_interval_ms, sampler.sample)
-            self._every("journal", 1_000, broker.journal.ensure_topic, is_once=True)
+            every("progress", config.journal_progress_interval_ms, sampler.sample)
+            every("journal", 1_000, broker.journal.ensure_topic, is_once=True)
             self.broker.observer.start()
-
-    def _every(self, name: str, interval_ms: int, work: Callable[[], object], *, is_once: bool = False) -> None:
-        loop = asyncio.get_running_loop()
-
-        def fire() -> None:
-            if self._is_stopping:
-                return
-            if not is_once:
-                self._timers[name] = loop.call_later(interval_ms / 1000, fire)
-            began_ms = self._clock.mono_ms()
-            try:
-                work()
-            except Exception:
-                log.exception("the %s timer failed", name)
-            self._holds.ended(began_ms)
-
-        self._timers[name] = loop.call_later(interval_ms / 1000, fire)
 
     def _sweep(self) -> None:
         # Retention may have deleted what kept a log aside.
@@ -357,11 +345,13 @@ class Node:
         self.broker.logs.checkpoint_recovery_points(later=True)
         self.broker.logs.checkpoint_log_starts(later=True)
 
-    def _apply_retention(self) -> None:
-        now_ms = self._clock.wall_ms()
+    def _apply_retention(self) -> Steps:
         for partition in list(self.broker.partitions.values()):
-            if partition.is_offline:
+            yield
+            # It may have gone since the last slice.
+            if partition.is_offline or self.broker.partitions.get(partition.key) is not partition:
                 continue
+            now_ms = self._clock.wall_ms()
             try:
                 deleted = partition.log.retention(now_ms)
             except StorageError as error:
@@ -372,10 +362,11 @@ class Node:
                 log.info("%s: deleted segment %s", partition.key, segment)
                 partition.watchers.log_start_moved()
 
-    def _expire_producers(self) -> None:
-        now_ms = self._clock.wall_ms()
+    def _expire_producers(self) -> Steps:
         for partition in list(self.broker.partitions.values()):
+            now_ms = self._clock.wall_ms()
             partition.log.remove_expired_producers(now_ms, self.broker.config.producer_id_expiration_ms)
+            yield
 
 
 def _carry_on(_reason: str) -> None:
