@@ -284,6 +284,23 @@ async def test_request_for_too_many_partitions_creates_none_of_them(world: World
     assert not world.broker().image.topics
 
 
+async def test_offsets_of_deleted_topics_are_looked_for_once_per_change_of_the_metadata(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look goes over all groups of every partition of the offsets topic, which has fifty."""
+    client = await world.client()
+    names = _named("t", 20)
+    for name in names:
+        await world.topic(name)
+    deleted: list[tuple[str, ...]] = []
+    monkeypatch.setattr(world.broker().groups, "topics_deleted", deleted.append)
+    topics = [{"name": name, "topic_id": None} for name in names]
+    await client.ask(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=5_000)
+    await world.until(lambda: not world.broker().image.topics)
+
+    assert deleted == [tuple(names)]
+
+
 async def test_topic_named_by_name_and_by_id_is_not_deleted(world: World) -> None:
     """Also where the two stand far apart in a long request."""
     client = await world.client()

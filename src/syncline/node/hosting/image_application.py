@@ -7,7 +7,7 @@ A disk error of one partition does not keep others from getting their roles. No 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
@@ -106,8 +106,8 @@ class ImageApplication:
         now_ms = self._clock.mono_ms()
         moved_leaders = self._apply_brokers(delta) if delta.brokers else ()
         self._apply_configs(delta)
-        for topic in delta.deleted_topics:
-            self._delete_topic(topic, now_ms)
+        if delta.deleted_topics:
+            self._delete_topics(delta.deleted_topics, now_ms)
         for key in delta.partitions:
             self._assign(key, now_ms)
         for leader_id in moved_leaders:
@@ -183,14 +183,16 @@ class ImageApplication:
 
     # Topics and partitions.
 
-    def _delete_topic(self, topic: Topic, now_ms: int) -> None:
-        for record in topic.partitions:
-            partition = self._partitions.get(TopicPartition(topic.name, record.partition))
-            if partition is not None and partition.topic_id == topic.topic_id:
-                self._replicas.drop(partition, now_ms)
-        self._offline.discard_topic(topic.name, now_ms)
-        self._groups.topics_deleted((topic.name,))
-        self._metadata_rows.drop(topic.name)
+    def _delete_topics(self, topics: Sequence[Topic], now_ms: int) -> None:
+        for topic in topics:
+            for record in topic.partitions:
+                partition = self._partitions.get(TopicPartition(topic.name, record.partition))
+                if partition is not None and partition.topic_id == topic.topic_id:
+                    self._replicas.drop(partition, now_ms)
+            self._offline.discard_topic(topic.name, now_ms)
+            self._metadata_rows.drop(topic.name)
+        # Once for all: each of dozens of partitions of the offsets topic looks for them in all of its groups.
+        self._groups.topics_deleted(tuple(topic.name for topic in topics))
 
     def _assign(self, key: TopicPartition, now_ms: int) -> None:
         """Give one partition its role; a disk error must not affect the others."""
