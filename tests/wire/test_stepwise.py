@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from syncline.wire.announced_counts import STRING_BYTES_MAX
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import (
     decode_request,
@@ -18,8 +19,9 @@ from syncline.wire.codec import (
 )
 from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
+from syncline.wire.primitives import varint
 from syncline.wire.rows import Rows, SharedRows
-from syncline.wire.stepwise import ROWS_AT_ONCE, decode_in_steps, encode_in_steps, is_long
+from syncline.wire.stepwise import ROWS_AT_ONCE, STRINGS_AT_ONCE, decode_in_steps, encode_in_steps, is_long
 
 T = TypeVar("T")
 ID = uuid.UUID(int=0xABC)
@@ -52,6 +54,19 @@ def _new_topic(number: int) -> dict[str, Any]:
 
 REQUESTS = [
     (ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["a", "", "ö"]}),
+    (ApiKey.DESCRIBE_GROUPS, 3, {"groups": ["a", "", "ö"], "include_authorized_operations": False}),
+    (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        {
+            "resources": [
+                {"resource_type": 2, "resource_name": "t", "configuration_keys": keys}
+                for keys in (None, (), ("a", "b"))
+            ],
+            "include_synonyms": True,
+            "include_documentation": False,
+        },
+    ),
     (ApiKey.LIST_OFFSETS, 1, {"replica_id": -1, "topics": [{"name": "t", "partitions": _partitions(3)}]}),
     (
         ApiKey.LIST_OFFSETS,
@@ -128,6 +143,28 @@ def test_each_structure_of_an_array_is_a_step_at_any_depth() -> None:
     _, steps = drained(decode_request_in_steps(ApiKey.LIST_OFFSETS, 7, body))
 
     assert steps >= 1_000
+
+
+@pytest.mark.parametrize(("version", "key"), [(4, ApiKey.FIND_COORDINATOR), (1, ApiKey.DESCRIBE_GROUPS)])
+def test_strings_of_an_array_are_read_some_at_a_time(version: int, key: ApiKey) -> None:
+    """A hundred thousand names in one step would take 20 ms."""
+    names = [f"g{number}" for number in range(1_000)]
+    fields: dict[str, Any] = {"groups": names}
+    if key is ApiKey.FIND_COORDINATOR:
+        fields = {"key_type": 0, "coordinator_keys": names}
+    body = encode_request(build(request_type(key, version), fields))
+    read, steps = drained(decode_request_in_steps(key, version, body))
+
+    assert read == decode_request(key, version, body)
+    assert steps >= 1_000 / STRINGS_AT_ONCE
+
+
+def test_string_of_an_array_is_no_longer_than_a_string_may_be() -> None:
+    """Other versions have two bytes for its length, and could not return it."""
+    body = b"\x00\x02" + varint(STRING_BYTES_MAX + 2) + b"s" * (STRING_BYTES_MAX + 1) + b"\x00"
+    for decode in (decode_request, lambda *request: drained(decode_request_in_steps(*request))):
+        with pytest.raises(DecodeError, match="32767 are allowed"):
+            decode(ApiKey.FIND_COORDINATOR, 4, body)
 
 
 @pytest.mark.parametrize(("key", "version", "fields"), REQUESTS)

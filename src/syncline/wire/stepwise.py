@@ -4,8 +4,8 @@
 legal message may have a hundred thousand items (`ITEMS_MAX`). The functions here return the same entities and the same
 bytes, but are generators that yield after each item; each step takes some microseconds.
 
-One hard idea: only arrays of structures are taken apart, at any depth. Everything between them (numbers, strings,
-arrays of those) is left to `kio`, in one call each, after its announced counts were checked.
+One hard idea: only arrays of structures and arrays of strings are taken apart, at any depth. Everything between them
+(numbers, strings, arrays of numbers) is left to `kio`, in one call each, after its announced counts were checked.
 
 Positions are bytes from the start of the buffer. Source: the Kafka protocol guide.
 """
@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from syncline.records.varint import read_unsigned
-from syncline.wire.announced_counts import bytes_min_of, count_checker, field_checker
+from syncline.wire.announced_counts import STRING_BYTES_MAX, bytes_min_of, count_checker, field_checker
 from syncline.wire.entities import build, converter
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32, TAGS_MAX, read_compact_count, read_count, varint
@@ -27,6 +27,8 @@ from syncline.wire.rows import Rows, SharedRows
 Entity: TypeAlias = Any
 # A message with at most so many rows is written in one call.
 ROWS_AT_ONCE: Final = 200
+# Strings that are read in one step, which takes some microseconds.
+STRINGS_AT_ONCE: Final = 20
 
 
 class _Array(NamedTuple):
@@ -37,11 +39,18 @@ class _Array(NamedTuple):
     is_nullable: bool
 
 
+class _Strings(NamedTuple):
+    """A field that is an array of strings; it is written in one call."""
+
+    is_nullable: bool
+
+
 class _Field(NamedTuple):
-    """One field that is not tagged; `array` is None for all that `kio` reads and writes in one call."""
+    """One field that is not tagged; without `array` and `strings` for all that `kio` reads and writes in one call."""
 
     name: str
     array: _Array | None
+    strings: _Strings | None
     convert: Callable[[Any], Any] | None
 
 
@@ -61,7 +70,12 @@ def _plan(entity_type: Entity) -> _Plan:
     own = [each for each in every if "tag" not in each.metadata]
     return _Plan(
         tuple(
-            _Field(each.name, _array(hints[each.name]), converter(hints[each.name], each.metadata.get("kafka_type")))
+            _Field(
+                each.name,
+                _array(hints[each.name]),
+                _strings(hints[each.name], each.metadata.get("kafka_type")),
+                converter(hints[each.name], each.metadata.get("kafka_type")),
+            )
             for each in own
         ),
         entity_type.__flexible__,
@@ -69,11 +83,21 @@ def _plan(entity_type: Entity) -> _Plan:
     )
 
 
+def _without_null(hint: Any) -> tuple[Any, bool]:
+    """Return a type without None, and whether it had that."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    (inner,) = (each for each in get_args(hint) if each is not NoneType)
+    return inner, True
+
+
+def _strings(hint: Any, kafka_type: str | None) -> _Strings | None:
+    hint, is_nullable = _without_null(hint)
+    return _Strings(is_nullable) if get_origin(hint) is tuple and kafka_type == "string" else None
+
+
 def _array(hint: Any) -> _Array | None:
-    is_nullable = False
-    if get_origin(hint) in (Union, UnionType):
-        is_nullable = True
-        (hint,) = (each for each in get_args(hint) if each is not NoneType)
+    hint, is_nullable = _without_null(hint)
     if get_origin(hint) is not tuple:
         return None
     item_type = get_args(hint)[0]
@@ -92,7 +116,9 @@ def decode_in_steps(entity_type: Entity, view: memoryview, position: int) -> Gen
     plan = _plan(entity_type)
     values: dict[str, Any] = {}
     for field in plan.fields:
-        if field.array is None:
+        if field.strings is not None:
+            values[field.name], position = yield from _decode_strings(field.strings, view, position, plan)
+        elif field.array is None:
             read, check = _field_reader(entity_type, field.name)
             if check is not None:
                 check(view, position)
@@ -130,6 +156,31 @@ def _decode_array(
             items.append(item)
             yield
     assert len(items) == count, f"{len(items)} items of {count}"
+    return tuple(items), position
+
+
+def _decode_strings(
+    strings: _Strings, view: memoryview, position: int, plan: _Plan
+) -> Generator[None, None, tuple[tuple[str, ...] | None, int]]:
+    from kio.serial._parse import get_reader
+
+    count_of = read_compact_count if plan.is_flexible else read_count
+    count, position = count_of(view, position, 1 if plan.is_flexible else 2)
+    if count < 0:
+        if not strings.is_nullable:
+            raise DecodeError("null where the schema wants an array")
+        return None, position
+    items: list[str] = []
+    read = get_reader("string", plan.is_flexible, False)
+    while len(items) < count:
+        for _ in range(min(STRINGS_AT_ONCE, count - len(items))):
+            item, size = read(view, position)
+            # Up to three bytes say how long a string is.
+            if size > STRING_BYTES_MAX + 3:
+                raise DecodeError(f"a string at {position} has {size - 3} bytes, {STRING_BYTES_MAX} are allowed")
+            position += size
+            items.append(item)
+        yield
     return tuple(items), position
 
 
