@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from syncline.local.cyclic_garbage import VISITED_MAX, WORTHWHILE, OldGarbage
-from syncline.local.memory import BUSY_SHARE
+from syncline.local.cyclic_garbage import IDLE_SHARE, VISITED_MAX, WORTHWHILE, OldGarbage
 from syncline.node.clock import SystemClock
 from syncline.node.loop_holds import LoopHolds
 from syncline.virtual.loop import VirtualLoop
@@ -65,7 +64,7 @@ def looked(figures: Figures, looks: int) -> int:
         look_s=LOOK_S,
     )
     loop.call_later((looks + 0.5) * LOOK_S, loop.stop)
-    loop.call_soon(lambda: setattr(figures, "cpu_s", figures.cpu_s + LOOK_S * BUSY_SHARE + 1))
+    loop.call_soon(lambda: setattr(figures, "cpu_s", figures.cpu_s + LOOK_S * IDLE_SHARE + 1))
     loop.run_forever()
     old_garbage.close()
     loop.close()

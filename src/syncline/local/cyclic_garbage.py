@@ -8,10 +8,12 @@ objects that all survive.
     until the broker serves     rarely: a start makes objects that stay
     from then on                all objects there are stay unvisited (frozen); of later ones, the young and the middle
                                 generation are so small that a collection takes a few milliseconds
-    the old generation          as a whole, which takes as long as there are objects; so only after half a minute in
-                                which the broker was mostly idle, and only if it has grown much
+    the old generation          as a whole, which takes as long as there are objects: a tenth of a second for a million;
+                                so only after half a minute in which the broker had next to nothing to do, and only if
+                                it has grown much
 
-Most objects are freed without the collector. It is needed for references in circles, which few long-lived objects have.
+Most objects are freed without the collector. It is needed for references in circles, which no object that lives long
+and comes in numbers has: neither partitions nor connections, sessions or requests.
 """
 
 import asyncio
@@ -20,7 +22,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from syncline.local.memory import BUSY_SHARE
 from syncline.node.loop_holds import LoopHolds
 
 # While starting: new objects before the young generation is looked at, its collections before one of the middle
@@ -31,10 +32,10 @@ SERVING: Final = (8_000, 3, 5_000)
 VISITED_MAX: Final = (SERVING[1] + 2) * (SERVING[0] + 100)
 
 LOOK_S: Final = 30.0
+# The share of a processor above which a broker is not idle: one without clients uses less.
+IDLE_SHARE: Final = 0.03
 # Collections of the middle generation after which looking at the old one is worth its time.
 WORTHWHILE: Final = 10
-# The longer a look at the old generation took, the rarer it gets: one more middle collection for so many ms.
-MS_PER_COLLECTION: Final = 1
 
 
 def collect_rarely() -> None:
@@ -69,7 +70,6 @@ class OldGarbage:
         self._collect = collect
         self._look_s = look_s
         self._used_cpu_s = cpu_s()
-        self._worthwhile = WORTHWHILE
         self._timer = loop.call_later(look_s, self._look)
 
     def close(self) -> None:
@@ -79,9 +79,8 @@ class OldGarbage:
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._look_s, self._look)
         before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
-        if self._used_cpu_s - before_s > BUSY_SHARE * self._look_s or self._grown() < self._worthwhile:
+        if self._used_cpu_s - before_s > IDLE_SHARE * self._look_s or self._grown() < WORTHWHILE:
             return
         began_ms = self._holds.now_ms()
         self._collect()
-        self._worthwhile = WORTHWHILE + (self._holds.now_ms() - began_ms) // MS_PER_COLLECTION
         self._holds.ended(began_ms)

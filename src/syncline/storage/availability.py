@@ -35,6 +35,12 @@ class Availability:
         self._topic_partition = topic_partition
         self._on_offline = on_offline
 
+    def close(self) -> None:
+        """Allow no further use, and report no failure any more: there is no log that could go offline."""
+        self.is_closed = True
+        # It belongs to the log, which has this object: references in a circle would keep a deleted log in memory.
+        self._on_offline = _unreported
+
     def check(self) -> None:
         """Raise LogOfflineError or StorageError if the log may not be used."""
         if self.failure is not None:
@@ -64,3 +70,7 @@ class Availability:
         if self.failure is None:
             self.failure = error
             self._on_offline(error)
+
+
+def _unreported(_error: OSError) -> None:
+    """Serve as `on_offline` of a closed log."""

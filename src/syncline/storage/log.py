@@ -459,7 +459,9 @@ class PartitionLog:
 
     def close(self) -> None:
         """Close all files without writing anything."""
-        self._availability.is_closed = self._flusher.is_closed = True
+        self._availability.close()
+        self._flusher.is_closed = True
+        self.on_offline = None
         self._segments.release()
 
     def check_invariants(self) -> None:

@@ -153,6 +153,8 @@ class SessionPartition:
         if clock.slow_fetches is not None:
             self._clock.slow_fetches = clock.slow_fetches.outlived()
         self.session = None
+        # The partition may keep this entry among its watchers: references in a circle would keep both in memory.
+        self.target = None
 
 
 class FetchSession:
