@@ -10,12 +10,17 @@ Three brokers, one topic. The disk of broker 2, which leads a third of the parti
     EIO, EROFS  fails one write of one partition; the broker ends, and its supervisor starts it again
     flip        returns one bit in the middle of a log wrong; broker 3 lost its disk, and copies everything again
 
-Printed per trial: the time until other brokers lead all its partitions, the slowest acknowledgement, and the time from
-the repair until all replicas are in sync. At the end all that was acknowledged must be there, on three equal logs.
+`no-files` also strikes the broker that is the controller (`no-files-controller`), and one that leads nothing
+(`no-files-follower`). Meanwhile these processes must not end.
+
+Printed per trial: the time until other brokers lead all its partitions, the slowest acknowledgement, the time from the
+repair until all replicas are in sync, and what `why` names as the cause. At the end all that was acknowledged must be
+there, on three equal logs. The brokers' logs of a trial that failed are kept, and their place is printed.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -27,11 +32,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from syncline.local.faults import Faults
+from syncline.local.named_brokers import NamedBrokers
 from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
 from tests.process import disks
@@ -52,6 +59,8 @@ CONFIG = {
 }
 # Called while a fault lasts and others lead.
 Look = Callable[[LocalCluster, str], object]
+# What begins a fault on one broker, and returns what repairs it.
+Begin = Callable[[LocalCluster, Faults, int], Callable[[], None]]
 LED_ELSEWHERE_S = 3.0
 SLOWEST_S = 5.0
 BACK_S = 10.0
@@ -59,21 +68,25 @@ BACK_S = 10.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The times of one trial, in seconds."""
+    """The times of one trial, in seconds, and the causes that `why` names; None if it was not asked."""
 
     fault: str
     led_elsewhere_s: float
     slowest_s: float
     back_s: float
+    causes: tuple[str, ...] | None = None
 
     @property
     def is_good(self) -> bool:
-        """Whether all times are within their limits."""
-        return self.led_elsewhere_s <= LED_ELSEWHERE_S and self.slowest_s <= SLOWEST_S and self.back_s <= BACK_S
+        """Whether all times are within their limits, and the cause is among those named."""
+        is_named = self.causes is None or FAULTS[self.fault].cause in self.causes
+        in_time = self.led_elsewhere_s <= LED_ELSEWHERE_S and self.slowest_s <= SLOWEST_S and self.back_s <= BACK_S
+        return in_time and is_named
 
     def __str__(self) -> str:
-        verdict = "" if self.is_good else "   TOO LATE"
-        return f"{self.fault:10}{self.led_elsewhere_s:12.2f} s{self.slowest_s:12.2f} s{self.back_s:12.2f} s{verdict}"
+        times = f"{self.led_elsewhere_s:12.2f} s{self.slowest_s:12.2f} s{self.back_s:12.2f} s"
+        verdict = "" if self.is_good else "   FAILED"
+        return f"{self.fault:20}{times}   {', '.join(self.causes or ())}{verdict}"
 
 
 @contextlib.contextmanager
@@ -107,27 +120,27 @@ def leaders(cluster: LocalCluster) -> list[int]:
     return [partition.leader for partition in topic.partitions.values()]
 
 
-def prefer_victim(cluster: LocalCluster) -> None:
+def prefer(cluster: LocalCluster, victim: int) -> None:
     """Return the leaderships to the preferred replicas, of which the victim is one."""
     command = [sys.executable, "-m", "syncline", "topics", "elect-leaders", "--data", str(cluster.directory)]
 
     answers: list[subprocess.CompletedProcess[str]] = []
 
     def leads_again() -> bool:
-        if VICTIM in leaders(cluster):
+        if victim in leaders(cluster):
             return True
         answers.append(subprocess.run(command, capture_output=True, text=True, check=False))
         return False
 
-    until(leads_again, 60, otherwise=lambda: f"broker {VICTIM} gets no leadership back: {answers[-1:]}")
+    until(leads_again, 60, otherwise=lambda: f"broker {victim} gets no leadership back: {answers[-1:]}")
 
 
 # The faults: each begins, and returns what repairs it.
 
 
-def fill(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+def fill(cluster: LocalCluster, _faults: Faults, victim: int) -> Callable[[], None]:
     """Use up all space, for data and for names."""
-    ballast = cluster.directory / f"broker-{VICTIM}" / "ballast"
+    ballast = cluster.directory / f"broker-{victim}" / "ballast"
     ballast.mkdir()
     with contextlib.suppress(OSError), (ballast / "data").open("wb", buffering=0) as file:
         while True:
@@ -138,25 +151,30 @@ def fill(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
     return lambda: shutil.rmtree(ballast)
 
 
-def take_descriptors(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+def take_descriptors(cluster: LocalCluster, _faults: Faults, victim: int) -> Callable[[], None]:
     """Forbid the process to open another file; what is open stays open."""
-    pid = cluster.pids[VICTIM]
+    pid = cluster.pids[victim]
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-    return lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, limits) and None
+
+    def give_back() -> None:
+        assert cluster.pids[victim] == pid, f"broker {victim} has ended, though it only lacked descriptors"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+    return give_back
 
 
-def fail_with(error: str) -> Callable[[LocalCluster, Faults], Callable[[], None]]:
+def fail_with(error: str) -> Begin:
     """Return a fault: one write fails for good; the restart is the repair."""
 
-    def begin(_cluster: LocalCluster, faults: Faults) -> Callable[[], None]:
-        faults.add("disk-fail", broker=VICTIM, topic=TOPIC, direction="write", errno=error, trigger="once")
+    def begin(_cluster: LocalCluster, faults: Faults, victim: int) -> Callable[[], None]:
+        faults.add("disk-fail", broker=victim, topic=TOPIC, direction="write", errno=error, trigger="once")
         return lambda: None
 
     return begin
 
 
-def flip(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
+def flip(cluster: LocalCluster, _faults: Faults, victim: int) -> Callable[[], None]:
     """Flip a bit in the middle of each log that the victim leads, and let the third broker copy all of it."""
     supervisor = cluster.running.supervisor_pid
     directory = cluster.directory / f"broker-{COPIER}"
@@ -167,51 +185,124 @@ def flip(cluster: LocalCluster, _faults: Faults) -> Callable[[], None]:
         until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z", otherwise="it does not die")
         shutil.rmtree(directory)
         for partition, leader in enumerate(leaders(cluster)):
-            if leader == VICTIM:
-                segments = sorted((cluster.directory / f"broker-{VICTIM}" / f"{TOPIC}-{partition}").glob("*.log"))
+            if leader == victim:
+                segments = sorted((cluster.directory / f"broker-{victim}" / f"{TOPIC}-{partition}").glob("*.log"))
                 disks.flip_bit(segments[(len(segments) - 1) // 2])
     finally:
         os.kill(supervisor, signal.SIGCONT)
     return lambda: None
 
 
-FAULTS: dict[str, Callable[[LocalCluster, Faults], Callable[[], None]]] = {
-    "full": fill,
-    "no-files": take_descriptors,
-    "EIO": fail_with("EIO"),
-    "EROFS": fail_with("EROFS"),
-    "flip": flip,
+# The brokers that faults strike.
+
+
+def the_victim(_cluster: LocalCluster) -> int:
+    """Return the broker whose disk can be filled."""
+    return VICTIM
+
+
+def the_controller(cluster: LocalCluster) -> int:
+    """Return the controller."""
+    (controller,) = NamedBrokers(cluster.directory).named(["controller"])
+    return controller
+
+
+class Fault(NamedTuple):
+    """A fault, the broker that it strikes, and how `why` calls it."""
+
+    begin: Begin
+    cause: str
+    strikes: Callable[[LocalCluster], int] = the_victim
+    # Whether it strikes after another broker has got all leaderships.
+    is_follower: bool = False
+
+
+FAULTS: dict[str, Fault] = {
+    "full": Fault(fill, "disk-full"),
+    "no-files": Fault(take_descriptors, "no-descriptors"),
+    "no-files-controller": Fault(take_descriptors, "no-descriptors", the_controller),
+    "no-files-follower": Fault(take_descriptors, "no-descriptors", is_follower=True),
+    "EIO": Fault(fail_with("EIO"), "disk-failed"),
+    "EROFS": Fault(fail_with("EROFS"), "disk-failed"),
+    "flip": Fault(flip, "log-damaged"),
 }
+
+
+def isr_without(cluster: LocalCluster, victim: int) -> bool:
+    """Return whether every partition has an ISR and the victim is in none, so that nobody waits for it."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    try:
+        topic = admin.list_topics(TOPIC, timeout=2).topics[TOPIC]
+    except KafkaException:
+        return False
+    return all(partition.isrs and victim not in partition.isrs for partition in topic.partitions.values())
+
+
+def is_led_elsewhere(cluster: LocalCluster, victim: int) -> bool:
+    """Return whether every partition has a leader, and the victim leads none."""
+    found = leaders(cluster)
+    return bool(found) and victim not in found and -1 not in found
 
 
 def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
     """Begin a fault, wait until others lead, look, repair it, wait until all are in sync; return the times."""
+    begin, _, strikes, is_follower = FAULTS[fault]
     await_full_isr(cluster.bootstrap, [TOPIC])
-    prefer_victim(cluster)
+    victim = strikes(cluster)
+    faults = Faults(cluster.directory)
+    if is_follower:
+        if victim in leaders(cluster):
+            give_back = begin(cluster, faults, victim)
+            until(lambda: is_led_elsewhere(cluster, victim), 30, otherwise=f"broker {victim} still leads")
+            give_back()
+            await_full_isr(cluster.bootstrap, [TOPIC])
+    else:
+        prefer(cluster, victim)
     load.wait_for_more(600)
     load.take_slowest_s()
     began_s = time.monotonic()
-    repair = FAULTS[fault](cluster, Faults(cluster.directory))
+    repair = begin(cluster, faults, victim)
     until(
-        lambda: (found := leaders(cluster)) and VICTIM not in found and -1 not in found,
+        lambda: is_led_elsewhere(cluster, victim) and (not is_follower or isr_without(cluster, victim)),
         30,
-        otherwise=lambda: f"{fault}: broker {VICTIM} still leads: {leaders(cluster)}",
+        otherwise=lambda: f"{fault}: broker {victim} still leads: {leaders(cluster)}",
         pause_s=0.02,
     )
     led_elsewhere_s = time.monotonic() - began_s
     load.wait_for_more(600)
-    look(cluster, fault)
+    causes = look(cluster, fault)
     repair()
     back_s = await_full_isr(cluster.bootstrap, [TOPIC], 60)
     load.wait_for_more(300)
-    return Outcome(fault, led_elsewhere_s, load.take_slowest_s(), back_s)
+    named = tuple(sorted(causes)) if isinstance(causes, set) else None
+    return Outcome(fault, led_elsewhere_s, load.take_slowest_s(), back_s, named)
 
 
-def run(faults: list[str], times: int, say: Callable[[str], object], look: Look = lambda *_: None) -> list[Outcome]:
-    """Run the trials, each round on a new cluster; assert after each that nothing acknowledged is lost."""
-    outcomes = []
+def ask_why(cluster: LocalCluster, _fault: str) -> set[str]:
+    """Return what `why` names as the causes, for all partitions of the topic."""
+    command = [sys.executable, "-m", "syncline", "why", "--json", "--data", str(cluster.directory)]
+
+    def cause(partition: int) -> str:
+        asked = subprocess.run([*command, f"{TOPIC}:{partition}"], capture_output=True, text=True, check=False)
+        return str(json.loads(asked.stdout)["cause"]) if not asked.returncode else asked.stderr.strip()
+
+    return {cause(partition) for partition in range(PARTITIONS)}
+
+
+def run(
+    faults: list[str],
+    times: int,
+    say: Callable[[str], object],
+    look: Look = lambda *_: None,
+    keep: Path | None = None,
+) -> list[Outcome]:
+    """Run the trials, each round on a new cluster; assert after each that nothing acknowledged is lost.
+
+    The brokers' logs of a round that fails are copied into `keep`.
+    """
+    outcomes: list[Outcome] = []
     for number in range(times):
-        with ground() as cluster:
+        with ground() as cluster, kept_logs(cluster, keep, outcomes):
             configs = {"min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES)}
             create_topic(cluster.bootstrap, TOPIC, PARTITIONS, config=configs)
             with Load(cluster.bootstrap, TOPIC, PARTITIONS, rate_per_s=RECORDS_PER_S, size_bytes=RECORD_BYTES) as load:
@@ -228,23 +319,39 @@ def run(faults: list[str], times: int, say: Callable[[str], object], look: Look 
     return outcomes
 
 
+@contextlib.contextmanager
+def kept_logs(cluster: LocalCluster, keep: Path | None, outcomes: list[Outcome]) -> Iterator[None]:
+    """Copy the brokers' logs into `keep` if what happens meanwhile fails, or an outcome is bad."""
+    before = len(outcomes)
+    is_good = False
+    try:
+        yield
+        is_good = all(each.is_good for each in outcomes[before:])
+    finally:
+        if keep is not None and not is_good:
+            shutil.copytree(cluster.directory / "logs", keep / f"round-{before}", dirs_exist_ok=True)
+            sys.stderr.write(f"the brokers' logs are kept in {keep / f'round-{before}'}\n")
+
+
 def main() -> int:
     """Run, and return 0 if all times are within their limits."""
     parser = argparse.ArgumentParser(prog="python -m tests.process.unfit_disks", description=__doc__.split("\n")[0])
     parser.add_argument("--times", type=int, default=10, help="how often each fault strikes (default: 10)")
     parser.add_argument("--fault", action="append", choices=list(FAULTS), help="only this one; repeatable")
+    parser.add_argument("--keep", type=Path, help="where to keep the logs of a failed trial (default: a new directory)")
     options = parser.parse_args()
+    keep = options.keep or Path(tempfile.mkdtemp(prefix="unfit-disks-"))
 
     def say(text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
     faults = options.fault or list(FAULTS)
-    say(f"     {'fault':10}{'led elsewhere':>14}{'slowest ack':>14}{'back in sync':>14}")
-    outcomes = run(faults, options.times, say)
+    say(f"     {'fault':20}{'led elsewhere':>14}{'slowest ack':>14}{'back in sync':>14}   causes")
+    outcomes = run(faults, options.times, say, ask_why, keep)
     for fault in faults:
         mine = [each for each in outcomes if each.fault == fault]
-        say(f"{fault:10}{sum(each.is_good for each in mine):4} of {len(mine)} within the limits")
+        say(f"{fault:20}{sum(each.is_good for each in mine):4} of {len(mine)} within the limits")
     return 0 if all(each.is_good for each in outcomes) else 1
 
 

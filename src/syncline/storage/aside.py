@@ -23,7 +23,7 @@ from syncline.model.ids import TopicPartition
 from syncline.storage.checkpoints import METADATA_FILE, decode_partition_metadata
 from syncline.storage.damage_note import DamageNote, read_note, write_note
 from syncline.storage.disk import Disk
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.salvage import Tail, bases_of
 from syncline.storage.segment import LOG_SUFFIX
 
@@ -82,7 +82,7 @@ class AsideLogs:
             note = read_note(self._disk, path, key)
             # Without a note it was not set aside by a broker; it stays, and counts for nothing.
             if note is not None:
-                self._add(path, note)
+                self._logs.append(self._look_at(path, path, note))
         for key in dict.fromkeys(each.key for each in self._logs):
             if str(key) not in names:
                 newest = max((each for each in self._logs if each.key == key), key=lambda each: _number(each.path))
@@ -101,23 +101,29 @@ class AsideLogs:
         number = 1 + max((_number(each.path) for each in self._logs if each.key == note.key), default=-1)
         while self._disk.exists(path := f"{self._root}/{_name(note.key, number)}"):
             number += 1
+        known = self._look_at(directory, path, note)
         self._disk.rename(directory, path)
-        self._disk.sync_directory(self._root)
-        return self._add(path, note)
+        self._logs.append(known)
+        try:
+            self._disk.sync_directory(self._root)
+        except OSError as error:
+            # The new copy promises nothing before it has synced the names beside it, and this one among them.
+            if not is_refusal(error):
+                raise
+        return known
 
-    def _add(self, path: str, note: DamageNote) -> AsideLog:
+    def _look_at(self, place: str, path: str, note: DamageNote) -> AsideLog:
+        """Describe the log in the directory `place`, as one in `path`."""
         size_bytes = 0
-        for base_offset in bases_of(self._disk, path):
-            file = self._disk.open(f"{path}/{base_offset:020d}{LOG_SUFFIX}")
+        for base_offset in bases_of(self._disk, place):
+            file = self._disk.open(f"{place}/{base_offset:020d}{LOG_SUFFIX}")
             size_bytes += file.size_bytes
             file.close()
         try:
-            topic_id = decode_partition_metadata(self._disk.read_file(f"{path}/{METADATA_FILE}"))
+            topic_id = decode_partition_metadata(self._disk.read_file(f"{place}/{METADATA_FILE}"))
         except FileNotFoundError:
             topic_id = None
-        known = AsideLog(path, note, topic_id, size_bytes)
-        self._logs.append(known)
-        return known
+        return AsideLog(path, note, topic_id, size_bytes)
 
     def forget(self, log: AsideLog) -> None:
         """Forget a log that was deleted."""

@@ -5,35 +5,39 @@ descriptor: the call is refused and may be retried) or takes it offline, since
 after a failed write or sync the file may hold anything. An offline log stays
 offline until the broker restarts and recovers it.
 
+A change of several steps may be refused between two of them, when it is too late
+to leave the log as it was. Then its rest is kept, the log is not *whole*, and every
+later call begins with the rest and is refused until that is done.
+
 Invariants: the first error that took a log offline stays its reason, and
 `on_offline` gets only that one. Source: KAFKA-10778.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from syncline.model.ids import TopicPartition
-from syncline.storage.disk import BrokenFileError
-from syncline.storage.errors import (
-    DiskFullError,
-    LogOfflineError,
-    NoDescriptorError,
-    StorageError,
-    is_full,
-    is_out_of_descriptors,
-)
+from syncline.storage.errors import LogOfflineError, StorageError, is_refusal, storage_error
 
 
 class Availability:
     """Whether one log is usable, closed, or offline."""
 
-    __slots__ = ("_on_offline", "_topic_partition", "failure", "is_closed")
+    __slots__ = ("_on_offline", "_rest", "_topic_partition", "failure", "is_closed")
 
     def __init__(self, topic_partition: TopicPartition, on_offline: Callable[[OSError], None]) -> None:
         self.failure: OSError | None = None
         self.is_closed = False
         self._topic_partition = topic_partition
         self._on_offline = on_offline
+        # What is left to do of a change that was refused half-way, and the verb for it.
+        self._rest: tuple[str, Callable[[], None]] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no change of the log is half done."""
+        return self._rest is None
 
     def close(self) -> None:
         """Allow no further use, and report no failure any more: there is no log that could go offline."""
@@ -42,18 +46,39 @@ class Availability:
         self._on_offline = _unreported
 
     def check(self) -> None:
-        """Raise LogOfflineError or StorageError if the log may not be used."""
+        """Raise LogOfflineError or StorageError if the log may not be used; first complete what is half done."""
         if self.failure is not None:
             raise LogOfflineError(f"{self._topic_partition} is offline since {self.failure}")
         if self.is_closed:
             raise StorageError(f"{self._topic_partition} was closed")
+        if self._rest is not None:
+            self._go_on()
+
+    def complete(self, verb: str, steps: Callable[[], None]) -> None:
+        """Do what cannot be undone. `steps` may run several times: if the disk refuses one, all run again later."""
+        assert self._rest is None, f"{self._topic_partition} is changed again before the last change is done"
+        self._rest = (verb, steps)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._rest is not None, "there is nothing left to do"
+        verb, steps = self._rest
+        with self.refusing(verb):
+            steps()
+        self._rest = None
+
+    @contextmanager
+    def refusing(self, verb: str) -> Iterator[None]:
+        """Do with an OSError what `refuse` does."""
+        try:
+            yield
+        except OSError as error:
+            self.refuse(error, verb)
 
     def refuse(self, error: OSError, verb: str) -> NoReturn:
-        """Raise DiskFullError or NoDescriptorError if the log is intact; else LogOfflineError, and take it offline."""
-        if is_full(error) and not isinstance(error, BrokenFileError):
-            raise DiskFullError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
-        if is_out_of_descriptors(error):
-            raise NoDescriptorError(f"Cannot {verb} {self._topic_partition}: {error.strerror}") from error
+        """Raise DiskFullError or NoDescriptorError if the disk only refused; else take the log offline."""
+        if is_refusal(error):
+            raise storage_error(error, f"Cannot {verb} {self._topic_partition}") from error
         self.fail(error, verb)
 
     def fail(self, error: Exception, verb: str) -> NoReturn:

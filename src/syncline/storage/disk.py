@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class BrokenFileError(OSError):
-    """An append failed and the bytes it left could not be cut off: the file's contents are unknown."""
+    """A file's contents are unknown: a failed append could not be cut off, or a sync failed."""
 
 
 class File(Protocol):
@@ -143,3 +143,11 @@ class Disk(Protocol):
         The same id as before means that there was no power cut in between:
         everything that a dead process had written is still there.
         """
+
+
+def sync_for_good(file: File) -> None:
+    """Sync a file; an error is a BrokenFileError whatever its number, because no later sync can prove anything."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise BrokenFileError(error.errno, f"the sync failed: {error.strerror}", file.path) from error

@@ -1,9 +1,12 @@
 """How storage refuses, and how it fails.
 
-One hard idea: after a write error the file may hold anything, so the log is
-offline until the broker restarts and recovers it (`LogOfflineError`). A full
-disk is the exception: the bytes that were written can be cut off again, so the
-log is as it was, and the producer gets the reason.
+One hard idea: a refusal is never damage. After a write error the file may hold
+anything, so the log is offline until the broker restarts and recovers it
+(`LogOfflineError`). But a disk without room, and a process without descriptors,
+only refuse: what is stored is as it was, and the same may succeed a moment
+later. So whatever was refused is tried again, no log goes offline for it, no log
+counts as damaged for it, and no broker ends for it. `refusal_of` is the one place
+that tells the two apart. A sync that failed is no refusal, whatever its number.
 
 Source: KAFKA-10778 (log fenced after a write error), the "fsyncgate" reports
 (a second fsync succeeds although the first one lost the pages).
@@ -14,6 +17,7 @@ from typing import Final, NamedTuple
 
 from syncline.model.errors import ErrorCode
 from syncline.model.impairments import Refusal
+from syncline.storage.disk import BrokenFileError
 
 # No room, no quota, or the file size limit of the process: what is stored is intact.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -69,18 +73,24 @@ def refusal_of(error: BaseException) -> DiskRefusal | None:
         cause = error.__cause__
         known = cause if isinstance(cause, OSError) else OSError(errno.ENOSPC, str(error))
         return DiskRefusal(Refusal.NO_ROOM if isinstance(error, DiskFullError) else Refusal.NO_DESCRIPTORS, known)
-    if isinstance(error, OSError) and is_full(error):
+    if not isinstance(error, OSError) or isinstance(error, BrokenFileError):
+        return None
+    if error.errno in _FULL:
         return DiskRefusal(Refusal.NO_ROOM, error)
-    if isinstance(error, OSError) and is_out_of_descriptors(error):
+    if error.errno in _NO_DESCRIPTOR:
         return DiskRefusal(Refusal.NO_DESCRIPTORS, error)
     return None
 
 
-def is_full(error: OSError) -> bool:
-    """Return whether `error` says that there is no room."""
-    return error.errno in _FULL
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the disk only refused: what is stored is as it was, and the same may succeed later."""
+    return refusal_of(error) is not None
 
 
-def is_out_of_descriptors(error: OSError) -> bool:
-    """Return whether `error` says that too many files are open, which harms nothing that is stored."""
-    return error.errno in _NO_DESCRIPTOR
+def storage_error(error: OSError, message: str) -> StorageError:
+    """Return the StorageError to raise from `error`: a refusal stays one."""
+    cause = refusal_of(error)
+    text = f"{message}: {error.strerror}"
+    if cause is None:
+        return StorageError(text)
+    return DiskFullError(text) if cause.refusal is Refusal.NO_ROOM else NoDescriptorError(text)

@@ -13,8 +13,9 @@ log drops epochs without a batch anyway.
 Background work only syncs files. Its result counts only if the log was not cut
 meanwhile (`forget_pending`): otherwise it may have synced other bytes.
 A failed sync is final, since a second one may succeed without the pages (M48).
-But if there is no room, or no descriptor, for the small files beside a log, nothing
-is broken: the recovery point stays where it is, and the next roll tries again.
+But if there is no room, or no descriptor, for the small files beside a log, or for
+syncing its names, nothing is broken: the recovery point stays where it is, and the
+next roll tries again.
 
 Units: offsets, exclusive. Invariants: `recovery_point` lies in the log; every segment
 is synced up to it (`synced_end`), and so are the names and epochs below it.
@@ -27,8 +28,8 @@ from collections.abc import Callable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset
 from syncline.storage.checkpoints import encode_epochs
-from syncline.storage.disk import BrokenFileError, Disk, File
-from syncline.storage.errors import is_full, is_out_of_descriptors
+from syncline.storage.disk import BrokenFileError, Disk, File, sync_for_good
+from syncline.storage.errors import is_refusal
 from syncline.storage.recovery import EPOCHS_FILE
 from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from syncline.storage.segment_list import SegmentList
@@ -75,8 +76,8 @@ class Flusher:
         """Everything below is safe from a power cut."""
         return self._recovery_point
 
-    def name_created(self) -> None:
-        """Record that a segment file was created: its name is not safe yet."""
+    def names_changed(self) -> None:
+        """Record that a file of the log was created or removed: that is not safe yet."""
         self._has_new_names = True
 
     def epochs_changed(self, is_changed: bool = True) -> None:
@@ -90,7 +91,7 @@ class Flusher:
     def flush(self, log_end: Offset) -> None:
         """Return when everything below `log_end` is safe. Raises OSError."""
         for segment in self.unsynced():
-            segment.file.sync()
+            sync_for_good(segment.file)
             segment.synced_end = segment.end_offset
             if segment is not self._segments.active:
                 if segment.index is not None:
@@ -102,7 +103,13 @@ class Flusher:
 
     def flush_later(self, log_end: Offset, done: Callable[[Exception | None], None]) -> None:
         """Sync in a worker, then move the recovery point."""
-        synced = [(segment, segment.file, segment.end_offset) for segment in self.unsynced()]
+        try:
+            synced = [(segment, segment.file, segment.end_offset) for segment in self.unsynced()]
+        except OSError as error:
+            if not is_refusal(error):
+                self._on_failure(error, "flush")
+            done(error)
+            return
         generation = self._generation
         self.is_running = True
         ended = self.on_sync()
@@ -119,7 +126,7 @@ class Flusher:
                     segment.synced_end = max(segment.synced_end, end_offset)
             if not self.is_closed:
                 error = error or self._reach(log_end, generation)
-                if error is not None and not _wants_room(error):
+                if error is not None and not is_refusal(error):
                     self._on_failure(error, "flush")
             done(error)
 
@@ -155,10 +162,18 @@ class Flusher:
                 break
 
     def lower(self, offset: Offset) -> None:
-        """Lower the recovery point to `offset`, also in the checkpoint, before the log is cut. Raises OSError."""
-        if offset < self._recovery_point:
+        """Lower the recovery point to `offset`, also in the checkpoint, before the log is cut.
+
+        Raises OSError; the recovery point is then as it was.
+        """
+        before = self._recovery_point
+        if offset < before:
             self._recovery_point = offset
-            self.on_lowered()
+            try:
+                self.on_lowered()
+            except OSError:
+                self._recovery_point = before
+                raise
 
     def restart_at(self, offset: Offset) -> None:
         """Follow a log that was emptied: there is nothing below `offset` that could be lost."""
@@ -166,18 +181,18 @@ class Flusher:
         assert active.base_offset == active.end_offset == offset, f"{active!r} is not empty at {offset}"
         self._recovery_point = offset
 
-    def drop_below(self, offset: Offset) -> None:
-        """Follow a log whose oldest segments were deleted: it begins at `offset` now."""
-        assert self._segments.first.base_offset == offset, f"{self._segments.first!r} does not begin at {offset}"
-        self._recovery_point = max(self._recovery_point, offset)
-
     def check_invariants(self) -> None:
         """Assert that the recovery point lies in the log, and that everything below it was synced."""
-        first, active = self._segments.first, self._segments.active
-        assert first.base_offset <= self._recovery_point <= active.end_offset, (
-            f"{self._directory}: recovery point {self._recovery_point} outside {first.base_offset}..{active.end_offset}"
-        )
+        self.check_bounds()
         self._check_synced()
+
+    def check_bounds(self) -> None:
+        """Assert that the recovery point lies in the log, or in what was deleted from its beginning a moment ago."""
+        first, active = self._segments.first, self._segments.active
+        begins_at = 0 if self._has_new_names else first.base_offset
+        assert begins_at <= self._recovery_point <= active.end_offset, (
+            f"{self._directory}: recovery point {self._recovery_point} outside {begins_at}..{active.end_offset}"
+        )
 
     def unsynced(self) -> list[Segment]:
         """Return the segments that hold something above the recovery point, oldest first."""
@@ -192,6 +207,8 @@ class Flusher:
         if self._has_new_names:
             self._disk.sync_directory(self._directory)
             self._has_new_names = False
+            # No power cut can bring back the segments that were deleted before the first one.
+            self._recovery_point = max(self._recovery_point, self._segments.first.base_offset)
         if self._is_directory_new:
             self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
             self._is_directory_new = False
@@ -247,7 +264,7 @@ class Flusher:
                 # The segment was cut meanwhile, so these indexes describe too much. A crash
                 # before this line is harmless, since recovery scans a cut segment.
                 segment.forget_saved_indexes()
-            elif error is not None and _wants_room(error):
+            elif error is not None and is_refusal(error):
                 self._unfinished.append((segment, snapshot_path))
             elif error is not None:
                 self._on_failure(error, "sync")
@@ -266,7 +283,7 @@ class Flusher:
                 reached = segment.base_offset
                 break
         error = self._reach(Offset(reached), self._generation)
-        if error is not None and not _wants_room(error):
+        if error is not None and not is_refusal(error):
             self._on_failure(error, "checkpoint")
 
     def forget_pending(self) -> None:
@@ -286,17 +303,7 @@ def _ignore_end() -> None:
 def _sync_if_open(file: File) -> None:
     """Sync a file unless it was closed meanwhile: then it was cut off, deleted, or is already safe."""
     try:
-        file.sync()
-    except OSError as error:
+        sync_for_good(file)
+    except BrokenFileError as error:
         if error.errno != errno.EBADF:
-            # Whatever the number: what the file holds is unknown now.
-            raise BrokenFileError(error.errno, f"the sync failed: {error.strerror}", file.path) from error
-
-
-def _wants_room(error: Exception) -> bool:
-    """Return whether a file could not be made for want of room or of descriptors, and no sync has failed."""
-    return (
-        isinstance(error, OSError)
-        and not isinstance(error, BrokenFileError)
-        and (is_full(error) or is_out_of_descriptors(error))
-    )
+            raise

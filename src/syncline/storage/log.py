@@ -6,7 +6,8 @@ recovery point; it moves only when everything below it has been synced,
 including older segments, their names and the epoch history. Recovery
 (`recovery.py`) relies on exactly that promise.
 
-Failure: a full disk refuses the append and leaves the log as it was; any other
+Failure: a full disk, or a process without descriptors, refuses a call and leaves
+the log as it was (a cut that is half done goes on with the next call); any other
 error of a write or a sync takes the log offline (`LogOfflineError`), because the
 file may hold anything.
 
@@ -17,7 +18,6 @@ the last segment is the only one that grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
-import contextlib
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -31,7 +31,7 @@ from syncline.storage import cutting, incoming, producer_snapshot, read_plans, t
 from syncline.storage.availability import Availability
 from syncline.storage.cutting import CutPlan, CutSearch, Shape
 from syncline.storage.disk import Disk
-from syncline.storage.errors import is_out_of_descriptors
+from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
 from syncline.storage.graveyard import Graveyard
 from syncline.storage.incoming import FollowerAppend
@@ -165,7 +165,10 @@ class PartitionLog:
         Raises CorruptRecordsError if any of them is damaged and UnexpectedOffsetError if they do not
         continue this log; in both cases it stores nothing.
         """
+        asked_from = self.log_end
         self._availability.check()
+        if self.log_end != asked_from:
+            raise StorageError(f"{self.topic_partition} was cut at {self.log_end} after this fetch from {asked_from}")
         view = memoryview(buffer)
         batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition)
         if not batches:
@@ -271,10 +274,8 @@ class PartitionLog:
         """Make everything appended so far safe from a power cut."""
         self._availability.check()
         if self._writer.has_directory and self._flusher.needs_flush(self.log_end):
-            try:
+            with self._availability.refusing("flush"):
                 self._flusher.flush(self.log_end)
-            except OSError as error:
-                self._availability.fail(error, "flush")
 
     def flush_later(self, done: Callable[[Exception | None], None]) -> None:
         """Flush in a worker; then move the recovery point and call `done`."""
@@ -303,10 +304,7 @@ class PartitionLog:
         if plan.shape != self._shape():
             return False
         if plan.rest is not None:
-            try:
-                self._cut(plan.rest, plan.producers)
-            except OSError as error:
-                self._availability.fail(error, "truncate")
+            self._cut(plan.rest, plan.producers)
         elif plan.offset >= self.log_end:
             self._flusher.epochs_changed(self.epochs.truncate_from_end(self.log_end))
         else:
@@ -319,7 +317,7 @@ class PartitionLog:
         Raises LogOfflineError if the disk, or what is on it, is to blame.
         """
         self._availability.check()
-        if search.shape != self._shape() or (isinstance(error, OSError) and is_out_of_descriptors(error)):
+        if search.shape != self._shape() or is_refusal(error):
             return
         self._availability.fail(error, "truncate")
 
@@ -327,20 +325,33 @@ class PartitionLog:
         return Shape.of(self._segments, self._cut_count)
 
     def _cut(self, rest: Segment, producers: ProducerTable | None) -> None:
-        self._cut_count += 1
-        self._flusher.forget_pending()
         segment = self._segments.of(rest.base_offset)
         assert segment.base_offset == rest.base_offset, "a plan names a segment of the log"
+        snapshots = self._prepare_cut("truncate", segment, rest.end_offset)
+        self._availability.complete("truncate", lambda: self._cut_to(segment, rest, producers, snapshots))
+
+    def _prepare_cut(self, verb: str, kept: Segment | None, end_offset: Offset) -> list[str]:
+        """Have everything at hand that the disk may refuse; return the snapshots that go."""
+        with self._availability.refusing(verb):
+            self._writer.need_directory()
+            snapshots = cutting.prepare(self._disk, self.directory, self._flusher, kept, end_offset)
+        self._cut_count += 1
+        self._flusher.forget_pending()
+        return snapshots
+
+    def _cut_to(self, segment: Segment, rest: Segment, producers: ProducerTable | None, snapshots: list[str]) -> None:
         end_offset = rest.end_offset
-        # Lowered first: after a crash during the cut, no checkpoint may count the records as flushed.
-        self._flusher.lower(end_offset)
+        if snapshots or self._segments.active is not segment:
+            self._flusher.names_changed()
         self._segments.destroy_behind(segment)
+        producer_snapshot.remove(self._disk, snapshots)
+        # Once other records get these offsets, a power cut must not bring back what was behind.
+        self._flusher.save_names()
         segment.cut_to(rest)
         self.log_end = end_offset
         self._flusher.epochs_changed(self.epochs.truncate_from_end(end_offset))
         self.log_start = min(self.log_start, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        producer_snapshot.remove_above(self._disk, self.directory, end_offset)
         if producers is not None:
             self.producers.clear()
             self.producers.entries.update(producers.entries)
@@ -348,25 +359,22 @@ class PartitionLog:
     def restart_at(self, offset: Offset) -> None:
         """Drop all records, without reading; the empty log goes on at `offset` (truncate fully and start at)."""
         self._availability.check()
-        self._cut_count += 1
-        self._flusher.forget_pending()
-        try:
-            self._writer.need_directory()
-            # To 0: a crash during this may leave no segment that shows where the log was.
-            self._flusher.lower(Offset(0))
-            self._segments.destroy_all()
-            producer_snapshot.remove_above(self._disk, self.directory, NONE)
-            self._disk.sync_directory(self.directory)
-        except OSError as error:
-            self._availability.fail(error, "restart")
-        finally:
-            if not len(self._segments):
-                self._segments.add(offset, self.settings.index_interval_bytes)
-        self._writer.create_active("restart")
+        # The recovery point goes to 0: a crash during this may leave no segment that shows where the log was.
+        snapshots = self._prepare_cut("restart", None, Offset(NONE))
+        self._availability.complete("restart", lambda: self._restart_at(offset, snapshots))
+
+    def _restart_at(self, offset: Offset, snapshots: list[str]) -> None:
+        self._flusher.names_changed()
+        self._segments.destroy_all()
+        self._segments.add(offset, self.settings.index_interval_bytes)
         self.log_start = self.log_end = self.high_watermark = offset
-        self._flusher.restart_at(offset)
         self._flusher.epochs_changed(self.epochs.clear())
         self.producers.clear()
+        producer_snapshot.remove(self._disk, snapshots)
+        # The old names must be gone before the new one is there.
+        self._disk.sync_directory(self.directory)
+        self._writer.create_active()
+        self._flusher.restart_at(offset)
 
     def raise_log_start(self, offset: Offset) -> bool:
         """Make `offset` the first readable one; retention removes files later. Return whether anything changed.
@@ -404,7 +412,6 @@ class PartitionLog:
             if is_active:
                 # Once these records are gone, only the snapshot shows what producers had sent.
                 self.roll(is_snapshot_synced=True)
-                self._writer.create_active("delete from")
             excess_bytes -= segment.size_bytes
             deleted.append(SegmentDeleted(segment.base_offset, segment.end_offset, segment.size_bytes, reason))
             self._delete_first(now_ms)
@@ -412,29 +419,27 @@ class PartitionLog:
         return tuple(deleted)
 
     def _delete_first(self, now_ms: int) -> None:
-        segment = self._segments.take_first()
-        begins_at = self._segments.first.base_offset
-        self.log_start = max(self.log_start, begins_at)
-        try:
-            self._flusher.epochs_changed(self.epochs.truncate_from_start(self.log_start))
-            due_ms = now_ms + self.settings.file_delete_delay_ms
-            for path in self._segments.bury(segment):
-                self._graveyard.add(path, due_ms)
+        """Delete the oldest segment, which is not the active one."""
+        segment, due_ms = self._segments.first, now_ms + self.settings.file_delete_delay_ms
+        with self._availability.refusing("delete from"):
+            if not self._segments.active.size_bytes:
+                self._writer.create_active()
             # One by one, oldest first: a crash must not leave an older segment without the next one.
-            self._disk.sync_directory(self.directory)
-        except OSError as error:
-            self._availability.fail(error, "delete from")
-        self._flusher.drop_below(begins_at)
+            self._flusher.save_names()
+            self._availability.complete("delete from", lambda: self._bury(segment, due_ms))
+            self._flusher.save_names()
+
+    def _bury(self, segment: Segment, due_ms: int) -> None:
+        self._flusher.names_changed()
+        for path in self._segments.bury_first(segment):
+            self._graveyard.add(path, due_ms)
+        self.log_start = max(self.log_start, self._segments.first.base_offset)
+        self._flusher.epochs_changed(self.epochs.truncate_from_start(self.log_start))
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files of deleted segments that are due."""
-        for path in self._graveyard.take_due(now_ms):
-            try:
-                # An operator who needs room may have removed it already.
-                with contextlib.suppress(FileNotFoundError):
-                    self._disk.remove(path)
-            except OSError as error:
-                self._availability.fail(error, "delete from")
+        with self._availability.refusing("delete from"):
+            self._graveyard.remove_files(self._disk, now_ms)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for too long; return how many."""
@@ -446,15 +451,13 @@ class PartitionLog:
             return
         self._availability.check()
         self.flush()
-        try:
+        with self._availability.refusing("close"):
             active = self._segments.active
             if active.size_bytes and active.index is not None and len(active.index):
                 active.finish()
                 active.save_indexes(sync=True)
             if self.log_end:
                 self._writer.save_snapshot(sync=False)
-        except OSError as error:
-            self._availability.fail(error, "close")
         self.close()
 
     def close(self) -> None:
@@ -465,8 +468,8 @@ class PartitionLog:
         self._segments.release()
 
     def check_invariants(self) -> None:
-        """Assert what must hold between any two calls while the log is not offline; reads no file."""
-        if self.is_offline:
+        """Assert what must hold between any two calls while the log is whole and not offline; reads no file."""
+        if self.is_offline or not self._availability.is_whole:
             return
         self.check_newest()
         self._segments.check_invariants()
@@ -478,14 +481,13 @@ class PartitionLog:
 
     def check_newest(self) -> None:
         """Assert what a single step could break: bounds, and the end of the active segment."""
-        if self.is_offline:
+        if self.is_offline or not self._availability.is_whole:
             return
         first, active = self._segments.first, self._segments.active
         assert first.base_offset <= self.log_start <= self.log_end, f"{self!r} begins before {first!r}"
         assert active.end_offset == self.log_end, f"{self!r} does not end with {active!r}"
         assert self.log_start <= self.high_watermark <= self.log_end, f"{self!r}: watermark {self.high_watermark}"
-        recovery_point = self.recovery_point
-        assert first.base_offset <= recovery_point <= self.log_end, f"{self!r}: recovery point {recovery_point}"
+        self._flusher.check_bounds()
         active.check_newest()
         if entries := self.epochs.entries:
             first_start, last_start = entries[0].start_offset, entries[-1].start_offset

@@ -37,7 +37,7 @@ from syncline.storage.checkpoints import (
 from syncline.storage.damage import ADVICE, Circumstances
 from syncline.storage.damage_note import NOTE_FILE, DamageNote, read_note, write_note
 from syncline.storage.disk import Disk, Lock
-from syncline.storage.errors import DamagedLogError, StorageError, is_full
+from syncline.storage.errors import DamagedLogError, StorageError, is_refusal, storage_error
 from syncline.storage.graveyard import Graveyard
 from syncline.storage.last_life import LastLife
 from syncline.storage.log import PartitionLog
@@ -78,6 +78,8 @@ class LogDirectory:
         self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
+        # Whether a power cut could still give a deleted directory its name back.
+        self._has_unsafe_names = False
 
     @classmethod
     def open(
@@ -203,9 +205,9 @@ class LogDirectory:
         try:
             recovered = recover(self._disk, directory, circumstances, settings.index_interval_bytes)
         except (DamagedLogError, OSError) as error:
-            if isinstance(error, OSError) and is_full(error):
-                # Nothing is wrong with the log; recovery needs room on the disk.
-                raise StorageError(f"Cannot load {key} in {self.path}: {error.strerror}") from error
+            if isinstance(error, OSError) and is_refusal(error):
+                # Nothing is wrong with the log; recovery needs room on the disk, and descriptors.
+                raise storage_error(error, f"Cannot load {key} in {self.path}") from error
             self.damaged[key] = str(error)
             return
         topic_id = decode_partition_metadata(metadata)
@@ -266,17 +268,23 @@ class LogDirectory:
             self.checkpoint_log_starts(later=False)
 
     def delete(self, key: TopicPartition, now_ms: int) -> None:
-        """Close a log and rename its directory; `sweep` removes the files when they are due."""
-        log = self.logs.pop(key)
-        log.close()
+        """Close a log and rename its directory; `sweep` removes the files when they are due.
+
+        Raises StorageError; the log then stays, in use, until its name is used again or the broker starts.
+        """
+        log = self.logs[key]
         if self._disk.exists(log.directory):
             self._rename_to_delete(log.directory, now_ms + log.settings.file_delete_delay_ms)
+        del self.logs[key]
+        log.close()
 
     def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
-        """Return the topic id of a damaged log, None if no readable file contains it."""
+        """Return the topic id of a damaged log, None if no readable file contains it. Raises OSError if refused."""
         try:
             return decode_partition_metadata(self._disk.read_file(f"{self.path}/{key}/{METADATA_FILE}"))
-        except OSError:
+        except OSError as error:
+            if is_refusal(error):
+                raise
             return None
 
     def found_damaged(self, key: TopicPartition, reason: str, uncommitted_from: Offset) -> None:
@@ -365,13 +373,31 @@ class LogDirectory:
             number += 1
         try:
             self._disk.rename(directory, target)
-            self._disk.sync_directory(self.path)
+            self._graveyard.add(target, due_ms)
+            self._has_unsafe_names = True
+            self._save_names()
         except OSError as error:
-            raise StorageError(f"Cannot delete {name} in {self.path}: {error.strerror}") from error
-        self._graveyard.add(target, due_ms)
+            raise storage_error(error, f"Cannot delete {name} in {self.path}") from error
+
+    def _save_names(self) -> bool:
+        """Make names of deleted directories safe; return False if that was refused for now. Raises OSError."""
+        if self._has_unsafe_names:
+            try:
+                self._disk.sync_directory(self.path)
+            except OSError as error:
+                if not is_refusal(error):
+                    raise
+                return False
+            self._has_unsafe_names = False
+        return True
 
     def sweep(self, now_ms: int) -> None:
-        """Remove the files of deleted partitions that are due, in a worker: removing gigabytes takes long."""
+        """Remove the files of deleted partitions that are due, in a worker: removing gigabytes takes long.
+
+        Not before the names are safe: a power cut must not leave half of a log under its old name.
+        """
+        if not self._save_names():
+            return
         for path in self._graveyard.take_due(now_ms):
             self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
 

@@ -14,6 +14,7 @@ A damaged snapshot does no harm: the log is the truth, and is replayed.
 Source: observed Kafka files.
 """
 
+import contextlib
 import struct
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -143,21 +144,11 @@ def replay_file(
             table.record(header)
 
 
-def remove_above(disk: Disk, directory: str, offset: int) -> Offset | None:
-    """Remove the snapshots above `offset`; return the offset of the newest that is left."""
-    newest: Offset | None = None
-    has_removed = False
-    for name in disk.list(directory):
-        if name.endswith(SNAPSHOT_SUFFIX):
-            if int(name[:20]) <= offset:
-                newest = Offset(int(name[:20]))
-            else:
-                disk.remove(f"{directory}/{name}")
-                has_removed = True
-    if has_removed:
-        # Once other records get these offsets, a power cut must not bring back a snapshot of the old ones.
-        disk.sync_directory(directory)
-    return newest
+def remove(disk: Disk, paths: Sequence[str]) -> None:
+    """Remove snapshots, unless they are gone already; the caller syncs the names. Raises OSError."""
+    for each in paths:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(each)
 
 
 def offsets(disk: Disk, directory: str) -> list[Offset]:

@@ -20,7 +20,7 @@ from syncline.model.ids import NONE, TopicPartition
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import Disk, File
-from syncline.storage.errors import is_out_of_descriptors
+from syncline.storage.errors import is_refusal
 from syncline.storage.scan import scan
 
 # What a pause in scrubbing may save up, in ms of the rate.
@@ -138,7 +138,7 @@ def check_some(disk: Disk, check: SegmentCheck, budget_bytes: int) -> Checked:
     try:
         return _check(file, check, budget_bytes)
     except OSError as error:
-        if is_out_of_descriptors(error) or error.errno == errno.ENOENT:
+        if is_refusal(error) or error.errno == errno.ENOENT:
             raise
         reason = f"the disk cannot read it: {error.strerror}"
         return Checked(None, 0, FoundDamage(check.path, check.position, check.next_offset, reason))

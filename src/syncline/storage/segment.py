@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import BatchHeader
 from syncline.storage.batch_walk import HeaderReader, NotABatch
-from syncline.storage.disk import Disk, File
+from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from syncline.storage.reading import Hints, Search, Wanted, hints_from_index
 from syncline.storage.times import Place
@@ -322,7 +322,7 @@ class Segment:
         self.forget_from(position, end_offset)
 
     def cut_to(self, rest: "Segment") -> None:
-        """Become `rest`, a copy without what is to be cut off; reads nothing."""
+        """Become `rest`, a copy without what is to be cut off; reads nothing, and may be repeated if it was refused."""
         assert rest.base_offset == self.base_offset, f"{self!r} cannot become {rest!r}"
         assert rest.end_offset <= self.end_offset, f"{self!r} is cut, not extended to {rest!r}"
         self._cut_file(rest.size_bytes)
@@ -336,7 +336,7 @@ class Segment:
         file = self.file
         assert position <= file.size_bytes, f"{self!r} is cut at {position}, its file ends at {file.size_bytes}"
         file.truncate(position)
-        file.sync()
+        sync_for_good(file)
         self.forget_saved_indexes()
         self.is_synced = False
 

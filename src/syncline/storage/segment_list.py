@@ -27,6 +27,7 @@ from syncline.storage.segment import (
 )
 from syncline.storage.times import Place
 
+_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 # Finished segments whose file stays open and whose index stays in memory; the least recently read is released first.
 WARM_SEGMENTS_MAX: Final = 4
 
@@ -123,45 +124,36 @@ class SegmentList:
         if segment in self._warm:
             self._warm.remove(segment)
 
-    def take_first(self) -> Segment:
-        """Take the oldest segment out of the list and close it."""
-        assert len(self._segments) > 1, "the active segment is not taken out at the front"
-        segment = self._segments.pop(0)
-        self._bases.pop(0)
-        self._close(segment)
-        return segment
+    def bury_first(self, segment: Segment) -> Iterator[str]:
+        """Take `segment` out of the list and rename its files; yield the new name of each. Raises OSError.
 
-    def take_last(self) -> Segment:
-        """Take the newest segment out of the list and close it; the one before it grows again."""
-        segment = self._segments.pop()
-        self._bases.pop()
+        Does nothing if it is not the first any more, so that what was refused half-way can be repeated.
+        """
+        if self.first is not segment:
+            return
+        assert len(self._segments) > 1, "the active segment is not taken out at the front"
         self._close(segment)
-        if self._segments:
-            self.active = self._segments[-1]
-            self._cool(self.active)
-        return segment
+        yield from self._bury(segment)
+        self._segments.pop(0)
+        self._bases.pop(0)
 
     def _close(self, segment: Segment) -> None:
         self._cool(segment)
         segment.release()
 
-    def bury(self, segment: Segment) -> list[str]:
-        """Rename the files of a closed segment to `.deleted` names; return these names."""
-        buried = []
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX):
+    def _bury(self, segment: Segment) -> Iterator[str]:
+        """Rename the files of a closed segment to `.deleted` names, which are yielded. Raises OSError."""
+        for suffix in _SUFFIXES:
             path = segment.path(suffix)
             if self._disk.exists(path):
                 self._disk.rename(path, path + DELETED_SUFFIX)
-                buried.append(path + DELETED_SUFFIX)
-        return buried
+                yield path + DELETED_SUFFIX
 
     def destroy_behind(self, segment: Segment) -> None:
-        """Remove all segments behind `segment`, which grows again, and their files. Raises OSError."""
+        """Remove all segments behind `segment`, which grows again; the caller syncs the names. Raises OSError."""
         assert segment in self._segments, f"{segment!r} is not of this log"
-        if self.active is not segment:
-            while self.active is not segment:
-                self._destroy_last()
-            self._disk.sync_directory(self._directory)
+        while self.active is not segment:
+            self._destroy_last()
 
     def destroy_all(self) -> None:
         """Remove all segments and their files; the caller adds the next one and syncs the names. Raises OSError."""
@@ -169,9 +161,19 @@ class SegmentList:
             self._destroy_last()
 
     def _destroy_last(self) -> None:
-        """Remove the newest segment, in an order that leaves a whole log if a crash interrupts it."""
-        for path in self.bury(self.take_last()):
+        """Remove the newest segment, in an order that leaves a whole log if a crash interrupts it.
+
+        It stays in the list until its files are gone, so what was refused half-way can be repeated.
+        """
+        segment = self._segments[-1]
+        self._close(segment)
+        for path in list(self._bury(segment)):
             self._disk.remove(path)
+        self._segments.pop()
+        self._bases.pop()
+        if self._segments:
+            self.active = self._segments[-1]
+            self._cool(self.active)
 
     def release(self) -> None:
         """Close all files."""

@@ -110,7 +110,7 @@ class SegmentWriter:
                 self.need_directory()
                 file = segment.file
                 if not segment.size_bytes:
-                    self._flusher.name_created()
+                    self._flusher.names_changed()
             file.append((data,))
         except OSError as error:
             self._availability.refuse(error, "append to")
@@ -154,11 +154,13 @@ class SegmentWriter:
         self._disk.replace_file(path, producer_snapshot.encode(self._producers), sync=sync)
         return path
 
-    def create_active(self, verb: str) -> None:
-        """Create the file of an empty segment, since only its name records the log end. Raises LogOfflineError."""
-        try:
-            file = self._segments.active.file
+    def create_active(self) -> None:
+        """Create the file of an empty segment, since only its name records the log end. Raises OSError."""
+        active = self._segments.active
+        assert not active.size_bytes, f"{active!r} is not empty"
+        if active.open_file is None:
+            self.need_directory()
+            file = active.file
             assert file.size_bytes == 0, f"{file.path} has {file.size_bytes} bytes, though it is new"
-            self._disk.sync_directory(self._directory)
-        except OSError as error:
-            self._availability.fail(error, verb)
+            self._flusher.names_changed()
+        self._flusher.save_names()

@@ -79,7 +79,11 @@ class Mender:
     def offer(self, asked: CopyRequest, done: Callable[[bytes | Exception], None]) -> None:
         """Find what this broker has of records that another one lacks."""
         name = self._cluster.image.topic_names.get(asked.topic_id)
-        paths = [] if name is None else self._logs.copies_of(TopicPartition(name, asked.partition), asked.topic_id)
+        try:
+            paths = [] if name is None else self._logs.copies_of(TopicPartition(name, asked.partition), asked.topic_id)
+        except OSError as error:
+            done(error)
+            return
         self._disk.run_later(partial(find_copies, self._disk, paths, asked), done)
 
     def _wanted(self) -> list[TopicPartition]:
