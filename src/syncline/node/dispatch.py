@@ -72,7 +72,12 @@ class Dispatcher(Generic[HostT]):
 
     def dispatch(self, request: "Request") -> None:
         """Handle one request; a failure affects only its connection."""
-        handler = self.handlers.get(request.key)
+        try:
+            handler = self.handlers.get(request.key)
+        except OSError as error:
+            # Its code cannot be imported, for instance for want of descriptors.
+            failed(request, error)
+            return
         version = request.version
         if not is_served(request.key, version, request.listener):
             # An ApiVersions request may have any version number; an unknown one is answered and counted as version 0.

@@ -351,15 +351,14 @@ class Node:
             # It may have gone since the last slice.
             if partition.is_offline or self.broker.partitions.get(partition.key) is not partition:
                 continue
-            now_ms = self._clock.wall_ms()
+            now_ms, log_start = self._clock.wall_ms(), partition.log.log_start
             try:
-                deleted = partition.log.retention(now_ms)
+                for segment in partition.log.retention(now_ms):
+                    log.info("%s: deleted segment %s", partition.key, segment)
             except StorageError as error:
-                # A failed log must not prevent the cleaning of others.
+                # A failed log must not prevent the cleaning of others; what was refused is tried again.
                 log.warning("%s: retention failed: %s", partition.key, error)
-                continue
-            for segment in deleted:
-                log.info("%s: deleted segment %s", partition.key, segment)
+            if partition.log.log_start != log_start:
                 partition.watchers.log_start_moved()
 
     def _expire_producers(self) -> Steps:

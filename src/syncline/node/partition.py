@@ -230,13 +230,13 @@ class Partition:
     # Roles.
 
     def lead(self, record: PartitionRecord, now_ms: int) -> None:
-        """Become leader, or apply a change while leading."""
-        self.record = record
+        """Become leader, or apply a change while leading. Raises StorageError; the role is then as it was."""
         is_new_term = record.leader_epoch != self.leader_epoch
-        self.leader_epoch = record.leader_epoch
-        self.follower = None
         if is_new_term:
             self.log.assign_leader_epoch(record.leader_epoch)
+        self.record = record
+        self.leader_epoch = record.leader_epoch
+        self.follower = None
         leader = self.leader
         if leader is None:
             leader = LeaderPartition(

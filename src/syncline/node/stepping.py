@@ -23,6 +23,7 @@ from typing import Final
 
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.request import Request, Steps
+from syncline.storage.errors import is_refusal
 from syncline.wire.errors import DecodeError
 
 log = logging.getLogger("syncline.node")
@@ -116,6 +117,10 @@ def failed(request: Request, error: Exception) -> None:
     """Close the connection of a request that could not be served; an unexpected exception is our bug."""
     if isinstance(error, DecodeError):
         request.connection.close(f"malformed request, API key {request.key} version {request.version}: {error}")
+        return
+    if is_refusal(error):
+        log.warning("API key %s version %s cannot be served now: %s", request.key, request.version, error)
+        request.connection.close("no room or no descriptors")
         return
     log.error("request failed: API key %s version %s", request.key, request.version, exc_info=error)
     request.connection.close("internal error")

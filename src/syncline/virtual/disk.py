@@ -67,6 +67,11 @@ class SimDisk:
             self._trace.record(self.loop.now_ns, "disk-error", self.medium.host, operation, refusing)
             raise OSError(refusing, f"the simulated disk refuses to {operation}", path)
 
+    def _need_descriptor(self, path: str) -> None:
+        """Raise if the process has no descriptors: whole files and directories are opened, too."""
+        if self.medium.refusing == errno.EMFILE:
+            self.enter("open", path)
+
     def misses(self) -> bool:
         """Return whether the next read misses the page cache."""
         return self.slow_ns_max > 0 or self._rng.random() < self.settings.miss_probability
@@ -146,11 +151,13 @@ class SimDisk:
 
     def read_file(self, path: str) -> bytes:
         """Return the whole file."""
+        self._need_descriptor(path)
         self.enter("read", path)
         return bytes(self._inode(path).data)
 
     def replace_file(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         """Make `path` hold `data`: a new file takes the name."""
+        self._need_descriptor(path)
         self.enter("append", path)
         self.check_room(len(data), path)
         directory, name = self._parent(path)
@@ -216,6 +223,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory safe."""
+        self._need_descriptor(path)
         self.enter("sync", path)
         self.record("sync_directory", path, 0)
         self.medium.sync_directory(self._directory(path))

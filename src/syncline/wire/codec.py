@@ -64,6 +64,9 @@ def decode_request_in_steps(key: int, version: int, body: Buffer, position: int 
         entity, _ = yield from decode_in_steps(request_type(key, version), view, position)
     except GeneratorExit:
         raise
+    except OSError:
+        # A schema could not be imported for want of descriptors: that says nothing about the bytes.
+        raise
     except Exception as error:
         raise _malformed(key, version, _REQUEST, error) from error
     return entity

@@ -203,6 +203,25 @@ async def test_cut_is_tried_again_when_there_were_no_descriptors(world: World) -
 
 
 @pytest.mark.brokers(3)
+async def test_refused_cut_is_tried_again(world: World) -> None:
+    """Guards: a follower that had to cut its log without descriptors went offline, and its broker ended."""
+    told: list[str] = []
+    world.node(3).on_unfit = told.append
+    stuck = await diverged(world)
+    await world.until(lambda: stuck.searches)
+    world.host(3).disk.fail_next("list", errno.EMFILE)
+    stuck.answer()
+    refused = (world.partition(3).is_offline, phase(world), world.partition(3).log.log_end)
+    stuck.clear()
+    await world.until(lambda: world.partition(3).log.log_end == 9)
+    await world.later(1)
+
+    assert refused == (False, FollowerPhase.FETCHING, 5)
+    assert truncations(world) == 1
+    assert told == []
+
+
+@pytest.mark.brokers(3)
 async def test_cut_is_planned_anew_when_the_log_has_changed_meanwhile(world: World) -> None:
     """Retention may begin a new segment during the search: the result is then not used."""
     stuck = await diverged(world)

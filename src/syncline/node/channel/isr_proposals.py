@@ -8,6 +8,7 @@ Invariant: each proposal is answered exactly once, unless the broker stops befor
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
@@ -21,8 +22,10 @@ from syncline.model.metadata import Recovery
 from syncline.node.channel.link import ControllerLink
 from syncline.node.clock import Clock
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import decode_response, encode_request, request_type
+from syncline.wire.codec import decode_response, encode_request, request_type, response_type
 from syncline.wire.entities import build
+
+log = logging.getLogger("syncline.node")
 
 _VERSION: Final = 3
 
@@ -77,8 +80,16 @@ class IsrProposals:
                 self._answered(sent, decode_response(ApiKey.ALTER_PARTITION, _VERSION, frame, position))
 
         proposals = {key: proposal for key, (proposal, _) in sent.items()}
-        entity = _alter_partition(link.broker_id, link.broker_epoch, proposals)
-        control.send(ApiKey.ALTER_PARTITION, _VERSION, (encode_request(entity),), on_answer)
+        try:
+            # The first of them imports the schemas of the request and of its answer.
+            response_type(ApiKey.ALTER_PARTITION, _VERSION)
+            body = encode_request(_alter_partition(link.broker_id, link.broker_epoch, proposals))
+        except OSError as error:
+            log.warning("changes of in-sync sets cannot be proposed now: %s", error)
+            queue.failed(now_ms)
+            self._send_in(0)
+            return
+        control.send(ApiKey.ALTER_PARTITION, _VERSION, (body,), on_answer)
 
     def check_invariants(self) -> None:
         """Assert what must hold between two events."""

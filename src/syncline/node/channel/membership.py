@@ -235,7 +235,8 @@ class Membership:
                 try:
                     if await self._stay(control):
                         pause_s = SEARCH_FIRST_S
-                except (PeerLost, TimeoutError) as error:
+                except OSError as error:
+                    # The connection broke, the controller does not answer, or there is no descriptor for an import.
                     log.debug("broker %s lost the controller: %r", self._identity.broker_id, error)
                 finally:
                     link.close()

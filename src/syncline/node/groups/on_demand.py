@@ -51,13 +51,18 @@ class GroupsOnDemand:
     @property
     def coordinator(self) -> "GroupCoordinator":
         """Return the coordinator, created on first use."""
+        self.ensure()
+        assert self._coordinator is not None, "the coordinator was not created"
+        return self._coordinator
+
+    # Changes of the offsets topic.
+
+    def ensure(self) -> None:
+        """Create the coordinator. Raises OSError if its code cannot be imported for want of descriptors."""
         if self._coordinator is None:
             from syncline.node.groups.coordinator import GroupCoordinator
 
             self._coordinator = GroupCoordinator(self)
-        return self._coordinator
-
-    # Changes of the offsets topic.
 
     def became_leader(self, partition: int, leader_epoch: int) -> None:
         """Coordinate the groups of a partition."""

@@ -33,6 +33,9 @@ log = logging.getLogger("syncline.node")
 class FollowsOffsetsTopic(Protocol):
     """The group coordinator, which depends on the roles of the offsets topic's replicas."""
 
+    def ensure(self) -> None:
+        """Be ready for partitions. Raises OSError."""
+
     def became_leader(self, partition: int, leader_epoch: int, /) -> None:
         """Coordinate the groups of a partition."""
 
@@ -125,9 +128,13 @@ class HostedReplicas:
     def _lead(self, partition: Partition, record: PartitionRecord, now_ms: int) -> None:
         self.fetchers.remove(partition)
         was_epoch = partition.leader_epoch
+        coordinates = partition.key.topic == OFFSETS_TOPIC and was_epoch != record.leader_epoch
+        if coordinates:
+            # Before the role changes: without descriptors nothing can be imported, and all of this is tried again.
+            self._groups.ensure()
         partition.log.keep_cached_bytes = None
         partition.lead(record, now_ms)
-        if partition.key.topic == OFFSETS_TOPIC and was_epoch != record.leader_epoch:
+        if coordinates:
             self._groups.became_leader(partition.key.partition, record.leader_epoch)
 
     def follow(self, partition: Partition, record: PartitionRecord) -> None:

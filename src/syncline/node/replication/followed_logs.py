@@ -23,7 +23,13 @@ from syncline.node.replication.cuts import Cut
 from syncline.node.replication.doubts import Doubt, RefusedRecords
 from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
-from syncline.storage.errors import CorruptRecordsError, LogOfflineError, StorageError, UnexpectedOffsetError
+from syncline.storage.errors import (
+    CorruptRecordsError,
+    LogOfflineError,
+    StorageError,
+    UnexpectedOffsetError,
+    is_refusal,
+)
 from syncline.storage.log import PartitionLog
 from syncline.wire.fetch_response import FetchedPartition
 
@@ -187,6 +193,12 @@ class FollowedLogs:
         """Continue at the log end after a cut, or after one that failed."""
         follower = partition.follower
         assert follower is not None, f"the cut of {partition} was not cancelled"
+        if error is not None and is_refusal(error):
+            # The next fetch leads to the same cut.
+            self._surroundings.refused_writes.refused(partition.key, error)
+            resume_at_log_end(follower, partition.log)
+            follower.back_off(self._surroundings.clock.mono_ms())
+            return
         if error is not None:
             follower.fail(str(error))
             return
