@@ -1,8 +1,12 @@
 """Help: it lists and explains every command and its arguments."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
-from tests.cli.terminal import USAGE, refused, succeed
+from tests.cli.terminal import USAGE, refusal, refused, succeed
 
 COMMANDS = {
     (): {
@@ -70,6 +74,24 @@ def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
     assert "takes each port once" in refused("up", "--port", "9092,9093,9092", code=USAGE)
     assert "takes ports from 0 to 65535 with commas between" in refused("up", "--port", "9092,,9093", code=USAGE)
     assert "x>=1" in refused("consume", "t", "--limit", "0", code=USAGE)
+
+
+@pytest.mark.parametrize("arguments", [("down",), ("status",), ("isr",), ("topics", "list"), ("fault", "list")])
+def test_directory_that_may_not_be_read_is_no_wrong_usage(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: typer refused it before the command could say that it is private to the user who started the cluster."""
+
+    def deny(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    # Tests may run as root, who may read everything.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(Path, "read_text", deny)
+
+    assert "private to the user who started its cluster: run this as that user" in refusal(
+        *arguments, "--data", str(tmp_path)
+    )
 
 
 def test_version_is_shown() -> None:

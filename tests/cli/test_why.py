@@ -1,8 +1,14 @@
 """`why` and `isr`: a partition's past in sentences, its present in a table, and one sentence per refusal."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from syncline.local.control_secret import ensure_secret
+from syncline.local.layout import Layout
 from tests.cli.terminal import as_json, refusal, refused, succeed
+from tests.cluster import LocalCluster
 
 pytestmark = pytest.mark.process
 
@@ -59,10 +65,30 @@ def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str,
     assert (row["partition"], row["isr"], row["followers"]) == (1, [row["leader"]], [])
 
 
-def test_isr_of_an_unknown_topic_is_empty(at: tuple[str, str]) -> None:
-    """No broker leads a partition of it."""
-    assert "no broker leads a partition of no-such-topic" in succeed("isr", "no-such-topic", *at)
+def test_isr_of_what_does_not_exist_is_refused(any_topic: str, at: tuple[str, str]) -> None:
+    """Guards: scripts took the exit code 0 for a partition without a leader."""
+    assert "there is no topic 'no-such-topic'" in refused("isr", "no-such-topic", *at)
+    assert "there is no topic 'no-such-topic'" in refusal("isr", "no-such-topic:0", *at)
+    assert f"topic '{any_topic}' has partitions 0 to 1, not 9" in refusal("isr", f"{any_topic}:9", "--json", *at)
     assert "name a topic or TOPIC:PARTITION" in refused("isr", "t:x", *at)
+
+
+@pytest.fixture
+def at_a_stranger(three_brokers: LocalCluster, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The options that point a command at the shared cluster, but with another secret than its own."""
+    found = Layout(tmp_path)
+    found.state_file.write_text(Layout(three_brokers.directory).state_file.read_text())
+    ensure_secret(tmp_path)
+    with found.lock():
+        yield "--data", str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("isr",), ("isr", "--json"), ("fault", "list"), ("fault", "clear")], ids=" ".join
+)
+def test_refusal_of_all_brokers_is_an_error(at_a_stranger: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    """Guards: "no faults" and an empty table, with exit code 0, when no broker had told. Each reason is given once."""
+    assert refusal(*arguments, *at_a_stranger).count("carries a wrong secret") == 1
 
 
 def test_isr_needs_a_cluster_that_runs(tmp_path: object) -> None:

@@ -107,6 +107,7 @@ def test_as_many_brokers_as_last_time_or_three(layout: Layout) -> None:
     """`up` without a number finds the cluster as it was."""
     assert layout.broker_count(None) == 3
     assert layout.broker_count(1) == 1
+    assert [layout.broker_count(None, ports=ports) for ports in (0, 1, 2, 4)] == [3, 3, 2, 4]
     layout.remember_ports({broker_id: 9000 + broker_id for broker_id in range(1, 6)})
     assert layout.broker_count(None) == 5
 
@@ -119,6 +120,8 @@ def test_fewer_brokers_than_have_data_are_refused(layout: Layout) -> None:
     assert layout.broker_count(5) == 5
     with pytest.raises(LocalClusterError, match=r"holds data of broker 3, which --brokers 2 would leave out"):
         layout.broker_count(2)
+    with pytest.raises(LocalClusterError, match=r"holds data of broker 3, and --port names 2 ports\. Name 3 ports"):
+        layout.broker_count(None, ports=2)
     add_broker(layout, 100)
     with pytest.raises(LocalClusterError, match=r"`syncline broker ID`"):
         layout.broker_count(None)

@@ -122,6 +122,8 @@ def test_up_goes_on_without_a_broker_whose_directory_is_bad(tmp_path: Path) -> N
         assert started.stdout.startswith("2 brokers are up: ")
         assert "broker 2 is not, and is started again and again: " in started.stderr
         assert str(bad) in started.stderr
+        shown = syncline("status", "--data", str(tmp_path)).stdout
+        assert f"broker 2 could not start, and is started again and again: Not a directory: {bad}" in shown
         bad.unlink()
 
         def is_complete() -> bool:
@@ -131,6 +133,19 @@ def test_up_goes_on_without_a_broker_whose_directory_is_bad(tmp_path: Path) -> N
         until(is_complete, 20, otherwise="broker 2 does not come back")
     finally:
         assert syncline("down", "--data", str(tmp_path)).returncode == 0
+
+
+def test_up_names_all_brokers_when_all_directories_are_bad(tmp_path: Path) -> None:
+    """Guards: it named the one that was last to say so. Each sentence says what to do."""
+    (tmp_path / "broker-1").write_text("no directory")
+    (tmp_path / "broker-2" / "meta.properties").mkdir(parents=True)
+    refused = syncline("up", "--brokers", "2", "--data", str(tmp_path), "--port", "0")
+
+    assert refused.returncode == 1
+    (sentence,) = refused.stderr.strip().splitlines()[-1:]
+    assert f"broker 1 could not start: Not a directory: {tmp_path}/broker-1/.lock. Something else has" in sentence
+    assert f"broker 2 could not start: Is a directory: {tmp_path}/broker-2/meta.properties. Something" in sentence
+    processes.await_none(tmp_path)
 
 
 def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from syncline.local.profiles import PROFILES
 STOP_TIMEOUT_S = 20.0
 SILENCE_S = 2.0
 
-DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the cluster.", show_default=True)]
+# Whether it may be read is for the command to say: it is private to the user who started the cluster.
+DataOption = Annotated[
+    Path, typer.Option("--data", help="Data directory of the cluster.", show_default=True, readable=False)
+]
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A broker configuration; repeatable.")
 ]
@@ -82,6 +85,7 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
             "port": running.client_ports[broker_id],
             "state": state_of(pid),
             "metrics": running.metrics_url(broker_id),
+            "failure": running.failures.get(broker_id),
         }
         for broker_id, pid in sorted(running.broker_pids.items())
     ]
@@ -92,6 +96,9 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
     for row in rows:
         metrics = f"   {row['metrics']}" if row["metrics"] else ""
         print(f"broker {row['broker']}   port {row['port']}   process {row['pid']}   {row['state']}{metrics}")
+    for row in rows:
+        if row["failure"]:
+            print(f"broker {row['broker']} could not start, and is started again and again: {row['failure']}")
 
 
 def broker(

@@ -22,6 +22,7 @@ from syncline.cli.target import (
     client_config,
     find_topic,
     guarded,
+    no_partition,
     offsets,
     sentence_of,
 )
@@ -104,7 +105,7 @@ def consume(
     partitions = sorted(find_topic(admin, topic).partitions)
     if partition is not None:
         if partition not in partitions:
-            raise LocalClusterError(f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {partition}.")
+            raise no_partition(topic, partition, len(partitions))
         partitions = [partition]
     reading = Reading(topic, group, limit, timeout_s, keys, as_json)
     consumer = Consumer(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, print_table
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers, print_table
 from syncline.local.faults import Fault, Faults
 from syncline.local.layout import LocalClusterError
 from syncline.node.faults.table import KINDS, OPTIONS, FaultOptions, Form
@@ -53,6 +53,7 @@ def list_faults(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = Fals
     """Show the faults, and how often each has struck."""
     faults = Faults(data)
     found = faults.all()
+    _check_answered(faults, found)
     if as_json:
         silent = {str(broker): why for broker, why in faults.silent.items()}
         print(json.dumps({"faults": [fault.as_json() for fault in found], "silent": silent}))
@@ -89,6 +90,7 @@ def clear(
     """End a fault, or all of them."""
     faults = Faults(data)
     cleared = faults.clear(fault_id)
+    _check_answered(faults, cleared)
     if as_json:
         print(json.dumps({"cleared": [fault.as_json() for fault in cleared]}))
         return
@@ -144,6 +146,12 @@ def _warn(fault: Fault) -> None:
         print(f"syncline: the fault has begun, but {fault.remark}", file=sys.stderr)
     if not fault.is_recorded:
         print("syncline: no other broker could write this into the journal", file=sys.stderr)
+
+
+def _check_answered(faults: Faults, found: list[Fault]) -> None:
+    """Raise `LocalClusterError` if no broker said which faults it has: "no faults" would not be true."""
+    if faults.silent and not faults.answered and not found:
+        raise nobody_answers(faults.silent)
 
 
 def _say_who_is_silent(faults: Faults) -> None:

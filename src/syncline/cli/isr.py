@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, print_table
+from syncline.cli.target import (
+    DEFAULT_DIRECTORY,
+    DataOption,
+    JsonOption,
+    counted,
+    no_partition,
+    no_topic,
+    nobody_answers,
+    print_table,
+)
 from syncline.cli.up import interruptible
 from syncline.local.layout import LocalClusterError
 
@@ -46,7 +55,13 @@ def isr(
 
     topic, partition = _parse(place)
     if not watch:
-        _show(ask(controls(data), topic, partition), place, as_json=as_json)
+        brokers = controls(data)
+        found = ask(brokers, topic, partition)
+        if len(found["silent"]) == len(brokers):
+            raise nobody_answers(found["silent"])
+        if topic is not None and not found["partitions"]:
+            _check_exists(topic, partition, found["partition_count"])
+        _show(found, place, as_json=as_json)
         return
     interruptible()
     try:
@@ -73,11 +88,15 @@ def _parse(place: str | None) -> tuple[str | None, int | None]:
 
 
 def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> dict[str, Any]:
-    """Return the partitions of all brokers that answer, and an error message for each that does not."""
+    """Return the partitions of all brokers that answer, and an error message for each that does not.
+
+    `partition_count` is that of the topic, as the brokers know it: 0 if there is none of this name.
+    """
     from syncline.local.control import ControlError
 
     rows: list[dict[str, Any]] = []
     silent: dict[int, str] = {}
+    count = 0
     for broker_id, control in brokers.items():
         try:
             answer = control.call("status.partitions", timeout_s=ASK_S, topic=topic, partition=partition)
@@ -85,8 +104,18 @@ def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> di
             silent[broker_id] = str(error)
         else:
             rows += answer["partitions"]
+            # A broker may not know the newest metadata yet.
+            count = max(count, answer["partition_count"])
     rows.sort(key=lambda row: (row["topic"], row["partition"], -row["leader_epoch"]))
-    return {"partitions": rows, "silent": silent}
+    return {"partitions": rows, "silent": silent, "partition_count": count}
+
+
+def _check_exists(topic: str, partition: int | None, count: int) -> None:
+    """Raise `LocalClusterError` if what was named does not exist: it may just be without a leader."""
+    if not count:
+        raise no_topic(topic)
+    if partition is not None and partition >= count:
+        raise no_partition(topic, partition, count)
 
 
 def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:

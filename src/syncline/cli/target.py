@@ -7,7 +7,7 @@ ports.
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -36,7 +36,8 @@ BootstrapOption = Annotated[
         "--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to connect to (default: the one of --data)."
     ),
 ]
-DataOption = Annotated[Path, typer.Option("--data", help="Data directory of a local cluster.")]
+# Whether it may be read is for the command to say: it is private to the user who started the cluster.
+DataOption = Annotated[Path, typer.Option("--data", help="Data directory of a local cluster.", readable=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 DEFAULT_DIRECTORY = Path("syncline-data")
 
@@ -109,6 +110,16 @@ def find_topic(admin: Any, name: str) -> Any:
 def no_topic(name: str) -> LocalClusterError:
     """Return the error for a topic that does not exist."""
     return LocalClusterError(f"there is no topic {name!r}. `syncline topics list` lists all topics.")
+
+
+def no_partition(topic: str, partition: int, count: int) -> LocalClusterError:
+    """Return the error for a partition that a topic of `count` partitions does not have."""
+    return LocalClusterError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}.")
+
+
+def nobody_answers(silent: Mapping[int, str]) -> LocalClusterError:
+    """Return the error for a cluster of which no broker answers: what each says, once."""
+    return LocalClusterError(" ".join(dict.fromkeys(silent.values())))
 
 
 def result_of(future: Any, what: str) -> Any:

@@ -92,8 +92,7 @@ def run(arguments: Sequence[str]) -> None:
         raise LocalClusterError(f"cannot write the ready file {ready_file}: there is no directory {ready_file.parent}.")
     spec = ClusterSpec(
         directory=options.data.absolute(),
-        # A list of ports is one for each broker, so it also says how many there are.
-        brokers=options.brokers or (len(options.port) if len(options.port) > 1 else None),
+        brokers=options.brokers,
         ports=options.port,
         config=checked_configs(options.config, options.profile),
         racks=options.racks,

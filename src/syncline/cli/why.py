@@ -21,6 +21,7 @@ from syncline.cli.target import (
     admin_client,
     bootstrap_of,
     counted,
+    no_partition,
     no_topic,
     topic_names,
 )
@@ -69,9 +70,7 @@ def why(
     if described is None:
         raise no_topic(topic)
     if partition not in described.partitions:
-        raise LocalClusterError(
-            f"topic {topic!r} has partitions 0 to {len(described.partitions) - 1}, not {partition}."
-        )
+        raise no_partition(topic, partition, len(described.partitions))
     now = described.partitions[partition]
     if since_ms > now_ms:
         raise LocalClusterError(f"--since {since} lies ahead: give a time in the past.")

@@ -7,6 +7,7 @@ shutdown), on SIGUSR2 (the whole cluster stops) or when its supervisor is gone.
 import asyncio
 import contextlib
 import ctypes
+import errno
 import importlib.util
 import logging
 import os
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.control_secret import ensure_secret
@@ -51,6 +52,17 @@ DISK_EXIT = 3
 SWITCH_INTERVAL_S = 0.0005
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
+
+# What to do about errors of files that a broker needs, by errno.
+_NOT_MINE: Final = ". The user who starts the broker must be allowed to read and write everything in its directory."
+_NAME_TAKEN: Final = ". Something else has the name of what the broker keeps there: move it away."
+_ADVICE: Final = {
+    errno.EACCES: _NOT_MINE,
+    errno.EPERM: _NOT_MINE,
+    errno.ENOTDIR: _NAME_TAKEN,
+    errno.EISDIR: _NAME_TAKEN,
+    errno.EEXIST: _NAME_TAKEN,
+}
 
 # Linux's <sys/prctl.h>.
 PR_SET_PDEATHSIG = 1
@@ -133,13 +145,14 @@ class BrokerProcess:
             store = self._cluster_directory / "cluster.db"
             # "Operational" errors come from outside the file: no room, no permission. All others are in the file.
             advice = (
-                "Make room, and make sure that the broker may write the file."
+                "Make room, and make sure that the broker may write the file and its directory."
                 if isinstance(error, sqlite3.OperationalError)
                 else "Put a good copy of it there."
             )
             return f"{store}, the cluster's metadata, cannot be used: {error}. {advice}"
         if isinstance(error, OSError) and error.strerror:
-            return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            advice = _ADVICE.get(error.errno or 0, "")
+            return f"{error.strerror}: {error.filename}{advice}" if error.filename else error.strerror
         return str(error)
 
     async def _serve(self) -> int:

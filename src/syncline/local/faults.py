@@ -141,6 +141,8 @@ class Faults:
         self._processes = ProcessFaults(self.directory)
         # Why a broker did not answer the last time, by broker.
         self.silent: dict[int, str] = {}
+        # How many brokers answered.
+        self.answered = 0
 
     # Beginning.
 
@@ -229,6 +231,7 @@ class Faults:
         rows: dict[str, dict[int, dict[str, Any]]] = {}
         paused = self._processes.paused()
         self.silent = {}
+        self.answered = 0
         for broker_id, control in NamedBrokers(self.directory).controls.items():
             if broker_id in paused:
                 continue
@@ -237,6 +240,7 @@ class Faults:
             except ControlError as error:
                 self.silent[broker_id] = str(error)
                 continue
+            self.answered += 1
             for row in answer["faults"]:
                 rows.setdefault(row["id"], {})[broker_id] = row
         pauses = [
@@ -256,9 +260,11 @@ class Faults:
             return cleared
         rows: dict[str, dict[int, dict[str, Any]]] = {}
         silent: dict[int, str] = {}
+        self.answered = 0
         for broker_id, control in NamedBrokers(self.directory).controls.items():
             try:
                 answer = control.call("faults.list", timeout_s=LOOK_TIMEOUT_S)
+                self.answered += 1
                 if fault_id is not None and all(row["id"] != fault_id for row in answer["faults"]):
                     continue
                 answer = control.call("faults.clear", id=fault_id, timeout_s=LOOK_TIMEOUT_S)

@@ -109,9 +109,10 @@ class Layout:
             f"{f' ({where})' if where else ''}. {ANOTHER}"
         )
 
-    def broker_count(self, asked: int | None) -> int:
-        """Return how many brokers to start: as many as asked for, as many as last time, or three.
+    def broker_count(self, asked: int | None, *, ports: int = 0) -> int:
+        """Return how many brokers to start: as many as asked for, or as ports; as many as last time, or three.
 
+        A single port is the first broker's, and says nothing of the others.
         Refuses fewer brokers than have data here: partitions of the missing brokers could be without a leader.
         """
         held = self._brokers_with_data()
@@ -129,6 +130,13 @@ class Layout:
                 f"{self.directory} holds data of broker {least}, and `up` starts brokers 1 to {BROKERS_MAX}. "
                 "Start its brokers with `syncline broker ID`."
             )
+        if asked is None and ports > 1:
+            if ports < least:
+                raise LocalClusterError(
+                    f"{self.directory} holds data of broker {least}, and --port names {ports} ports. "
+                    f"Name {least} ports, or only the first, or choose another directory with --data."
+                )
+            return ports
         if asked is None:
             return max(least, *self.remembered_ports(), 0) or BROKERS_DEFAULT
         if asked < least:

@@ -54,7 +54,8 @@ class ClusterSpec:
     """The cluster that `up` starts."""
 
     directory: Path
-    brokers: int | None = None  # None: as many as last time, or three.
+    # None: as many as ports, if there are several; else as many as last time, or three.
+    brokers: int | None = None
     # One port: the first broker's, the others follow. Several: one for each. None: as last time, or from 9092 on.
     ports: tuple[int, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +120,7 @@ class Supervisor:
                 raise self._layout.unusable(error) from None
 
     def _run_locked(self) -> int:
-        self._broker_count = self._layout.broker_count(self._spec.brokers)
+        self._broker_count = self._layout.broker_count(self._spec.brokers, ports=len(self._spec.ports))
         broker_ids = list(range(1, self._broker_count + 1))
         config = self._config()
         backlog = config.socket_listen_backlog_size
@@ -391,19 +392,19 @@ class Supervisor:
         """Go on without a broker whose directory is bad, unless none is left; any other failure concerns them all."""
         from syncline.local.broker_process import DISK_EXIT
 
-        log_path = self._log_of(child.broker_id)
         child.start_failure = why
-        is_left = any(not each.start_failure for each in self._children.values())
-        if exit_code != DISK_EXIT or not self._spec.restart or not is_left:
-            raise LocalClusterError(f"broker {child.broker_id} could not start: {why} (its log: {log_path})")
-        log.warning(
-            "broker %s could not start: %s (its log: %s). The others go on without it, and it is tried again",
-            child.broker_id,
-            why,
-            log_path,
-        )
+        failed = [self._failed_start(each) for each in self._children.values() if each.start_failure]
+        if exit_code != DISK_EXIT or not self._spec.restart:
+            raise LocalClusterError(self._failed_start(child))
+        if len(failed) == len(self._children):
+            raise LocalClusterError("; ".join(failed))
+        log.warning("%s. The others go on without it, and it is tried again", self._failed_start(child))
         self._start_again_later(child)
         self._announce_if_settled()
+
+    def _failed_start(self, child: Child) -> str:
+        log_path = self._log_of(child.broker_id)
+        return f"broker {child.broker_id} could not start: {child.start_failure} (its log: {log_path})"
 
     @staticmethod
     def _start_again_later(child: Child) -> None:

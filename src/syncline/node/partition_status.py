@@ -32,10 +32,15 @@ if TYPE_CHECKING:
 
 
 def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the partitions that this broker leads, of one topic and partition if those are given."""
+    """Return the partitions that this broker leads, of one topic and partition if those are given.
+
+    `partition_count` says how many partitions the given topic has, 0 if there is no such topic.
+    """
     topic, number = fields.get("topic"), fields.get("partition")
+    record = None if topic is None else broker.image.topics.get(topic)
     return {
         "broker": broker.broker_id,
+        "partition_count": 0 if record is None else len(record.partitions),
         "replica_lag_time_max_ms": broker.config.replica_lag_time_max_ms,
         "partitions": [
             _row(broker, partition, partition.leader)

@@ -66,6 +66,10 @@ class RealDisk:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return _read_all(descriptor, 0, os.fstat(descriptor).st_size)
+        except OSError as error:
+            # Reading a descriptor does not say of which file it is.
+            error.filename = error.filename or path
+            raise
         finally:
             os.close(descriptor)
 
