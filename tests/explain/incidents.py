@@ -86,6 +86,25 @@ def follower_with_a_full_disk_whose_report_is_lost() -> Witnesses:
     return [left(2, 5_050, 0, rule="fencing", why=FULL), joined(2, 21_000)]
 
 
+@incident(Cause.DISK_FULL, 2)
+def follower_with_a_full_disk_that_only_it_reports() -> Witnesses:
+    """The leader evicts it for its lag before the controller decides."""
+    return [observation("writes-refused", 2, 2, 5_000, 30_000, **REFUSED)[:1], left(2, 15_000, 5_000)]
+
+
+@incident(Cause.NO_DESCRIPTORS, 2)
+def follower_without_descriptors_whose_report_is_lost() -> Witnesses:
+    """As with a full disk."""
+    return [left(2, 5_050, 0, rule="fencing", why=Why(Reason.NO_DESCRIPTORS, {}))]
+
+
+@incident(Cause.NO_DESCRIPTORS, 2)
+def follower_without_descriptors_that_only_it_reports() -> Witnesses:
+    """As with a full disk."""
+    numbers = {**REFUSED, "refusal": "no-descriptors", "errno": "EMFILE"}
+    return [observation("writes-refused", 2, 2, 5_000, 30_000, **numbers)[:1], left(2, 15_000, 5_000)]
+
+
 @incident(Cause.NO_DESCRIPTORS, 1)
 def leader_without_descriptors() -> Witnesses:
     """The same, for another lack."""
@@ -143,6 +162,13 @@ def disk_failed_and_the_broker_ended() -> Witnesses:
         state(1, 7_000, "registered"),
         joined(1, 8_000),
     ]
+
+
+@incident(Cause.DISK_FAILED, 2)
+def disk_of_a_follower_failed() -> Witnesses:
+    """Its log is offline until the process has ended."""
+    failed = observation("log-failed", 2, 2, 5_000, 5_000, topic="flights", partition=3, error="Input/output error")
+    return [failed[:1], left(2, 15_000, 5_000)]
 
 
 @incident(Cause.FOLLOWER_DEAD, 2)
