@@ -12,8 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from syncline.local.broker_process import DISK_EXIT
+from syncline.local.profiles import PROFILES
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
 from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
@@ -163,8 +165,9 @@ def processes_alive(pid: int) -> bool:
 
 
 def test_broker_in_the_foreground_says_where_it_serves_and_stops_with_ctrl_c(tmp_path: Path) -> None:
-    """One node by itself, as JSON for scripts; its directory cannot be used twice."""
-    arguments = ("broker", "4", "--data", str(tmp_path), "--port", "0", "--json")
+    """One node by itself, as JSON for scripts, with the values of a profile; its directory cannot be used twice."""
+    arguments = ("broker", "4", "--data", str(tmp_path), "--port", "0", "--json", "--profile", "test")
+    itself = ConfigResource(ConfigResource.Type.BROKER, "4")
     with (
         (tmp_path / "errors").open("wb") as errors,
         subprocess.Popen(command(*arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors) as broker,
@@ -173,11 +176,14 @@ def test_broker_in_the_foreground_says_where_it_serves_and_stops_with_ctrl_c(tmp
         shown = json.loads(broker.stdout.readline())
         host, port = shown["bootstrap"].split(":")
         socket.create_connection((host, int(port)), 2).close()
+        admin = AdminClient({"bootstrap.servers": shown["bootstrap"], "log_level": 0})
+        configs = admin.describe_configs([itself])[itself].result(10)
         again = run(*arguments)
         taken = run("broker", "5", "--data", str(tmp_path), "--port", port)
         broker.send_signal(signal.SIGINT)
         assert broker.wait(10) == 0
     assert (shown["broker"], shown["pid"]) == (4, broker.pid)
+    assert {name: configs[name].value for name in PROFILES["test"]} == PROFILES["test"]
     assert (again.returncode, "in use" in again.stderr) == (DISK_EXIT, True)
     assert f"port {port} is already in use" in taken.stderr
     assert "Traceback" not in (tmp_path / "errors").read_text()
