@@ -11,7 +11,7 @@ from syncline.records.batch import stamp
 from syncline.storage.checkpoints import CheckpointError
 from syncline.storage.errors import DamagedLogError
 from syncline.storage.log import PartitionLog
-from syncline.storage.mending import COPIES_BYTES_MAX, copies, first_hole, fitting, patch
+from syncline.storage.mending import copies, first_hole, fitting, patch
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory
 from tests.storage.conftest import SMALL
@@ -19,6 +19,7 @@ from tests.storage.recording_disk import RecordingDisk
 
 BATCH_BYTES: Final = 76
 RECORDS: Final = 12
+ALL_BYTES: Final = 1 << 20
 
 
 def filled(settings: LogSettings = SMALL, *, is_flushed: bool = True) -> tuple[RecordingDisk, PartitionLog]:
@@ -48,7 +49,7 @@ def mend(
     """Fill one hole after the other; return whether none is left."""
     while (hole := first_hole(disk, log.directory, Offset(flushed_to))) is not None:
         for source, directory in sources:
-            offered = copies(source, directory, hole.offset, hole.leader_epoch, COPIES_BYTES_MAX)
+            offered = copies(source, directory, hole.offset, hole.leader_epoch, ALL_BYTES)
             made = patch(disk, log.directory, hole, offered)
             if made is not None:
                 made.apply(disk)
@@ -181,7 +182,7 @@ def test_records_of_another_term_are_not_taken() -> None:
 
     assert hole is not None
     assert (hole.offset, hole.leader_epoch) == (4, 1)
-    assert copies(other, log.directory, hole.offset, hole.leader_epoch, COPIES_BYTES_MAX) == b""
+    assert copies(other, log.directory, hole.offset, hole.leader_epoch, ALL_BYTES) == b""
     assert fitting(hole, forged)[1] == 4
     assert patch(disk, log.directory, hole, forged) is None
 

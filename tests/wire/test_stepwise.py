@@ -20,8 +20,8 @@ from syncline.wire.codec import (
 from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import varint
-from syncline.wire.rows import Rows, SharedRows
-from syncline.wire.stepwise import ROWS_AT_ONCE, STRINGS_AT_ONCE, decode_in_steps, encode_in_steps, is_long
+from syncline.wire.rows import ROWS_AT_ONCE, Rows, SharedRows, is_long
+from syncline.wire.stepwise import STRINGS_AT_ONCE, decode_in_steps, encode_in_steps
 
 T = TypeVar("T")
 ID = uuid.UUID(int=0xABC)

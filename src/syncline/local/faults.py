@@ -21,13 +21,11 @@ from syncline.local.control import Control, ControlError
 from syncline.local.layout import LocalClusterError
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, OF_A_PARTITION, NamedBrokers
 from syncline.local.process_faults import PAUSE_ID, ProcessFault, ProcessFaults, pause_id, pause_row
+from syncline.node.faults.names import KILL, LINK_CUT_ONE_WAY, PAUSE
 from syncline.node.faults.rules import DURATION_MS_MAX
 from syncline.node.faults.table import (
-    KILL,
     KINDS,
-    LINK_CUT_ONE_WAY,
     OPTIONS,
-    PAUSE,
     FaultKind,
     FaultOptions,
     Form,

@@ -24,7 +24,7 @@ from syncline.local.control import ControlError
 from syncline.local.layout import Layout, LocalClusterError, state_of
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, NamedBrokers
 from syncline.local.private_files import write_private
-from syncline.node.faults.table import KILL, PAUSE
+from syncline.node.faults.names import KILL, PAUSE
 
 # How long a signal may take to have an effect; a process that waits for its disk does not end at once.
 SIGNAL_TIMEOUT_S: Final = 5.0

@@ -130,8 +130,9 @@ class Supervisor:
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
         self._layout.remember_metrics_ports({broker_id: port_of(listener) for broker_id, listener in metrics.items()})
         preload()
-        gc.collect()
+        # What was imported stays for good, and brokers share its pages as long as no collection touches them.
         gc.freeze()
+        gc.enable()
         for number in STOP_SIGNALS:
             # Under nohup, closing the terminal must not stop the cluster.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -34,8 +34,6 @@ from syncline.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 COPY_BLOCK_BYTES: Final = 1 << 20
 _NEWEST: Final = LeaderEpoch(2**31 - 1)
-# What one request for copies returns, unless a single batch is larger.
-COPIES_BYTES_MAX: Final = 4 << 20
 
 
 class Hole(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Any, Final
 from syncline.records.buffers import Buffer
 from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
+from syncline.wire.rows import is_long
 
 Entity = Any
 _Read = Callable[[memoryview, int], tuple[Entity, int]]
@@ -90,10 +91,11 @@ def encode_response(entity: Entity, _key: int | None = None, _version: int | Non
 def encode_fields(key: int, version: int, fields: Mapping[str, Any]) -> bytes | Generator[None, None, bytes]:
     """Return the body of the answer with these fields (see `entities.build`); of a long one, the steps to it."""
     from syncline.wire.entities import build
-    from syncline.wire.stepwise import encode_in_steps, is_long
 
     entity_type = response_type(key, version)
     if is_long(fields):
+        from syncline.wire.stepwise import encode_in_steps
+
         return encode_in_steps(entity_type, fields)
     return _encode(build(entity_type, fields))
 

@@ -1,7 +1,10 @@
 """Rows of long answers, made when they are written (`wire.stepwise`), so that an answer never exists twice."""
 
-from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any, Final, Protocol
+
+# A message with at most so many rows is written in one call.
+ROWS_AT_ONCE: Final = 200
 
 
 class Countable(Protocol):
@@ -58,3 +61,25 @@ class SharedRows:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.rows)
+
+
+def is_long(fields: Mapping[str, Any]) -> bool:
+    """Return whether a message with these fields (see `build`) has too many rows to be written in one call."""
+    return _rows(fields, ROWS_AT_ONCE) > ROWS_AT_ONCE
+
+
+def _rows(fields: Mapping[str, Any], enough: int) -> int:
+    """Return the number of rows in all arrays; counting stops above `enough`."""
+    count = 0
+    for value in fields.values():
+        if isinstance(value, Rows):
+            count += value.count(enough)
+        elif isinstance(value, SharedRows):
+            count += len(value)
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            count += len(value)
+            for row in value:
+                if count > enough:
+                    break
+                count += _rows(row, enough - count)
+    return count

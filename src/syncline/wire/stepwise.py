@@ -22,11 +22,9 @@ from syncline.wire.announced_counts import STRING_BYTES_MAX, bytes_min_of, count
 from syncline.wire.entities import build, converter
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32, TAGS_MAX, read_compact_count, read_count, varint
-from syncline.wire.rows import Rows, SharedRows
+from syncline.wire.rows import SharedRows
 
 Entity: TypeAlias = Any
-# A message with at most so many rows is written in one call.
-ROWS_AT_ONCE: Final = 200
 # Strings that are read in one step, which takes some microseconds.
 STRINGS_AT_ONCE: Final = 20
 
@@ -229,28 +227,6 @@ def _item_reader(item_type: Entity) -> tuple[Callable[..., Any], Callable[..., A
 
 
 # Writing
-
-
-def is_long(fields: Mapping[str, Any]) -> bool:
-    """Return whether a message with these fields (see `build`) has too many rows to be written in one call."""
-    return _rows(fields, ROWS_AT_ONCE) > ROWS_AT_ONCE
-
-
-def _rows(fields: Mapping[str, Any], enough: int) -> int:
-    """Return the number of rows in all arrays; counting stops above `enough`."""
-    count = 0
-    for value in fields.values():
-        if isinstance(value, Rows):
-            count += value.count(enough)
-        elif isinstance(value, SharedRows):
-            count += len(value)
-        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
-            count += len(value)
-            for row in value:
-                if count > enough:
-                    break
-                count += _rows(row, enough - count)
-    return count
 
 
 def encode_in_steps(entity_type: Entity, fields: Mapping[str, Any]) -> Generator[None, None, bytes]:

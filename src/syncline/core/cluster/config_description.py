@@ -42,8 +42,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One configuration in an answer; `kind` is 0 for an unknown name."""
 
     name: str

@@ -12,7 +12,7 @@ Source: KIP-4, KIP-195 (more partitions), KIP-516 (topic ids); Kafka's Replicati
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from syncline.core.cluster.assignments import validate_assignment
@@ -46,8 +46,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 NewTopicId = Callable[[], UUID]
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """One topic to create; with `assignments` (pairs of partition number and replicas), both numbers are -1."""
 
     name: str
@@ -57,8 +56,7 @@ class NewTopic:
     configs: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     """The result for one topic of a request."""
 
     name: str | None
@@ -69,8 +67,7 @@ class TopicResult:
     replication_factor: int = NONE
 
 
-@dataclass(frozen=True, slots=True)
-class TopicReference:
+class TopicReference(NamedTuple):
     """A topic to delete, by name or by id."""
 
     name: str | None = None

@@ -9,12 +9,10 @@ longer the controller.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from syncline.core.cluster.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
 from syncline.core.cluster.config_description import BrokerLayers, describe_topic
 from syncline.core.cluster.decision import Decision, Why
-from syncline.core.cluster.leader_elections import KINDS, ElectionResult, elect_leaders
 from syncline.core.cluster.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     MorePartitions,
@@ -35,6 +33,9 @@ from syncline.node.parts import decide_parts, in_independent_parts, in_parts
 from syncline.node.request import Steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows, SharedRows
+
+if TYPE_CHECKING:
+    from syncline.core.cluster.leader_elections import ElectionResult
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -288,6 +289,9 @@ def _create_partitions(controller: ActiveController, requested: AdminRequest, re
 
 
 def _alter_configs(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
+    # Not at the top, as in `_elect_leaders`: the first request of most clusters creates a topic, and a client waits.
+    from syncline.core.cluster.config_changes import KeyChange, Operation, ResourceChange, ResourceResult, alter_configs
+
     request = requested.entity
     replace = requested.key == ApiKey.ALTER_CONFIGS
     resources: list[ResourceChange] = []
@@ -324,6 +328,8 @@ def _alter_configs(controller: ActiveController, requested: AdminRequest, reply:
 
 
 def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
+    from syncline.core.cluster.leader_elections import KINDS, ElectionResult, elect_leaders
+
     request = requested.entity
     wanted: list[tuple[str, Sequence[int]]] | None = None
     if request.topic_partitions is not None:
@@ -371,7 +377,7 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
 
 def _elected(
     code: ErrorCode,
-    results: Sequence[ElectionResult],
+    results: "Sequence[ElectionResult]",
     topics: Sequence[tuple[str, Sequence[int] | None]] | None,
 ) -> Fields:
     """Return the reply: a row for each requested topic, empty where there is no result."""
@@ -389,7 +395,7 @@ def _elected(
     return {"error_code": code, "replica_election_results": rows}
 
 
-def _election(result: ElectionResult) -> Fields:
+def _election(result: "ElectionResult") -> Fields:
     return {"partition_id": result.partition, "error_code": result.error, "error_message": result.message}
 
 

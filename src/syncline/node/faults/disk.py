@@ -22,14 +22,16 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.faults.rules import Rule
-from syncline.node.faults.table import DISK_FAIL, DISK_SLOW, DISK_STUCK, READ, SYNC, WRITE
+from syncline.node.faults.names import DISK_FAIL, DISK_SLOW, DISK_STUCK, READ, SYNC, WRITE
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import Disk, File, Lock
+
+if TYPE_CHECKING:
+    from syncline.node.faults.rules import Rule
 
 Result = TypeVar("Result")
 Block = Callable[[float], object]
@@ -67,7 +69,7 @@ class FaultyDisk:
         self.free_bytes = inner.free_bytes
         self.boot_id = inner.boot_id
 
-    def set_rules(self, rules: Sequence[Rule]) -> None:
+    def set_rules(self, rules: "Sequence[Rule]") -> None:
         """Apply these rules from now on."""
         with self._lock:
             self._rules = tuple(rules)
@@ -86,7 +88,7 @@ class FaultyDisk:
 
     # Striking.
 
-    def strike(self, rules: Sequence[Rule], partition: TopicPartition | None, direction: str) -> Rule | None:
+    def strike(self, rules: "Sequence[Rule]", partition: TopicPartition | None, direction: str) -> "Rule | None":
         """Return the rule that strikes this operation, counted; called in any thread."""
         with self._lock:
             for rule in rules:
@@ -97,7 +99,7 @@ class FaultyDisk:
         self._loop.call_soon_threadsafe(self.on_struck, rule)
         return rule
 
-    def wait(self, rule: Rule, path: str) -> None:
+    def wait(self, rule: "Rule", path: str) -> None:
         """Delay, block or fail the operation, in the calling thread."""
         if rule.kind == DISK_FAIL:
             raise rule.os_error(path)
@@ -114,7 +116,7 @@ class FaultyDisk:
         ):
             self._block(STEP_S if until_ms is None else min(STEP_S, left_ms / 1_000))
 
-    def postpone(self, rule: Rule, go_on: Callable[[], None], fail: Callable[[OSError], None], path: str) -> None:
+    def postpone(self, rule: "Rule", go_on: Callable[[], None], fail: Callable[[OSError], None], path: str) -> None:
         """Delay, hold or fail the operation, while the loop continues."""
         if rule.kind == DISK_FAIL:
             self._loop.call_soon(fail, rule.os_error(path))
@@ -132,7 +134,7 @@ class FaultyDisk:
             timer.cancel()
         go_on()
 
-    def lift(self, rule: Rule) -> None:
+    def lift(self, rule: "Rule") -> None:
         """Continue the operations that this rule holds."""
         for key in [key for key, (holder, _, _) in self._held.items() if holder is rule]:
             self._go_on(key)
@@ -212,7 +214,7 @@ class FaultyFile:
         self.sync = inner.sync
         self.sync_later = inner.sync_later
 
-    def set_rules(self, rules: Sequence[Rule]) -> None:
+    def set_rules(self, rules: "Sequence[Rule]") -> None:
         """Apply those of these rules that select this file."""
         self._restore()
         self._rules = tuple(rules)
@@ -297,5 +299,5 @@ def _nothing_resident(position: int, size: int) -> Buffer | None:  # noqa: ARG00
     return None
 
 
-def _ignore(_rule: Rule) -> None:
+def _ignore(_rule: "Rule") -> None:
     """Count nothing: no registry is attached."""

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from syncline.node.faults.names import LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY
 from syncline.node.faults.rules import Rule
-from syncline.node.faults.table import LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY
 from syncline.node.links import Links, broker_of
 from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection
 from syncline.records.buffers import Buffer

@@ -23,8 +23,8 @@ from uuid import UUID
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.node.cluster_view import ClusterView
 from syncline.node.faults.error_replies import error_reply
+from syncline.node.faults.names import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE
 from syncline.node.faults.rules import Rule
-from syncline.node.faults.table import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE
 from syncline.node.request import Buffer, Request
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_response

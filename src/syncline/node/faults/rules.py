@@ -18,18 +18,8 @@ from typing import Any, Final
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.control import ControlRefused
-from syncline.node.faults.table import (
-    BROKER_KINDS,
-    CLIENT,
-    DIRECTIONS,
-    DISK_STUCK,
-    ERRNOS,
-    KINDS,
-    LISTENERS,
-    READ,
-    TRIGGERS,
-    Place,
-)
+from syncline.node.faults.names import DISK_STUCK, READ
+from syncline.node.faults.table import BROKER_KINDS, CLIENT, DIRECTIONS, ERRNOS, KINDS, LISTENERS, TRIGGERS, Place
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 
 # Why a rule ended.

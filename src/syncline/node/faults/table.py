@@ -8,9 +8,24 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated, Final, NamedTuple, TypedDict
 
-READ: Final = "read"
-WRITE: Final = "write"
-SYNC: Final = "sync"
+from syncline.node.faults.names import (
+    API_DISCONNECT,
+    API_DROP_REPLY,
+    API_ERROR,
+    API_THROTTLE,
+    DISK_FAIL,
+    DISK_SLOW,
+    DISK_STUCK,
+    KILL,
+    LINK_CUT,
+    LINK_CUT_ONE_WAY,
+    LINK_DELAY,
+    PAUSE,
+    READ,
+    SYNC,
+    WRITE,
+)
+
 DIRECTIONS: Final = (READ, WRITE, SYNC)
 
 CLIENT: Final = "client"
@@ -131,19 +146,6 @@ class FaultKind(NamedTuple):
         """The fields of its rules as brokers read them."""
         return frozenset({"id", "kind", *(OPTIONS[name].field for name in self.options)} - {""})
 
-
-DISK_SLOW: Final = "disk-slow"
-DISK_STUCK: Final = "disk-stuck"
-DISK_FAIL: Final = "disk-fail"
-LINK_CUT: Final = "link-cut"
-LINK_CUT_ONE_WAY: Final = "link-cut-one-way"
-LINK_DELAY: Final = "link-delay"
-API_DROP_REPLY: Final = "api-drop-reply"
-API_ERROR: Final = "api-error"
-API_DISCONNECT: Final = "api-disconnect"
-API_THROTTLE: Final = "api-throttle"
-PAUSE: Final = "pause"
-KILL: Final = "kill"
 
 _DISK: Final = ("broker", "topic", "partition", "direction", "trigger", "for_s", "fault_id")
 _LINK: Final = ("source", "target", "for_s", "fault_id")

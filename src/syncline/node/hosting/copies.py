@@ -18,8 +18,9 @@ from syncline.model.ids import LeaderEpoch, Offset
 from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
 from syncline.storage.disk import Disk
-from syncline.storage.mending import COPIES_BYTES_MAX, copies
 
+# What one request for copies returns, unless a single batch is larger.
+COPIES_BYTES_MAX: Final = 4 << 20
 _REQUEST: Final = struct.Struct(">16siqii")
 
 
@@ -49,6 +50,9 @@ class CopyRequest(NamedTuple):
 
 def find_copies(disk: Disk, paths: Sequence[str], asked: CopyRequest) -> bytes:
     """Return what the first directory has that has any of the records; may wait for the disk."""
+    # Not at the top: a start does without it.
+    from syncline.storage.mending import copies
+
     for path in paths:
         found = copies(disk, path, asked.offset, asked.leader_epoch, asked.max_bytes)
         if found:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.node.cluster_view import ClusterView
@@ -28,8 +28,10 @@ from syncline.node.tasks import Tasks
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.mending import Hole, Patch, first_hole, patch
 from syncline.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from syncline.storage.mending import Hole, Patch
 
 log = logging.getLogger("syncline.node")
 
@@ -173,6 +175,9 @@ class Mender:
         is_still: Callable[[], bool],
     ) -> bool:
         """Fill one hole after the other; return whether none is left."""
+        # A start does without it. If there is no descriptor to read it with, `_mend` tries again.
+        from syncline.storage.mending import first_hole
+
         while True:
             hole = self._stuck.get(key)
             if hole is None:
@@ -192,7 +197,7 @@ class Mender:
                     # The next read opens the file that has the name now.
                     segment.release()
 
-    def _report_stuck(self, key: TopicPartition, hole: Hole) -> None:
+    def _report_stuck(self, key: TopicPartition, hole: "Hole") -> None:
         if self._stuck.get(key) != hole:
             self._stuck[key] = hole
             log.error(
@@ -202,8 +207,10 @@ class Mender:
                 hole,
             )
 
-    async def _patch(self, key: TopicPartition, directory: str, hole: Hole) -> Patch | None:
+    async def _patch(self, key: TopicPartition, directory: str, hole: "Hole") -> "Patch | None":
         """Ask for copies, here first, until one fits."""
+        from syncline.storage.mending import patch
+
         topic = self._cluster.image.topics.get(key.topic)
         record = self._cluster.image.partition(*key)
         if topic is None or record is None:
