@@ -1,15 +1,12 @@
 """A partition's log: one writer, many readers, and the rules that keep it whole.
 
-One hard idea: an append is one write and a few stores in memory, never an
-fsync. Replication makes records durable. What the disk itself promises is the
-recovery point; it moves only when everything below it has been synced,
-including older segments, their names and the epoch history. Recovery
-(`recovery.py`) relies on exactly that promise.
+One hard idea: an append is one write and a few stores in memory, never an fsync. Replication makes records durable.
+What the disk itself promises is the recovery point; it moves only when everything below it has been synced, including
+older segments, their names and the epoch history. Recovery (`recovery.py`) relies on exactly that promise.
 
-Failure: a full disk, or a process without descriptors, refuses a call and leaves
-the log as it was (a cut that is half done goes on with the next call); any other
-error of a write or a sync takes the log offline (`LogOfflineError`), because the
-file may hold anything.
+Failure: a full disk, or a process without descriptors, refuses a call and leaves the log as it was (a cut that is half
+done goes on with the next call); any other error of a write or a sync takes the log offline (`LogOfflineError`),
+because the file may hold anything.
 
 Units: offsets count records; `log_end`, `high_watermark` and `recovery_point`
 are exclusive; positions are bytes; times are milliseconds.
