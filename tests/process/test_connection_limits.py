@@ -61,13 +61,12 @@ def resident_bytes(broker: LocalCluster) -> int:
 def test_idle_connections_cost_little_and_are_closed(broker: LocalCluster) -> None:
     """Not a receive buffer of 64 KiB each; when nothing moves over them, they go."""
     before_bytes = resident_bytes(broker)
-    connections = [socket.create_connection(("127.0.0.1", port(broker))) for _ in range(IDLE_COUNT)]
+    connections = [socket.create_connection(("127.0.0.1", port(broker)), timeout=10) for _ in range(IDLE_COUNT)]
     for each in connections:
         each.sendall(request_frame(ApiKey.API_VERSIONS, 0, 1, b"", client_id="c"))
     for each in connections:
         assert each.recv(4)
     cost_bytes = resident_bytes(broker) - before_bytes
-    connections[-1].settimeout(10)
     while connections[-1].recv(1 << 16):
         pass
     for each in connections:
@@ -151,24 +150,27 @@ async def pause_and_go_on() -> tuple[int, int]:
         backlog=BACKLOG,
         spawn=lambda work: tasks.append(loop.create_task(work)),
     )
-    await listening.open()
-    assert backlog_of(listener) == BACKLOG
-    listening.accept(accepts=False)
-    clients = [socket.create_connection((host, port)) for _ in range(3)]
-    await asyncio.gather(*tasks)
-    made_count = len(made)
-    listening.accept(accepts=True)
-    await asyncio.wait_for(are_three.wait(), 10)
-    await asyncio.gather(*tasks)
-    listening.close()
-    await asyncio.sleep(0)
+    clients: list[socket.socket] = []
+    try:
+        await listening.open()
+        assert backlog_of(listener) == BACKLOG
+        listening.accept(accepts=False)
+        clients += [socket.create_connection((host, port)) for _ in range(3)]
+        await asyncio.gather(*tasks)
+        made_count = len(made)
+        listening.accept(accepts=True)
+        await asyncio.wait_for(are_three.wait(), 10)
+    finally:
+        # Whatever failed: a loop of C code that is closed with open handles may never return.
+        await asyncio.gather(*tasks, return_exceptions=True)
+        listening.close()
+        for each in clients:
+            each.close()
+        for transport in made:
+            transport.close()
+        await asyncio.sleep(0)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, port))
-    for each in clients:
-        each.close()
-    for transport in made:
-        transport.close()
-    await asyncio.sleep(0)
     return made_count, len(made)
 
 

@@ -7,15 +7,19 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from syncline.model.broker_config import BrokerConfig
 from tests.cluster import start_cluster
 from tests.patience import until
 from tests.process import disks, processes
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
 
+DEFAULTS = BrokerConfig()
+
 pytestmark = pytest.mark.process
 
-# A total outage gives no reason to wait for sessions: everything that was alive is found dead at once.
-BACK_WITHIN_S = 4.0
+# A total outage gives no reason to wait for sessions: everything that was alive is found dead at once. A wait would
+# last for a session since the last heartbeats; what is less than that is the machine's business.
+BACK_WITHIN_S = (DEFAULTS.broker_session_timeout_ms - DEFAULTS.broker_heartbeat_interval_ms) / 1_000
 
 
 def commit_offsets(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
