@@ -160,6 +160,17 @@ def test_scenarios_without_a_test_say_why() -> None:
     assert [number for number in documents.MISSING if number not in divergences] == []
 
 
+def test_divergences_say_how_to_do_without_the_new_consumer_protocol() -> None:
+    """Guards: "consumers of both kinds negotiate down". librdkafka waits in silence for what is not advertised."""
+    consumer_group_heartbeat = 68
+    page = (ROOT / "docs" / "divergences.md").read_text()
+    (row,) = [line for line in page.splitlines() if "(KIP-848)" in line and line.startswith("| the new consumer")]
+
+    assert consumer_group_heartbeat not in CLIENT_VERSIONS
+    assert "Set `group.protocol=classic`" in row
+    assert "negotiate" not in row
+
+
 def test_scenarios_name_tests_that_exist() -> None:
     """`python -m tests.documents` writes the page anew after a test was renamed."""
     tests = documents.scenario_tests()
