@@ -8,7 +8,7 @@ from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect
 from syncline.model.events import from_json
 
 from . import incidents
-from .incidents import CATALOGUE, Incident
+from .catalogue import CATALOGUE, Incident
 from .witnesses import NOON, PARTITION, TOPIC, diagnosed, fault, joined, left, observation, stall
 
 

@@ -10,7 +10,7 @@ from syncline.explain.words.sentences import tell
 from syncline.model.events import BrokerState, Election, Event, Observation, Watermark
 from syncline.model.reasons import Reason
 
-from .incidents import CATALOGUE
+from .catalogue import CATALOGUE
 from .witnesses import PARTITION, TOPIC, diagnosed, shown
 
 

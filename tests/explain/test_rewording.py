@@ -12,7 +12,7 @@ from syncline.explain.words.phrases import reason_in_words, title_of
 from syncline.explain.words.sentences import tell
 from syncline.model.reasons import Reason
 
-from .incidents import CATALOGUE, Incident
+from .catalogue import CATALOGUE, Incident
 from .witnesses import diagnosed, shown
 
 # No letter, and in no template.

@@ -11,6 +11,7 @@ from syncline.storage.cutting import CutSearch
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
+from tests.storage.recording_disk import RecordingFile
 
 KEY = TopicPartition("topic", 0)
 TOPIC_ID = UUID(int=0x5EED)
@@ -96,3 +97,10 @@ def open_directory(
         directory_id="directory",
         settings=by_topic,  # type: ignore[arg-type]
     )
+
+
+def file_of(log: PartitionLog) -> RecordingFile:
+    """Return the file that the log writes to."""
+    file = log.segments[-1].file
+    assert isinstance(file, RecordingFile)
+    return file
