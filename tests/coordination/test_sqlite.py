@@ -1,7 +1,9 @@
 """The SQLite store: the contract, and what only real files and processes show."""
 
+import contextlib
 import os
 import queue
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -13,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from syncline.coordination.port import Coordination, LeaseLost, StoreFailed
+from syncline.coordination.port import Coordination, Holder, Lease, LeaseLost, StoreFailed
 from syncline.coordination.sqlite import BATCHES_MAX, SqliteCoordination
+from syncline.model.ids import BrokerId
 from syncline.model.metadata import ProducerIdsAllocated
 from tests.coordination.contract import Campaigner, CoordinationContract, batch
+from tests.patience import until
 
 PATIENCE_S = 10.0
 
@@ -194,3 +198,48 @@ def test_store_that_cannot_be_opened_for_writing_fails_the_commit_and_not_the_ne
 
     assert isinstance(refused, StoreFailed)
     assert accepted is None
+
+
+@contextlib.contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Let this process open nothing."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_holder_keeps_the_lease_and_commits_without_descriptors(world: SqliteWorld) -> None:
+    """Guards: the controller needs no new descriptor for handing over the partitions of its own broker."""
+    holder = Campaigner(world, 1).wins()
+    epoch = holder.lease.lease_epoch
+    outcomes = [holder.commit(batch(1))]
+    with without_descriptors():
+        for now_ms in range(0, 3_000, 500):
+            holder.view.observe(now_ms, 1_000)
+            assert holder.view.renew(epoch)
+        found = holder.view.holder()
+        outcomes.append(holder.commit(batch(2)))
+
+    assert outcomes == [None, None]
+    assert found is not None
+    assert found.lease_epoch == epoch
+
+
+def test_campaign_goes_on_when_there_are_descriptors_again(
+    world: SqliteWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards: a broker that could not open the lease's file at the wrong moment is a candidate again later."""
+    first = Campaigner(world, 1).wins()
+    leases: list[Lease] = []
+    second = world.open()
+    with without_descriptors():
+        second.campaign(Holder(BrokerId(2), "host", 9002, 0), leases.append)
+        until(lambda: "cannot campaign" in caplog.text, otherwise="it campaigns without a descriptor")
+    second.observe(0, 1_000)
+    world.die(first.view)
+    world.until(lambda: leases)
+
+    assert leases[0].lease_epoch == first.lease.lease_epoch + 1

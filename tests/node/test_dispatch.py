@@ -1,13 +1,16 @@
 """Dispatch: which connection may send which request, and that a failure affects only its own connection."""
 
+import errno
 import struct
 from typing import Any
 
 import pytest
 
 from syncline.model.errors import ErrorCode
+from syncline.node import handlers
+from syncline.node.channel import isr_proposals
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import decode_response
+from syncline.wire.codec import decode_response, response_type
 from tests.node.wire_client import WireClient, at, batch, offsets
 from tests.node.world import World
 
@@ -119,3 +122,47 @@ async def test_dispatch_wakes_parked_fetches_once_when_the_callback_ends(world: 
     row = await reader.fetched_row(parked)
 
     assert offsets(row.records) == [0, 1]
+
+
+async def test_request_whose_code_cannot_be_imported_is_served_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: without descriptors the first request of its kind ended its connection as a bug of ours would."""
+
+    def refused(name: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handlers, "import_module", refused)
+        # A fresh table, as at the start of a broker: others have been asked for this in the same process.
+        monkeypatch.setattr(world.broker().dispatcher, "handlers", handlers.Handlers())
+        client = await world.client()
+        client.send(ApiKey.DESCRIBE_CLUSTER, 0)
+        await client.lost()
+    answer = await (await world.client()).ask(ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
+
+    assert int(answer.error_code) == ErrorCode.NONE
+    assert not client.answers
+    assert any("cannot be served now" in each for each in world.errors.warnings)
+
+
+@pytest.mark.brokers(2)
+async def test_isr_is_proposed_again_when_the_schema_could_not_be_imported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: a leader without descriptors at its first proposal proposed nothing any more."""
+    await world.topic(replicas=(1, 2))
+    world.kill(2)
+    await world.until(lambda: world.broker(1).image.partition("t", 0).isr == (1,))
+    refused = [OSError(errno.EMFILE, "Too many open files")]
+
+    def refused_once(key: int, version: int) -> object:
+        if refused:
+            raise refused.pop()
+        return response_type(key, version)
+
+    monkeypatch.setattr(isr_proposals, "response_type", refused_once, raising=False)
+    await world.start(2)
+    await world.until(lambda: len(world.broker(1).image.partition("t", 0).isr) == 2)
+
+    assert refused == []

@@ -1,6 +1,8 @@
 """Handlers: the complete list, and that mypy checks each of them against the broker."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 from syncline.node import handlers
@@ -32,3 +34,31 @@ def test_every_handler_is_found_by_its_key() -> None:
     keys = table.keys()
 
     assert [] == [key for key in keys if table.get(key) is None]
+
+
+def test_brokers_can_talk_without_descriptors() -> None:
+    """Guards: a broker that ran out of descriptors could not import what it needs to hand its partitions over."""
+    script = """
+import resource
+from syncline.local.supervisor import preload
+preload()
+from syncline.node import handlers
+from syncline.wire import codec
+handlers.import_for_brokers()
+table = handlers.Handlers()
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+try:
+    open("/dev/null")
+except OSError as error:
+    print(error.strerror)
+print([key for key in (23, 56, 62, 63, *range(20_000, 20_007)) if table.get(key) is None])
+print(codec.request_type(56, 3).__name__, codec.response_type(56, 3).__name__)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "Too many open files",
+        "[]",
+        "AlterPartitionRequest AlterPartitionResponse",
+    ]

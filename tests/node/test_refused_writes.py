@@ -191,4 +191,4 @@ async def test_broker_that_relapses_waits_longer(world: World) -> None:
         await world.until(lambda: writes.refusal is None)
         pauses_s.append(round(world.loop.time() - began_s))
 
-    assert pauses_s == [1, 2, 4, 8, 8]
+    assert pauses_s == [1, 2, 4, 4, 4]

@@ -30,6 +30,7 @@ from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
+from syncline.node.handlers import import_for_brokers
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError, WrongOwnerError
@@ -50,6 +51,8 @@ STOP_TIMEOUT_S = 30.0
 # The exit code of a process that could not use its data directory: other brokers can go on without it.
 DISK_EXIT = 3
 SWITCH_INTERVAL_S = 0.0005
+# After this, the code that brokers need among themselves is imported: the start itself needs little of it.
+IMPORT_AFTER_S = 1.0
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
 
@@ -201,8 +204,10 @@ class BrokerProcess:
         self._on_serving()
         collect_in_small_parts()
         gives_back, old_garbage = GivesBack(loop), OldGarbage(loop, holds)
+        importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, import_for_brokers, _imported)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
+        importing.cancel()
         gives_back.close()
         old_garbage.close()
         try:
@@ -250,6 +255,11 @@ class BrokerProcess:
     @staticmethod
     def _listen(listener: socket.socket) -> Listen:
         return Listen(host=HOST, port=listener.getsockname()[1], listener=listener)
+
+
+def _imported(outcome: Exception | None) -> None:
+    if outcome is not None:
+        log.warning("what brokers ask each other could not be imported, which is tried again when asked: %s", outcome)
 
 
 def _process_figures() -> "ProcessFigures":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions, forwarded
 from syncline.node.dispatch import Handler
 from syncline.wire.api import ApiKey
+from syncline.wire.codec import preload as preload_schemas
 
 if TYPE_CHECKING:
     from syncline.node.api import (
@@ -111,6 +112,27 @@ _MODULES: Final = (
     "api_20005_doubt",
     "api_20006_copies",
 )
+
+
+# What brokers ask each other, and the versions of those that have schemas.
+_AMONG_BROKERS: Final = tuple(
+    name for name in _MODULES if int(name.split("_")[1]) in {23, 56, 62, 63} or int(name.split("_")[1]) >= 20_000
+)
+_SCHEMAS: Final = (
+    (ApiKey.ALTER_PARTITION, 3),
+    (ApiKey.BROKER_REGISTRATION, 4),
+    (ApiKey.BROKER_HEARTBEAT, 1),
+)
+
+
+def import_for_brokers() -> None:
+    """Import what brokers need among themselves, in a worker, before the process may lack descriptors for that.
+
+    A broker that runs out of descriptors still has to hand its partitions over, and to take them back.
+    """
+    for name in _AMONG_BROKERS:
+        import_module(f"syncline.node.api.{name}")
+    preload_schemas(_SCHEMAS)
 
 
 class Handlers:

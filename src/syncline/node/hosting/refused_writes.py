@@ -32,9 +32,10 @@ from syncline.storage.errors import refusal_of
 
 log = logging.getLogger("syncline.node")
 
-# A replica has to be back in the ISR within 10 s of room: the longest pause leaves 2 s for catching up.
+# A replica has to be back in the ISR within 10 s of room: the longest pause leaves 6 s for a probe that waits for the
+# disk, a heartbeat, and catching up.
 PROBE_FIRST_MS: Final = 1_000
-PROBE_LAST_MS: Final = 8_000
+PROBE_LAST_MS: Final = 4_000
 # Another refusal this soon after a successful probe is a relapse.
 RELAPSE_MS: Final = 60_000
 # A fetch of a follower brings up to 1 MiB per partition (replica.fetch.max.bytes): less room does not last.
