@@ -2,16 +2,20 @@
 
 import errno
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from syncline.model.events import BrokerState, Event, Fault, FollowerProgress, from_json
+from syncline.model.errors import ErrorCode
+from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, from_json
 from syncline.model.ids import JOURNAL_TOPIC
 from syncline.node.journal import BATCH_BYTES_MAX, ROOM_EVENTS, WAITING_EVENTS_MAX, Journal, show
+from syncline.node.peer import PeerConnection, PeerLost
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
+from tests.node.wire_client import batch
 from tests.node.world import World
 
 journalled = pytest.mark.brokers(1, journal_enable="true")
@@ -257,3 +261,42 @@ async def test_journal_takes_nothing_when_it_is_switched_off(world: World) -> No
 
     assert not world.broker().journal.unwritten
     assert JOURNAL_TOPIC not in world.broker().image.topics
+
+
+@journalled_by_three
+async def test_controller_without_descriptors_says_why_it_hands_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: if it led the journal itself, it had no connection to the next leader, and `why` knew no cause."""
+    await ready(world)
+    victim = next(each for each in world.living() if world.broker(each).controller.active is not None)
+    others = [each for each in world.living() if each != victim]
+    for other in others:
+        if world.broker(victim).image.partition(JOURNAL_TOPIC, 0).leader == other:
+            world.kill(other)
+            await world.until(lambda: world.broker(victim).image.partition(JOURNAL_TOPIC, 0).leader == victim)
+            await world.start(other)
+    await world.until(lambda: len(world.broker(victim).image.partition(JOURNAL_TOPIC, 0).isr) == 3)
+    await world.topic(replicas=(victim, *others))
+    peer = await world.client(victim)
+    connect = PeerConnection.connect
+
+    async def refused(host: str, port: int, client_id: str, *rest: Any) -> PeerConnection:
+        if client_id.startswith(f"broker-{victim}"):
+            raise PeerLost("no descriptors") from OSError(errno.EMFILE, "Too many open files")
+        return await connect(host, port, client_id, *rest)
+
+    monkeypatch.setattr(PeerConnection, "connect", refused)
+    world.host(victim).medium.refusing = errno.EMFILE
+    refusal = await peer.produce("t", batch())
+    await world.until(lambda: world.broker(others[0]).image.partition(JOURNAL_TOPIC, 0).leader != victim)
+    leader = world.broker(others[0]).image.partition(JOURNAL_TOPIC, 0).leader
+
+    def reasons() -> list[str]:
+        events = [event for _, events in batches(world, leader) for event in events]
+        return [event.reason for event in events if isinstance(event, Election) and event.topic == "t"]
+
+    await world.until(lambda: "no-descriptors" in reasons())
+    world.host(victim).medium.refusing = 0
+
+    assert refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -30,6 +30,7 @@ from syncline.node.peer import PeerConnection, PeerLost
 from syncline.node.tasks import Tasks
 from syncline.node.topic_creation import TopicCreation
 from syncline.records.builder import BatchBuilder
+from syncline.storage.errors import is_refusal
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 
@@ -263,12 +264,19 @@ class Journal:
             target = self._cluster.image.brokers.get(leader_id)  # type: ignore[call-overload]
             if target is None:
                 raise PeerLost(f"broker {leader_id} is not known")
-            self._peer = await self._links.connect(
-                leader_id,
-                target.internal_host,
-                target.internal_port,
-                client_id_of(self._broker_id, "journal"),
-            )
+            try:
+                self._peer = await self._links.connect(
+                    leader_id,
+                    target.internal_host,
+                    target.internal_port,
+                    client_id_of(self._broker_id, "journal"),
+                )
+            except PeerLost as error:
+                # The controller says why it moved the partitions of a broker without descriptors, even its own.
+                spare = self._links.spare(leader_id)
+                if spare is None or error.__cause__ is None or not is_refusal(error.__cause__):
+                    raise
+                return spare
             self._peer_leader = leader_id
         return self._peer
 

@@ -20,6 +20,8 @@ class Links:
         # Counts how long answers hold the loop.
         self._holds = holds
         self._open: dict[PeerConnection, int] = {}
+        # Connections that carry no requests, by the broker at the other end.
+        self._spare: dict[int, PeerConnection] = {}
         # While links are faulty: the first waits until a broker can be reached, or raises TimeoutError; the second is
         # called with each new connection.
         self.gate: Callable[[int], Awaitable[None]] | None = None
@@ -44,6 +46,15 @@ class Links:
         """Return when a broker can be reached; raise TimeoutError after the connection time-out."""
         if self.gate is not None:
             await self.gate(broker_id)
+
+    def keep_spare(self, peer: PeerConnection, broker_id: int) -> None:
+        """Remember an open connection that carries no requests; its owner closes it."""
+        self._spare[broker_id] = peer
+
+    def spare(self, broker_id: int) -> PeerConnection | None:
+        """Return such a connection, for one request of a caller who has no descriptor for a connection; or None."""
+        peer = self._spare.get(broker_id)
+        return peer if peer is not None and peer.is_idle else None
 
     def connections(self) -> list[tuple[PeerConnection, int]]:
         """Return the open connections that this broker made, each with the id of the other broker."""

@@ -75,6 +75,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._transport is not None
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether it is open, and no request waits for its answer."""
+        return self._transport is not None and not self._waiting
+
+    @property
     def transport(self) -> asyncio.Transport | None:
         """The transport, None when the connection is closed."""
         return self._transport

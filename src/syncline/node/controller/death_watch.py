@@ -7,7 +7,8 @@ ended, and waiting is pointless.
 
 The controller keeps one silent connection to each broker for this. If it breaks,
 the controller connects again at once; if it soon breaks again, or connecting fails
-other than by refusal, the controller tries again after a growing pause.
+other than by refusal, the controller tries again after a growing pause. Without
+descriptors for others, its journal may use these connections (`Links.spare()`).
 
 A wrong verdict is harmless: the broker is fenced, which is always safe, and
 its next heartbeat unfences it.
@@ -15,11 +16,13 @@ its next heartbeat unfences it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, cast
+from functools import partial
+from typing import Final
 
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import BrokerRecord
-from syncline.node.links import Links
+from syncline.node.links import Links, client_id_of
+from syncline.node.peer import PeerConnection
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0
@@ -36,6 +39,8 @@ class DeathWatch:
         host: str,
         port: int,
         *,
+        client_id: str = "",
+        on_open: Callable[[PeerConnection], None] | None = None,
         on_gone: Callable[[], None],
         on_looked: Callable[[], None],
         reach: Callable[[], Awaitable[None]] | None = None,
@@ -43,11 +48,13 @@ class DeathWatch:
         self._loop = loop
         self._host = host
         self._port = port
+        self._client_id = client_id
+        self._on_open = on_open
         self._on_gone = on_gone
         self._on_looked = on_looked
         # Waits until the broker can be reached; raises TimeoutError.
         self._reach = reach
-        self._connection: _SilentConnection | None = None
+        self._connection: PeerConnection | None = None
         self._task = loop.create_task(self._watch())
 
     def stop(self) -> None:
@@ -62,7 +69,8 @@ class DeathWatch:
         looked = False
         while True:
             connected_at = self._loop.time()
-            connection = _SilentConnection(self._loop.create_future())
+            lost: asyncio.Future[None] = self._loop.create_future()
+            connection = PeerConnection(self._client_id, partial(_end, lost))
             is_connected = await self._connect(connection)
             if is_connected is None:
                 if not looked:
@@ -74,7 +82,9 @@ class DeathWatch:
                 self._on_looked()
             if is_connected:
                 self._connection = connection
-                await connection.lost
+                if self._on_open is not None:
+                    self._on_open(connection)
+                await lost
                 self._connection = None
                 if self._loop.time() - connected_at >= STEADY_S:
                     pause_s = RETRY_FIRST_S
@@ -82,7 +92,7 @@ class DeathWatch:
             await asyncio.sleep(pause_s)
             pause_s = min(RETRY_LAST_S, 2 * pause_s)
 
-    async def _connect(self, connection: "_SilentConnection") -> bool | None:
+    async def _connect(self, connection: PeerConnection) -> bool | None:
         """Return whether the connection was made; None if it was refused."""
         try:
             if self._reach is not None:
@@ -136,6 +146,8 @@ class DeathWatches:
             self._loop,
             record.internal_host,
             record.internal_port,
+            client_id=client_id_of(self._own_id, "journal"),
+            on_open=lambda peer: self._links.keep_spare(peer, record.broker_id),
             reach=lambda: self._links.reach(record.broker_id),
             on_gone=lambda: self._on_gone(record),
             on_looked=lambda: self._on_looked(record.broker_id),
@@ -148,21 +160,6 @@ class DeathWatches:
         self._watches.clear()
 
 
-class _SilentConnection(asyncio.Protocol):
-    """A connection on which neither side sends anything."""
-
-    def __init__(self, lost: "asyncio.Future[None]") -> None:
-        self.lost = lost
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the interface, not the base class.
-        self._transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+def _end(lost: "asyncio.Future[None]") -> None:
+    if not lost.done():
+        lost.set_result(None)
