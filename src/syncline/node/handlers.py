@@ -118,6 +118,8 @@ _MODULES: Final = (
 _AMONG_BROKERS: Final = tuple(
     name for name in _MODULES if int(name.split("_")[1]) in {23, 56, 62, 63} or int(name.split("_")[1]) >= 20_000
 )
+# What these, and the answers to them, import when they need it.
+_BEHIND_THEM: Final = ("syncline.core.cluster.leader_elections", "syncline.storage.mending", "syncline.wire.stepwise")
 _SCHEMAS: Final = (
     (ApiKey.ALTER_PARTITION, 3),
     (ApiKey.BROKER_REGISTRATION, 4),
@@ -130,8 +132,8 @@ def import_for_brokers() -> None:
 
     A broker that runs out of descriptors still has to hand its partitions over, and to take them back.
     """
-    for name in _AMONG_BROKERS:
-        import_module(f"syncline.node.api.{name}")
+    for name in (*(f"syncline.node.api.{each}" for each in _AMONG_BROKERS), *_BEHIND_THEM):
+        import_module(name)
     preload_schemas(_SCHEMAS)
 
 
