@@ -57,8 +57,8 @@ CONFIG = {
     "replica.lag.time.max.ms": "30000",
     "journal.topic.replication.factor": "3",
 }
-# Called while a fault lasts and others lead.
-Look = Callable[[LocalCluster, str], object]
+# Called while a fault lasts and others lead, with how many seconds ago it began.
+Look = Callable[[LocalCluster, str, float], object]
 # What begins a fault on one broker, and returns what repairs it.
 Begin = Callable[[LocalCluster, Faults, int], Callable[[], None]]
 LED_ELSEWHERE_S = 3.0
@@ -270,7 +270,7 @@ def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
     )
     led_elsewhere_s = time.monotonic() - began_s
     load.wait_for_more(600)
-    causes = look(cluster, fault)
+    causes = look(cluster, fault, time.monotonic() - began_s)
     repair()
     back_s = await_full_isr(cluster.bootstrap, [TOPIC], 60)
     load.wait_for_more(300)
@@ -278,9 +278,10 @@ def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
     return Outcome(fault, led_elsewhere_s, load.take_slowest_s(), back_s, named)
 
 
-def ask_why(cluster: LocalCluster, _fault: str) -> set[str]:
-    """Return what `why` names as the causes, for all partitions of the topic."""
-    command = [sys.executable, "-m", "syncline", "why", "--json", "--data", str(cluster.directory)]
+def ask_why(cluster: LocalCluster, _fault: str, lasted_s: float) -> set[str]:
+    """Return what `why` names as the causes of what happened since a fault began, for all partitions of the topic."""
+    since = f"{lasted_s:.1f}s"
+    command = [sys.executable, "-m", "syncline", "why", "--json", "--since", since, "--data", str(cluster.directory)]
 
     def cause(partition: int) -> str:
         asked = subprocess.run([*command, f"{TOPIC}:{partition}"], capture_output=True, text=True, check=False)
