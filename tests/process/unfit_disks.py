@@ -47,8 +47,8 @@ from tests.process.load import QUIET, Load, await_full_isr, check_history, creat
 TOPIC = "trial"
 PARTITIONS = 3
 VICTIM, COPIER = 2, 3
-DISK_BYTES = 192 << 20
-INODES = 400
+DISK_BYTES = 256 << 20
+INODES = 1_500
 SEGMENT_BYTES = 1 << 20
 RECORDS_PER_S, RECORD_BYTES = 600, 2_000
 CONFIG = {
