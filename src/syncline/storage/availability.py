@@ -42,8 +42,9 @@ class Availability:
     def close(self) -> None:
         """Allow no further use, and report no failure any more: there is no log that could go offline."""
         self.is_closed = True
-        # It belongs to the log, which has this object: references in a circle would keep a deleted log in memory.
+        # Both belong to the log, which has this object: references in a circle would keep a deleted log in memory.
         self._on_offline = _unreported
+        self._rest = None
 
     def check(self) -> None:
         """Raise LogOfflineError or StorageError if the log may not be used; first complete what is half done."""
