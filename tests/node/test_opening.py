@@ -1,11 +1,13 @@
 """Batches that must be opened: who waits for that, and what happens meanwhile."""
 
+import gc
+
 import pytest
 
 from syncline.model.errors import ErrorCode
 from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
-from syncline.records.validate import OPENED_RECORDS_MAX
+from syncline.records.validate import OPENED_RECORDS_MAX, InvalidBatch
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 from tests.node.wire_client import PRODUCE_VERSION, batch, offsets
@@ -115,3 +117,19 @@ async def test_uncompressed_batches_of_few_records_are_opened_at_once(world: Wor
 
     assert row.error_code == ErrorCode.NONE
     assert world.loop.now_ns - began_ns < 100_000_000
+
+
+async def test_refused_batch_leaves_nothing_for_the_garbage_collector(world: World) -> None:
+    """An error that its own frames keep would keep what was decompressed as well, and full collections are rare."""
+    await world.topic("compacted", cleanup_policy="compact")
+    client = await world.client()
+    gc.collect()
+    gc.disable()
+    try:
+        row = await client.produce("compacted", compressed(2, key=None))
+        kept = [each for each in gc.get_objects() if isinstance(each, InvalidBatch)]
+    finally:
+        gc.enable()
+
+    assert row.error_code == ErrorCode.INVALID_RECORD
+    assert kept == []

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import struct
+import tracemalloc
 import zlib
 
 import cramjam
@@ -177,3 +178,17 @@ def test_header_key_must_not_be_null() -> None:
 
     with pytest.raises(DecodeError, match="header is null"):
         read_records(batch, 0, BatchHeader.parse(batch))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_refusal_of_a_bomb_keeps_nothing_of_what_it_became(codec: Codec) -> None:
+    """An error keeps the frames that it came through; they had the buffer into which the bomb did not fit."""
+    bomb = compress(codec, bytes(32 << 20))
+    tracemalloc.start()
+    with pytest.raises(DecodeError, match="when decompressed") as raised:
+        decompress(codec, bomb, 16 << 20)
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert raised.value.__context__ is not None
+    assert kept_bytes < 1 << 20

@@ -1,9 +1,11 @@
 """The disks that storage's own tests use, against the port's conformance suite; and what only real files do."""
 
 import errno
+import gc
 import os
 import queue
 import resource
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from syncline.storage.disk import BrokenFileError, Disk
 from syncline.storage.real_disk import RealDisk
+from tests.patience import until
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.recording_disk import RecordingDisk
 
@@ -201,3 +204,31 @@ def test_pool_drops_results_when_the_loop_has_closed(tmp_path: Path) -> None:
     disk.run_later(lambda: 2, lambda _: None)
 
     disk.close()
+
+
+class Held:
+    """What a job uses, and what an error keeps."""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_thread_keeps_nothing_of_its_last_job(real_disk: RealDisk, loop: LoopOfOne, *, fails: bool) -> None:
+    """It may wait for the next one for hours; and no cycle of an error and its frames waits for the collector."""
+    held = Held()
+    uses = weakref.ref(held)
+
+    def work(held: Held = held) -> Held:
+        if fails:
+            raise ValueError(str(held))
+        return held
+
+    results: list[str] = []
+    gc.disable()
+    try:
+        real_disk.run_later(work, lambda result: results.append(type(result).__name__))
+        loop.run_one()
+        del work, held
+        until(lambda: uses() is None, otherwise="the thread keeps what its job used")
+    finally:
+        gc.enable()
+
+    assert results == ["ValueError" if fails else "Held"]

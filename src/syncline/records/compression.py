@@ -111,6 +111,8 @@ def _decompress_into(function: Callable[[Buffer, bytearray], int], name: str, da
         try:
             size = function(data, out)
         except DecompressionError as error:
+            # The error keeps this frame, for as long as somebody keeps the error.
+            del out
             # The library raises one error for "no room" and "malformed"; only the first disappears with more room.
             if "write whole buffer" not in str(error):
                 raise DecodeError(f"{name}: {error}") from None

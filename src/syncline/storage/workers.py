@@ -46,13 +46,21 @@ class WorkerPool:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, done = job
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - any error goes to `done`
-                result = error
-            try:
-                self._call_soon(done, result)
-            except RuntimeError:
-                # The loop closed meanwhile: no code waits for the result.
-                continue
+            self._do(*job)
+            # A thread that waits for its next job keeps nothing of the last one.
+            del job
+
+    def _do(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - any error goes to `done`
+            result = error
+        try:
+            self._call_soon(done, result)
+        except RuntimeError:
+            # The loop closed meanwhile: no code waits for the result.
+            return
+        finally:
+            # An exception has a traceback, which has this frame: the two would keep each other, and all that the work
+            # used, until the next full garbage collection, which is rare.
+            del result

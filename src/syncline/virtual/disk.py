@@ -91,6 +91,8 @@ class SimDisk:
         except Exception as error:  # noqa: BLE001 - as a worker does: `done` gets any error
             result = error
         self.loop.call_at_ns(self.loop.now_ns + self._latency_ns() // 4, done, result)
+        # An error and this frame, which is part of its traceback, would keep each other.
+        del result
 
     def _latency_ns(self) -> int:
         settings = self.settings

@@ -284,6 +284,19 @@ def _last_of_each(produce: ProduceRequest) -> tuple[list[tuple[str, list[Partiti
     return topics, sum(map(len, merged.values()))
 
 
+def _invalid(producing: Producing, index: int, partition: Partition | None, invalid: InvalidBatch) -> ProducedPartition:
+    """Count an invalid batch; return its row."""
+    producing.counters.invalid_batches[invalid.fault] += 1
+    has_start = invalid.fills_log_start and partition is not None
+    return ProducedPartition(
+        index,
+        invalid.code,
+        log_start_offset=partition.log.log_start if has_start and partition is not None else -1,
+        record_errors=invalid.record_errors,
+        error_message=invalid.message,
+    )
+
+
 def _append(
     producing: Producing,
     request: "Request",
@@ -325,23 +338,12 @@ def _append(
         if content is None:
             header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms(), is_busy=True)
         elif isinstance(content, InvalidBatch):
-            raise content
+            # Raised here, it and this frame would keep each other, and what the worker held, for good.
+            return _invalid(producing, index, partition, content), None, -1
         else:
             header = content
     except InvalidBatch as invalid:
-        producing.counters.invalid_batches[invalid.fault] += 1
-        has_start = invalid.fills_log_start and partition is not None
-        return (
-            ProducedPartition(
-                index,
-                invalid.code,
-                log_start_offset=partition.log.log_start if has_start and partition is not None else -1,
-                record_errors=invalid.record_errors,
-                error_message=invalid.message,
-            ),
-            None,
-            -1,
-        )
+        return _invalid(producing, index, partition, invalid), None, -1
     verdict = partition.log.producers.check(header) if header.producer_id >= 0 else None
     if isinstance(verdict, Refused):
         row = ProducedPartition(
