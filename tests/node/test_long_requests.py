@@ -1,5 +1,6 @@
 """Requests that name many things, legal ones: how the loop is shared with others, and what the answers are."""
 
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -428,3 +429,29 @@ async def test_produce_to_many_partitions_shares_the_loop(world: World) -> None:
     assert order[0] == "quick"
     assert codes == {"t": [ErrorCode.NONE] * 600 + [UNKNOWN], "none": [UNKNOWN] * 9_000}
     assert world.partition(number=599).log.log_end == 1
+
+
+async def test_member_with_too_many_protocols_is_refused_for_what_it_takes_to_read_them(world: World) -> None:
+    """Those beyond the bound are not kept while the request is read: forty clients may send such requests at once."""
+    protocols = [{"name": f"protocol-{number}", "metadata": bytes(8)} for number in range(30_000)]
+    fields = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": protocols,
+    }
+    body = encode_request(build(request_type(ApiKey.JOIN_GROUP, 3), fields))
+    client = await world.client()
+    await client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
+    await world.until(lambda: OFFSETS_TOPIC in world.broker().image.topics)
+    await world.later(1)
+    tracemalloc.start()
+    answer = await client.body(client.send(ApiKey.JOIN_GROUP, 3, body))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    reply = decode_response(ApiKey.JOIN_GROUP, 3, answer)
+    assert reply.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert peak_bytes < 3 * len(body)

@@ -244,3 +244,24 @@ def test_answer_is_long_by_all_its_rows(topics: int, partitions: int, long: bool
 
     assert is_long(plain) is is_long(lazy) is long
     assert isinstance(encode_fields(ApiKey.OFFSET_COMMIT, 8, plain), bytes) is not long
+
+
+def test_items_beyond_those_that_are_kept_are_read_and_dropped() -> None:
+    """What comes after the array has its place; an array that is not named keeps all of its items."""
+    protocols = [{"name": f"p{number}", "metadata": b"m"} for number in range(9)]
+    fields = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": protocols,
+        "reason": "because",
+    }
+    body = encode_request(build(request_type(ApiKey.JOIN_GROUP, 8), fields))
+    some, step_count = drained(decode_request_in_steps(ApiKey.JOIN_GROUP, 8, body, kept_max={"protocols": 4}))
+    whole, _ = drained(decode_request_in_steps(ApiKey.JOIN_GROUP, 8, body, kept_max={"others": 4}))
+
+    assert [each.name for each in some.protocols] == ["p0", "p1", "p2", "p3"]
+    assert (some.reason, step_count) == ("because", len(protocols))
+    assert whole == decode_request(ApiKey.JOIN_GROUP, 8, body)

@@ -10,7 +10,7 @@ Handlers, metrics and verbs get the broker, and declare as protocols what they u
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.known_brokers import KnownBrokers
@@ -46,6 +46,7 @@ from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
+from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
@@ -70,6 +71,7 @@ from syncline.storage.log_directory import LogDirectory
 if TYPE_CHECKING:
     from syncline.node.channel.channel import Channel
     from syncline.node.channel.metadata_stream import OnImage
+    from syncline.node.connection import Connection
     from syncline.node.faults.registry import Faults
     from syncline.node.groups.coordinator import GroupCoordinator
 
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
     Connect = Callable[[OnImage, Callable[[Event], None]], Channel]
 
 _T = TypeVar("_T")
+# Which part of the memory for clients their fetch sessions may take.
+SESSIONS_SHARE: Final = 4
 
 
 class Broker:
@@ -322,8 +326,13 @@ class Broker:
         )
         # Serving requests.
         sessions = SessionCache(
-            config.max_incremental_fetch_session_cache_slots, lambda: rng.randrange(1, 2**31 - 1), known_brokers
+            config.max_incremental_fetch_session_cache_slots,
+            lambda: rng.randrange(1, 2**31 - 1),
+            known_brokers,
+            clients_bytes_max=clients.memory.limit_bytes // SESSIONS_SHARE,
         )
+        stepping = Stepping(loop, holds, settle)
+        long_requests = LongRequests(stepping, clients.memory.limit_bytes)
         self.fetching = FetchServing(
             clock=clock,
             cluster=cluster,
@@ -348,15 +357,21 @@ class Broker:
             opening=Opening(disk.run_later, settle),
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
+
+        def connection_lost(connection: "Connection") -> None:
+            observer.followers.connection_lost(connection)
+            sessions.payer_left(connection.holding)
+
         self.dispatcher = Dispatcher(
             self,
             handlers,
             settle=settle,
             holds=holds,
             clients=clients,
-            stepping=Stepping(loop, holds, settle),
+            stepping=stepping,
+            long_requests=long_requests,
             received=Received(loop, holds, settle),
-            on_connection_lost=observer.followers.connection_lost,
+            on_connection_lost=connection_lost,
         )
 
         def make_faults() -> "Faults":
@@ -457,5 +472,6 @@ class Broker:
         for connection in self.dispatcher.connections:
             connection.check_invariants()
         self.fetching.sessions.check_invariants()
+        self.dispatcher.long_requests.check_invariants()
         self.controller.check_invariants()
         self._groups.check_invariants()

@@ -234,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._waits_for is request:
             self._waits_for = None
+            if request.line is not None:
+                request.line.ended(request)
             request.body = NOTHING
             self.update_reading()
         if pending[0] is not request:
@@ -302,7 +304,9 @@ class Connection(asyncio.BufferedProtocol):
     def _let_go(self) -> None:
         """Free what is held, and drop unanswered requests; parked ones would otherwise stay until their deadline."""
         pending, self._pending = self._pending, deque()
-        self._waits_for = None
+        waits_for, self._waits_for = self._waits_for, None
+        if waits_for is not None and waits_for.line is not None:
+            waits_for.line.ended(waits_for)
         self._out_of_turn.clear()
         for request in pending:
             # Break the reference cycle between request and callback: garbage collections are rare.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
+from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.received import Received
 from syncline.node.stepping import Stepping, failed
@@ -54,6 +55,7 @@ class Dispatcher(Generic[HostT]):
         holds: LoopHolds,
         clients: Clients,
         stepping: Stepping,
+        long_requests: LongRequests,
         received: Received,
         on_connection_lost: Callable[["Connection"], None],
     ) -> None:
@@ -64,6 +66,7 @@ class Dispatcher(Generic[HostT]):
         self.holds = holds
         self.clients = clients
         self._stepping = stepping
+        self.long_requests = long_requests
         self.received = received
         self._on_connection_lost = on_connection_lost
         self.connections: dict[Connection, None] = {}
@@ -97,7 +100,7 @@ class Dispatcher(Generic[HostT]):
                 if request.listener != "client":
                     # Other requests of that broker go on meanwhile, in the same receive buffer.
                     request.body = memoryview(bytes(request.body))
-                self._stepping.begin(request, steps)
+                self.long_requests.arrived(request, steps)
         except Exception as error:  # noqa: BLE001 - a failure affects one connection only
             failed(request, error)
 
@@ -122,6 +125,7 @@ class Dispatcher(Generic[HostT]):
 
     def close_all(self) -> None:
         """Close every connection, and drop unfinished requests: the broker is stopping."""
+        self.long_requests.close()
         self._stepping.close()
         for connection in list(self.connections):
             connection.close("the broker is stopping")

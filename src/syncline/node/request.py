@@ -66,6 +66,16 @@ class RequestConnection(Protocol):
         """Handle no later request before this one is answered."""
 
 
+class Line(Protocol):
+    """Where long requests are counted (`node.long_requests`)."""
+
+    def parked(self, request: "Request", kept_bytes: int, /) -> None:
+        """Count so many bytes for a request that waits for an event, and serve the next ones."""
+
+    def ended(self, request: "Request", /) -> None:
+        """Count a request no longer, and serve the next ones."""
+
+
 class Request:
     """One request of one connection, and the place for its answer."""
 
@@ -78,6 +88,7 @@ class Request:
         "held_bytes",
         "is_done",
         "key",
+        "line",
         "on_lost",
         "position",
         "version",
@@ -105,6 +116,8 @@ class Request:
         # Bytes that its connection counts while the answer waits for its turn.
         self.held_bytes = 0
         self.is_done = False
+        # Where it is counted if it is long.
+        self.line: Line | None = None
         # Called if the connection ends before the answer: a handler that keeps this request can drop it.
         self.on_lost: Callable[[], None] | None = None
 
@@ -125,11 +138,14 @@ class Request:
         """Return the body as a kio entity; raises `DecodeError`."""
         return decode_request(self.key, self.version, self.body, self.position)
 
-    def decode_in_steps(self) -> Generator[None, None, Any]:
-        """Return the body as a kio entity, a long one in steps; raises `DecodeError`."""
+    def decode_in_steps(self, kept_max: Mapping[str, int] | None = None) -> Generator[None, None, Any]:
+        """Return the body as a kio entity, a long one in steps; raises `DecodeError`.
+
+        Of a long one's lists named in `kept_max`, only so many items are kept.
+        """
         if len(self.body) - self.position <= DECODED_AT_ONCE_BYTES:
             return self.decode()
-        return (yield from decode_request_in_steps(self.key, self.version, self.body, self.position))
+        return (yield from decode_request_in_steps(self.key, self.version, self.body, self.position, kept_max))
 
     def answer(self, fields: Mapping[str, Any]) -> None:
         """Answer with these fields (see `wire.entities.build`); a long answer is written in steps."""
@@ -158,6 +174,11 @@ class Request:
         """Leave the slot without an answer: acks=0."""
         self.is_done = True
         self.connection.answered(self)
+
+    def park(self, kept_bytes: int) -> None:
+        """Wait for an event, for as long as the client likes; a long request is counted with so many bytes."""
+        if self.line is not None and not self.is_done:
+            self.line.parked(self, kept_bytes)
 
     def close(self) -> None:
         """Close the connection instead of answering: the only way to report some errors."""

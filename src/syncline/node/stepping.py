@@ -65,6 +65,13 @@ class Stepping:
         if is_finished:
             return
         request.connection.wait_for(request)
+        self.queue(request, steps)
+
+    def queue(self, request: Request, steps: Steps) -> None:
+        """Do the first slice of a request in the next turn of the loop; its connection waits for it already."""
+        if self._is_closed:
+            steps.close()
+            return
         self._unfinished.append((request, steps))
         if len(self._unfinished) == 1:
             self._loop.call_soon(self._turn)

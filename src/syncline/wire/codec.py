@@ -56,13 +56,18 @@ def decode_request(key: int, version: int, body: Buffer, position: int = 0) -> E
     return _decode(key, version, _REQUEST, body, position)
 
 
-def decode_request_in_steps(key: int, version: int, body: Buffer, position: int = 0) -> Generator[None, None, Entity]:
-    """Return what `decode_request` returns, in steps; `body` must stay as it is until the end."""
+def decode_request_in_steps(
+    key: int, version: int, body: Buffer, position: int = 0, kept_max: Mapping[str, int] | None = None
+) -> Generator[None, None, Entity]:
+    """Return what `decode_request` returns, in steps; `body` must stay as it is until the end.
+
+    Of the request's own lists named in `kept_max`, only so many items are kept; the others are read and dropped.
+    """
     from syncline.wire.stepwise import decode_in_steps
 
     view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
     try:
-        entity, _ = yield from decode_in_steps(request_type(key, version), view, position)
+        entity, _ = yield from decode_in_steps(request_type(key, version), view, position, kept_max)
     except GeneratorExit:
         raise
     except OSError:

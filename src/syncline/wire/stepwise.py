@@ -21,7 +21,7 @@ from syncline.records.varint import read_unsigned
 from syncline.wire.announced_counts import STRING_BYTES_MAX, bytes_min_of, count_checker, field_checker
 from syncline.wire.entities import build, converter
 from syncline.wire.errors import DecodeError
-from syncline.wire.primitives import INT32, TAGS_MAX, read_compact_count, read_count, varint
+from syncline.wire.primitives import INT32, ITEMS_MAX, TAGS_MAX, read_compact_count, read_count, varint
 from syncline.wire.rows import SharedRows
 
 Entity: TypeAlias = Any
@@ -109,8 +109,13 @@ def _array(hint: Any) -> _Array | None:
 # Reading
 
 
-def decode_in_steps(entity_type: Entity, view: memoryview, position: int) -> Generator[None, None, tuple[Entity, int]]:
-    """Return the entity at `position` and the position after it; `view` is read-only. Raises DecodeError."""
+def decode_in_steps(
+    entity_type: Entity, view: memoryview, position: int, kept_max: Mapping[str, int] | None = None
+) -> Generator[None, None, tuple[Entity, int]]:
+    """Return the entity at `position` and the position after it; `view` is read-only. Raises DecodeError.
+
+    Of its arrays named in `kept_max`, only so many items are kept; the others are read and dropped.
+    """
     plan = _plan(entity_type)
     values: dict[str, Any] = {}
     for field in plan.fields:
@@ -123,14 +128,16 @@ def decode_in_steps(entity_type: Entity, view: memoryview, position: int) -> Gen
             values[field.name], size = read(view, position)
             position += size
         else:
-            values[field.name], position = yield from _decode_array(field.array, view, position, plan)
+            values[field.name], position = yield from _decode_array(
+                field.array, view, position, plan, (kept_max or {}).get(field.name, ITEMS_MAX)
+            )
     if plan.is_flexible:
         position = _decode_tags(entity_type, view, position, values)
     return entity_type(**values), position
 
 
 def _decode_array(
-    array: _Array, view: memoryview, position: int, plan: _Plan
+    array: _Array, view: memoryview, position: int, plan: _Plan, kept_max: int
 ) -> Generator[None, None, tuple[tuple[Entity, ...] | None, int]]:
     count_of = read_compact_count if plan.is_flexible else read_count
     count, position = count_of(view, position, bytes_min_of(array.item_type))
@@ -142,7 +149,8 @@ def _decode_array(
     if array.is_nested:
         for _ in range(count):
             item, position = yield from decode_in_steps(array.item_type, view, position)
-            items.append(item)
+            if len(items) < kept_max:
+                items.append(item)
             yield
     else:
         read, check = _item_reader(array.item_type)
@@ -151,9 +159,10 @@ def _decode_array(
                 check(view, position)
             item, size = read(view, position)
             position += size
-            items.append(item)
+            if len(items) < kept_max:
+                items.append(item)
             yield
-    assert len(items) == count, f"{len(items)} items of {count}"
+    assert len(items) == min(count, kept_max), f"{len(items)} items of {count}"
     return tuple(items), position
 
 

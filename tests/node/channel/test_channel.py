@@ -30,6 +30,7 @@ from syncline.node.clients.clients import Clients
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
+from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.received import Received
 from syncline.node.stepping import Stepping
@@ -60,6 +61,7 @@ class Member:
         loop = asyncio.get_running_loop()
         stub = SimpleNamespace(counters=SimpleNamespace(requests={}))
         holds = LoopHolds(SystemClock())
+        stepping = Stepping(loop, holds, lambda: None)
         self.dispatcher = Dispatcher(
             stub,
             {int(module.KEY): module.handle for module in MODULES},
@@ -73,7 +75,8 @@ class Member:
                 connections=lambda: self.dispatcher.connections,
                 spawn=loop.create_task,
             ),
-            stepping=Stepping(loop, holds, lambda: None),
+            stepping=stepping,
+            long_requests=LongRequests(stepping, 1 << 30),
             received=Received(loop, holds, lambda: None),
             on_connection_lost=lambda _connection: None,
         )

@@ -3,6 +3,7 @@
 import pytest
 
 from syncline import __version__
+from syncline.core.fetching.session_bytes import session_bytes
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.metrics.scrape import ProcessFigures, Scraper
@@ -359,8 +360,8 @@ async def test_sessions_requests_and_connections_are_counted(world: World) -> No
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchsessions"] == 1
     assert samples["kafka_server_fetchsessioncache_numincrementalfetchpartitionscached"] == 1
     assert samples.of("syncline_connections", listener="client") == len(world.connections())
-    assert samples["kafka_network_socketserver_memorypoolused"] == 0
-    assert samples["kafka_network_socketserver_memorypoolavailable"] == 4 << 30
+    assert samples["kafka_network_socketserver_memorypoolused"] == session_bytes(1)
+    assert samples["kafka_network_socketserver_memorypoolavailable"] == (4 << 30) - session_bytes(1)
     assert samples["kafka_network_socketserver_expiredconnectionskilledcount"] == 0
 
 

@@ -19,6 +19,7 @@ Source: KIP-227, KIP-516 (names or ids, never both in one session).
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, NamedTuple
 
+from syncline.core.fetching.session_bytes import PARTITION_BYTES, Payer, session_bytes
 from syncline.core.replication.follower_state import NEVER_MS
 from syncline.core.replication.slow_leader.waits import SlowFetches
 from syncline.model.errors import ErrorCode
@@ -160,7 +161,8 @@ class SessionPartition:
 class FetchSession:
     """A reader's partitions in serving order, and the epoch that its next request must carry.
 
-    `on_change` is set while a fetch is parked.
+    `on_change` is set while a fetch is parked. `payer` is the client's connection for which its memory is counted, None
+    for a broker's session.
     """
 
     __slots__ = (
@@ -174,13 +176,21 @@ class FetchSession:
         "next_epoch",
         "on_change",
         "partitions",
+        "payer",
         "replica_id",
         "session_id",
         "uses_topic_ids",
     )
 
     def __init__(
-        self, session_id: int, *, uses_topic_ids: bool, replica_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int
+        self,
+        session_id: int,
+        *,
+        uses_topic_ids: bool,
+        replica_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        now_ms: int,
+        payer: Payer | None = None,
     ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
@@ -196,6 +206,8 @@ class FetchSession:
         # A dict as an ordered set: the order of a set is not deterministic.
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
+        self.payer: Payer | None = None
+        self.count_for(payer)
 
     def __repr__(self) -> str:
         return f"FetchSession({self.session_id} of {self.replica_id}: {len(self.partitions)} partitions)"
@@ -214,7 +226,27 @@ class FetchSession:
                 entry.ask(spec)
             if not entry.is_pending:
                 self.make_pending(entry)
+        if added and self.payer is not None:
+            self.payer.keep(len(added) * PARTITION_BYTES)
         return tuple(added)
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes."""
+        return session_bytes(len(self.partitions))
+
+    @property
+    def is_brokers(self) -> bool:
+        """Whether it is a follower's; a client that says it is one has a payer."""
+        return self.is_follower and self.payer is None
+
+    def count_for(self, payer: Payer | None) -> None:
+        """Count the memory for another connection."""
+        if self.payer is not None:
+            self.payer.keep(-self.size_bytes)
+        self.payer = payer
+        if payer is not None:
+            payer.keep(self.size_bytes)
 
     def slow_fetches(self) -> SlowFetches:
         """Return the slow fetches of this session; create them at the first one."""
@@ -229,6 +261,8 @@ class FetchSession:
             if entry is not None:
                 self._pending.pop(entry, None)
                 entry.leave()
+                if self.payer is not None:
+                    self.payer.keep(-PARTITION_BYTES)
 
     def make_pending(self, entry: SessionPartition) -> None:
         """Let the next fetch look at `entry`."""
@@ -281,6 +315,7 @@ class FetchSession:
 
     def close(self) -> None:
         """End the session."""
+        self.count_for(None)
         for entry in self.partitions.values():
             entry.leave()
         self.partitions = {}

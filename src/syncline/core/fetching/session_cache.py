@@ -3,9 +3,14 @@
 One hard idea: the value of a session is what its reader would have to send again. Followers rank above consumers and
 large sessions above small ones, so a node without a free slot evicts the cheapest session; a silent one goes first.
 
-Units: times in ms of the node's monotonic clock.
-Invariants: no more sessions than slots; sessions are in the order of their last use.
-Source: KIP-227 (its eviction rules).
+Clients' sessions have a bound in bytes besides. Only silent ones make room for others there: the most valuable session
+is also the one that takes most. Without room, a full fetch gets no session (id 0), and a session that would grow ends,
+upon which its reader sends a full fetch.
+
+Units: times in ms of the node's monotonic clock, sizes in bytes.
+Invariants: no more sessions than slots, no more bytes of clients' sessions than their bound; sessions are in the order
+of their last use; each is counted for one connection at most.
+Source: KIP-227 (its eviction rules; Kafka does not bound the bytes).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -19,25 +24,41 @@ from syncline.core.fetching.session import (
     FetchContext,
     FetchSession,
     FetchSpec,
+    SessionPartition,
 )
+from syncline.core.fetching.session_bytes import PARTITION_BYTES, Payer, SessionBytes, session_bytes
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId
 
 # A session that was silent for this long may be evicted whatever its rank; Kafka's constant.
 SESSION_IDLE_MAX_MS: Final = 120_000
+UNBOUNDED_BYTES: Final = 2**63 - 1
 
 
 class SessionCache:
-    """The sessions of one node, least recently used first."""
+    """The sessions of one node, least recently used first.
 
-    __slots__ = ("_brokers", "_draw_session_id", "_sessions", "_slots_max", "evicted_count")
+    `clients_bytes_max` bounds the memory of those that have a payer.
+    """
 
-    def __init__(self, slots_max: int, draw_session_id: Callable[[], int], brokers: KnownBrokers) -> None:
+    __slots__ = ("_brokers", "_bytes", "_draw_session_id", "_paid", "_sessions", "_slots_max", "evicted_count")
+
+    def __init__(
+        self,
+        slots_max: int,
+        draw_session_id: Callable[[], int],
+        brokers: KnownBrokers,
+        *,
+        clients_bytes_max: int = UNBOUNDED_BYTES,
+    ) -> None:
         self._slots_max = slots_max
         self._draw_session_id = draw_session_id
         self._brokers = brokers
         self._sessions: dict[int, FetchSession] = {}
+        self._bytes = SessionBytes(clients_bytes_max)
+        # The sessions that are counted for each connection.
+        self._paid: dict[Payer, dict[int, FetchSession]] = {}
         self.evicted_count = 0
 
     def __len__(self) -> int:
@@ -47,6 +68,11 @@ class SessionCache:
     def partition_count(self) -> int:
         """The number of partitions remembered in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
+
+    @property
+    def clients_bytes(self) -> int:
+        """The memory that clients' sessions take."""
+        return self._bytes.total
 
     def find(self, session_id: int) -> "FetchSession | None":
         """Return a remembered session; it does not count as used."""
@@ -63,36 +89,46 @@ class SessionCache:
         replica_id: BrokerId,
         broker_epoch: BrokerEpoch,
         now_ms: int,
+        payer: Payer | None = None,
     ) -> FetchContext | ErrorCode:
         """Return the context of a fetch request, or the error that refuses it as a whole.
 
-        A refusal leaves the named session as it was.
+        `payer` is the connection of a client, for which the memory is counted; None for a broker. A refusal leaves the
+        named session as it was, unless there is no room for what it would become: then it ends.
         """
         if session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
             self.close(session_id)
             slot_id = NO_SESSION_ID
             if session_epoch == OPENING_EPOCH:
-                slot_id = self._take_slot(len(listed), is_follower=replica_id >= 0, now_ms=now_ms)
+                slot_id = self._take_slot(len(listed), replica_id, payer, now_ms)
             session = FetchSession(
                 slot_id,
                 uses_topic_ids=uses_topic_ids,
                 replica_id=replica_id,
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
+                payer=payer,
             )
+            added = session.ask(listed)
             if slot_id != NO_SESSION_ID:
-                self._sessions[slot_id] = session
-            return FetchContext(session, is_full=True, added=session.ask(listed))
+                self._remember(session)
+            return FetchContext(session, is_full=True, added=added)
         known = self._sessions.get(session_id)
-        if known is None:
+        if known is None or (known.payer is None) is not (payer is None):
+            # Brokers and clients do not share sessions.
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session_epoch != known.next_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if uses_topic_ids != known.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         self._use(known, broker_epoch, now_ms)
-        added = known.ask(listed)
-        known.forget(forgotten)
+        if payer is not known.payer:
+            # The reader has another connection.
+            self._count_for(known, payer)
+        if listed and payer is not None and not self._may_grow(known, listed, now_ms):
+            self._evict(known)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        added = self._changed(known, listed, forgotten)
         if not known.partitions:
             # The session is empty: the reader learns from id 0 that its next fetch must be full. A partition that it
             # listed and forgot in one request is answered once more.
@@ -103,6 +139,7 @@ class SessionCache:
                 replica_id=replica_id,
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
+                payer=payer,
             )
             return FetchContext(last, is_full=True, added=last.ask(listed))
         return FetchContext(known, is_full=False, added=added)
@@ -111,18 +148,64 @@ class SessionCache:
         """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._count_for(session, None)
             session.close()
 
+    def payer_left(self, payer: Payer) -> None:
+        """End the sessions that are counted for a connection, which is closed."""
+        for session_id in list(self._paid.get(payer, ())):
+            self.close(session_id)
+
     def check_invariants(self) -> None:
-        """Assert the bound, the order of use, and what holds in each session."""
+        """Assert the bounds, the order of use, and what holds in each session."""
         assert len(self._sessions) <= self._slots_max, f"{len(self._sessions)} sessions in {self._slots_max} slots"
         used_ms = None
+        clients_bytes = paid_count = 0
         for session_id, session in self._sessions.items():
             assert session_id == session.session_id > 0, f"{session!r} is kept under {session_id}"
             assert used_ms is None or used_ms <= session.last_used_ms, f"{session!r} was used before the one before it"
             assert session.created_ms <= session.last_used_ms, f"{session!r} was used before it was made"
             used_ms = session.last_used_ms
             session.check_invariants()
+            if session.payer is not None:
+                clients_bytes += session.size_bytes
+                paid_count += 1
+                assert self._paid[session.payer][session_id] is session, f"{session!r} does not end with its connection"
+        assert paid_count == sum(map(len, self._paid.values())), "a session that is gone is counted for a connection"
+        assert all(self._paid.values()), "a connection without sessions is remembered"
+        bytes_max = self._bytes.max_bytes
+        assert clients_bytes == self._bytes.total <= bytes_max, f"{clients_bytes} bytes of {bytes_max}"
+
+    def _remember(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        if session.payer is not None:
+            self._bytes.add(session.size_bytes)
+            self._paid.setdefault(session.payer, {})[session.session_id] = session
+
+    def _count_for(self, session: FetchSession, payer: Payer | None) -> None:
+        """Count a remembered session for another connection."""
+        before = session.payer
+        if before is not None:
+            sessions = self._paid[before]
+            del sessions[session.session_id]
+            if not sessions:
+                del self._paid[before]
+            self._bytes.add(-session.size_bytes)
+        session.count_for(payer)
+        if payer is not None:
+            self._bytes.add(session.size_bytes)
+            self._paid.setdefault(payer, {})[session.session_id] = session
+
+    def _changed(
+        self, session: FetchSession, listed: Sequence[tuple[Hashable, FetchSpec]], forgotten: Iterable[Hashable]
+    ) -> tuple[SessionPartition, ...]:
+        """Store what a request changes in its session; return the new entries."""
+        before_bytes = session.size_bytes
+        added = session.ask(listed)
+        session.forget(forgotten)
+        if session.payer is not None:
+            self._bytes.add(session.size_bytes - before_bytes)
+        return added
 
     def _use(self, session: FetchSession, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Count one more request of `session`."""
@@ -136,19 +219,37 @@ class SessionCache:
         else:
             session.clock.touch(now_ms)
 
-    def _take_slot(self, size: int, *, is_follower: bool, now_ms: int) -> int:
-        """Return the id of a new session, 0 when there is no slot for it."""
-        if len(self._sessions) >= self._slots_max and not self._evict_for(size, is_follower=is_follower, now_ms=now_ms):
+    def _take_slot(self, size: int, replica_id: BrokerId, payer: Payer | None, now_ms: int) -> int:
+        """Return the id of a new session, 0 when there is no slot for it, or no memory."""
+        if payer is not None and not self._make_room(session_bytes(size), now_ms):
+            return NO_SESSION_ID
+        is_brokers = replica_id >= 0 and payer is None
+        if len(self._sessions) >= self._slots_max and not self._evict_for(size, is_brokers=is_brokers, now_ms=now_ms):
             return NO_SESSION_ID
         while (session_id := self._draw_session_id()) in self._sessions or session_id <= 0:
             pass
         return session_id
 
-    def _evict_for(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
+    def _may_grow(self, session: FetchSession, listed: Sequence[tuple[Hashable, FetchSpec]], now_ms: int) -> bool:
+        """Return whether there is room for the listed partitions that are new to a session, which was just used."""
+        partitions = session.partitions
+        growth = sum(key not in partitions for key, _ in listed)
+        return not growth or self._make_room(growth * PARTITION_BYTES, now_ms)
+
+    def _make_room(self, size_bytes: int, now_ms: int) -> bool:
+        """Evict silent sessions of clients until there is so much room; return whether there is."""
+        while not self._bytes.has_room(size_bytes):
+            oldest = next((session for session in self._sessions.values() if session.payer is not None), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= SESSION_IDLE_MAX_MS:
+                return False
+            self._evict(oldest)
+        return True
+
+    def _evict_for(self, size: int, *, is_brokers: bool, now_ms: int) -> bool:
         """Evict a silent session, or else one of lower rank that is old enough; return whether there was one.
 
         Followers rank above consumers, larger sessions above smaller ones. A consumer may not evict a session
-        younger than the idle limit; a follower may evict any consumer's.
+        younger than the idle limit; a follower may evict any consumer's. A client that says it is a follower is none.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
@@ -158,17 +259,20 @@ class SessionCache:
             evictable = [
                 session
                 for session in self._sessions.values()
-                if now_ms - session.created_ms > SESSION_IDLE_MAX_MS or (is_follower and not session.is_follower)
+                if now_ms - session.created_ms > SESSION_IDLE_MAX_MS or (is_brokers and not session.is_brokers)
             ]
             if not evictable:
                 return False
             victim = min(evictable, key=_rank)
-            if (is_follower, size) <= (victim.is_follower, len(victim.partitions)):
+            if (is_brokers, size) <= (victim.is_brokers, len(victim.partitions)):
                 return False
-        self.close(victim.session_id)
-        self.evicted_count += 1
+        self._evict(victim)
         return True
+
+    def _evict(self, session: FetchSession) -> None:
+        self.close(session.session_id)
+        self.evicted_count += 1
 
 
 def _rank(session: FetchSession) -> tuple[bool, int, int]:
-    return (session.is_follower, len(session.partitions), session.session_id)
+    return (session.is_brokers, len(session.partitions), session.session_id)

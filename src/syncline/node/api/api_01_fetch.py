@@ -15,13 +15,14 @@ from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetching.operation import FetchOperation
+from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import PARTITIONS_MAX, UNBOUNDED, FetchRequest, parse_fetch_request
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 if TYPE_CHECKING:
     from syncline.node.fetching.serving import FetchServing
-    from syncline.node.request import Request
+    from syncline.node.request import Request, Steps
 
     class Host(Protocol):
         """What this handler uses of its broker."""
@@ -36,8 +37,21 @@ _TOPIC_ID_VERSION: Final = 13
 _ISOLATION_LEVELS: Final = (0, 1)
 
 
-def handle(broker: "Host", request: "Request") -> None:
+def handle(broker: "Host", request: "Request") -> "Steps | None":
     """Answer a fetch now, or park it until there is enough to answer."""
+    if request.listener == "client" and len(request.body) - request.position > DECODED_AT_ONCE_BYTES:
+        # It may have to wait before it is read: its partitions take much memory.
+        return _read(broker, request)
+    _take_up(broker, request)
+    return None
+
+
+def _read(broker: "Host", request: "Request") -> "Steps":
+    _take_up(broker, request)
+    yield
+
+
+def _take_up(broker: "Host", request: "Request") -> None:
     partitions_max = PARTITIONS_MAX if request.listener == "client" else UNBOUNDED
     fetch = parse_fetch_request(request.body, request.version, request.position, partitions_max=partitions_max)
     if fetch.isolation_level not in _ISOLATION_LEVELS:
@@ -67,6 +81,7 @@ def handle(broker: "Host", request: "Request") -> None:
         replica_id=BrokerId(fetch.replica_id),
         broker_epoch=BrokerEpoch(fetch.replica_epoch),
         now_ms=fetching.clock.mono_ms(),
+        payer=request.connection.holding if request.listener == "client" else None,
     )
     if isinstance(context, ErrorCode):
         request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))

@@ -9,6 +9,7 @@ of the rebalance.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from syncline.core.groups.member_bytes import PROTOCOLS_MAX
 from syncline.core.groups.messages import JoinReply, JoinRequest, Protocol
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import response_type
@@ -27,7 +28,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Pass the member to its group, which answers."""
-    asked = yield from request.decode_in_steps()
+    # One more than a member may offer is enough to refuse it.
+    asked = yield from request.decode_in_steps({"protocols": PROTOCOLS_MAX + 1})
     session_timeout_ms = int(asked.session_timeout // _MILLISECOND)
     rebalance_timeout = getattr(asked, "rebalance_timeout", asked.session_timeout)
 

@@ -50,3 +50,5 @@ def handle(broker: "HasGroups", request: "Request") -> "Steps":
         ),
         answer,
     )
+    # The group counts what it keeps of the assignments.
+    request.park(0)

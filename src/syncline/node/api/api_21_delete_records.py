@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.DELETE_RECORDS
 HIGH_WATERMARK: Final = -1
+# What a partition takes while the request waits for followers.
+WANTED_BYTES: Final = 300
 
 Row = tuple[ErrorCode, int]
 
@@ -58,6 +60,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
             broker.low_watermarks.wait(broker.partitions[key], target, timeout_ms, slot)
         yield
     gather.close()
+    request.park(len(wanted) * WANTED_BYTES)
 
 
 def _answer(request: "Request", wanted: Iterable[TopicPartition], rows: list[Row]) -> "Steps":

@@ -1,8 +1,8 @@
 """Memory held for clients: one budget for all connections and groups of a broker.
 
 What counts: receive buffers and pieces of frames, answers that were not sent yet, answers that wait for their turn,
-produced bytes that wait for acknowledgement, and what group members told of themselves. The limit is
-`queued.max.request.bytes`.
+produced bytes that wait for acknowledgement, long requests while they are served (`long_requests.py`), fetch sessions,
+and what group members told of themselves. The limit is `queued.max.request.bytes`.
 
     held > limit           connections that hold more than a small share of the limit are not read
     held <= 90 % of it     they are read again
@@ -62,6 +62,7 @@ class Holding:
         "_holder",
         "free_unused",
         "is_held_back",
+        "kept_bytes",
         "received_bytes",
         "unsent_bytes",
         "waiting_bytes",
@@ -76,6 +77,8 @@ class Holding:
         self.unsent_bytes = 0
         # Bytes that wait for acknowledgement, and answers behind others.
         self.waiting_bytes = 0
+        # The partitions that its fetch sessions remember, and those of a fetch without a session.
+        self.kept_bytes = 0
         # Frees an empty receive buffer.
         self.free_unused: Callable[[], object] = _nothing
         # Whether the budget wants it not to be read.
@@ -84,18 +87,18 @@ class Holding:
     def __repr__(self) -> str:
         return (
             f"<{self.received_bytes} bytes received, {self.unsent_bytes} not read by the peer,"
-            f" {self.waiting_bytes} waiting>"
+            f" {self.waiting_bytes} waiting, {self.kept_bytes} of sessions>"
         )
 
     @property
     def held_bytes(self) -> int:
         """Everything."""
-        return self.received_bytes + self.unsent_bytes + self.waiting_bytes
+        return self.received_bytes + self.unsent_bytes + self.waiting_bytes + self.kept_bytes
 
     @property
     def stuck_bytes(self) -> int:
-        """What only the peer can make go: by sending the rest of a request, or by reading."""
-        return self.received_bytes + self.unsent_bytes
+        """What only the peer can make go: by sending the rest of a request, by reading, or by leaving."""
+        return self.received_bytes + self.unsent_bytes + self.kept_bytes
 
     def receive(self, change_bytes: int) -> None:
         """Count a change of the receive buffer."""
@@ -110,6 +113,14 @@ class Holding:
             return
         self.waiting_bytes += change_bytes
         assert self.waiting_bytes >= 0, f"{-self.waiting_bytes} bytes wait no longer that never waited"
+        self._budget.add(change_bytes)
+
+    def keep(self, change_bytes: int) -> None:
+        """Count what is remembered for the client, or (negative) no longer; nothing is for a closed connection."""
+        if self._holder is None:
+            return
+        self.kept_bytes += change_bytes
+        assert self.kept_bytes >= 0, f"{-self.kept_bytes} bytes are forgotten that were never kept"
         self._budget.add(change_bytes)
 
     def set_unsent(self, size_bytes: int) -> None:
@@ -148,7 +159,7 @@ class Holding:
         self.free_unused = _nothing
         self._budget.forget(self)
         held_bytes = self.held_bytes
-        self.received_bytes = self.unsent_bytes = self.waiting_bytes = 0
+        self.received_bytes = self.unsent_bytes = self.waiting_bytes = self.kept_bytes = 0
         self._budget.add(-held_bytes)
 
 
@@ -211,7 +222,7 @@ class MemoryBudget:
         held_bytes = sum(holding.held_bytes for holding in self._holdings)
         assert 0 <= held_bytes <= self.held_bytes, f"connections hold {held_bytes} of {self.held_bytes} bytes"
         for holding in self._holdings:
-            parts = (holding.received_bytes, holding.unsent_bytes, holding.waiting_bytes)
+            parts = (holding.received_bytes, holding.unsent_bytes, holding.waiting_bytes, holding.kept_bytes)
             assert min(parts) >= 0, f"less than nothing is held: {holding}"
         assert self._timer is not None or not self.held_back_count, "connections are held back, and nothing ends it"
 

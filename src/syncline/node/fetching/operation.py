@@ -275,7 +275,7 @@ class FetchOperation:
         if self._is_first_look:
             self._is_first_look = False
             self._count_progress()
-        if self._is_forced or self._must_answer():
+        if self._is_forced or self._must_answer() or _may_not_wait(self._context, self._request):
             self._answer()
             return
         self._rows = []
@@ -285,6 +285,8 @@ class FetchOperation:
         deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
         self._bucket = self._serving.deadlines.park(self, deadline_ms)
         self._context.session.on_change = self._changed
+        # What it keeps is counted with its session.
+        self._request.park(0)
         if any(row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end for row in rows):
             # Counting this request's own progress may have changed something before the request began to watch.
             self._serving.woken.wake(self)
@@ -369,3 +371,13 @@ class FetchOperation:
         self._rows = []
         context.finish()
         self._request.reply_parts(encode_fetch_response(response, version))
+
+
+def _may_not_wait(context: FetchContext, request: "Request") -> bool:
+    """Return whether a client's partitions take memory that is needed: no session has them, the budget is used up."""
+    return (
+        context.session_id == NO_SESSION_ID
+        and context.partition_count > PARTITIONS_AT_ONCE
+        and request.listener == "client"
+        and not request.connection.holding.answer_bytes_max()
+    )
