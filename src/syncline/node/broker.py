@@ -28,6 +28,7 @@ from syncline.node.departures import Departures
 from syncline.node.describing import Describing
 from syncline.node.dispatch import Dispatcher, HandlerTable
 from syncline.node.faults.on_demand import FaultsOnDemand
+from syncline.node.fetching.left_sessions import LeftSessions
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
@@ -331,6 +332,7 @@ class Broker:
             known_brokers,
             clients_bytes_max=clients.memory.limit_bytes // SESSIONS_SHARE,
         )
+        left_sessions = LeftSessions(loop, sessions)
         stepping = Stepping(loop, holds, settle)
         long_requests = LongRequests(stepping, clients.memory.limit_bytes)
         self.fetching = FetchServing(
@@ -360,7 +362,7 @@ class Broker:
 
         def connection_lost(connection: "Connection") -> None:
             observer.followers.connection_lost(connection)
-            sessions.payer_left(connection.holding)
+            left_sessions.connection_lost(connection.holding)
 
         self.dispatcher = Dispatcher(
             self,

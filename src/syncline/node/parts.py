@@ -6,7 +6,7 @@ may be divided.
 """
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 _Item = TypeVar("_Item")
 _Reply = TypeVar("_Reply")
@@ -80,14 +80,35 @@ def decide_parts(
     `decide` gets a part and the function that takes its reply, now or later. Each part but the first is decided in a
     turn of the loop of its own.
     """
-    replies: list[_Reply] = []
-
-    def take(reply: _Reply) -> None:
-        replies.append(reply)
-        if len(replies) == len(parts) or not goes_on(reply):
-            answered(replies)
-        else:
-            loop.call_soon(decide, parts[len(replies)], take)
-
     assert parts, "a request without parts would never be answered"
-    decide(parts[0], take)
+    decide(parts[0], _Replies(loop, parts, decide, answered, goes_on).take)
+
+
+class _Replies(Generic[_Item, _Reply]):
+    """The replies so far. A function that names itself would keep all of this until a full garbage collection."""
+
+    __slots__ = ("_answered", "_decide", "_goes_on", "_loop", "_parts", "_replies")
+
+    def __init__(
+        self,
+        loop: CallsSoon,
+        parts: Sequence[Sequence[_Item]],
+        decide: Callable[[Sequence[_Item], Callable[[_Reply], None]], None],
+        answered: Callable[[list[_Reply]], None],
+        goes_on: Callable[[_Reply], bool],
+    ) -> None:
+        self._loop = loop
+        self._parts = parts
+        self._decide = decide
+        self._answered = answered
+        self._goes_on = goes_on
+        self._replies: list[_Reply] = []
+
+    def take(self, reply: _Reply) -> None:
+        """Have the next part decided, or answer."""
+        replies = self._replies
+        replies.append(reply)
+        if len(replies) == len(self._parts) or not self._goes_on(reply):
+            self._answered(replies)
+        else:
+            self._loop.call_soon(self._decide, self._parts[len(replies)], self.take)

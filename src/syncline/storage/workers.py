@@ -33,6 +33,7 @@ class WorkerPool:
             thread = threading.Thread(target=self._run, name=f"disk-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
+        assert 0 < len(self._threads) <= self._workers, f"{len(self._threads)} threads of {self._workers}"
         self._jobs.put((work, done))
 
     def close(self) -> None:

@@ -149,6 +149,10 @@ class SessionPartition:
 
     def leave(self) -> None:
         """End the membership; the clock stops for this partition, as the session continues without it."""
+        if not self.is_follower:
+            # Nobody asks for a consumer's clock, and its session may have thousands of partitions.
+            self.session = self.target = None
+            return
         clock = self._clock
         self._clock = SessionClock(clock.last_fetch_ms)
         if clock.slow_fetches is not None:

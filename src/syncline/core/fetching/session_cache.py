@@ -151,6 +151,10 @@ class SessionCache:
             self._count_for(session, None)
             session.close()
 
+    def is_payer(self, payer: Payer) -> bool:
+        """Return whether sessions are counted for a connection."""
+        return payer in self._paid
+
     def payer_left(self, payer: Payer) -> None:
         """End the sessions that are counted for a connection, which is closed."""
         for session_id in list(self._paid.get(payer, ())):
