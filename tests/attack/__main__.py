@@ -4,6 +4,9 @@
     python -m tests.attack --case idle --rest 0     one of them; --case may be repeated, and ends of names are enough
     python -m tests.attack --list                   what there is
 
+The brokers' `queued.max.request.bytes` is 150 MB: with the default, a quarter of the machine's memory, they may take
+more than the limit of this script.
+
 The exit code is 1 if a limit was broken, or if there was no time for a case. All traffic stays on 127.0.0.1.
 """
 
@@ -14,8 +17,9 @@ import time
 from collections.abc import Sequence
 
 from tests.attack.catalogue import CASES
+from tests.attack.ground import BUDGET_BYTES
 from tests.attack.run import Run
-from tests.attack.verdict import HEADER, Limits
+from tests.attack.verdict import HEADER, MB, Limits
 
 # To read everything back, and to end.
 END_S = 15.0
@@ -45,6 +49,7 @@ def main() -> int:
         return 0 if cases else 2
     until_s = time.monotonic() + 60 * options.minutes - options.rest - END_S
     run = Run(Limits(), say, short=False)
+    say(f"Each broker holds at most {BUDGET_BYTES / MB:.0f} MB for clients (queued.max.request.bytes).")
     say(HEADER)
     try:
         for case in cases:

@@ -7,6 +7,7 @@ from typing import Final
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC
 from tests.attack.catalogue import WARM_UP
 from tests.attack.children import Attacker, ChildLost, Neighbour
 from tests.attack.holds import Holds, scrape
@@ -18,9 +19,12 @@ from tests.patience import until
 from tests.process.load import QUIET, await_full_isr
 
 BROKERS: Final = 3
+# The default, a quarter of the machine's memory, is above what a broker may take here.
+BUDGET_BYTES: Final = 150_000_000
 # Groups of one member start at once.
-# The default budget for memory, a quarter of the machine's, is above what a broker may take here.
-CONFIGS: Final = {"group.initial.rebalance.delay.ms": "0", "queued.max.request.bytes": "150000000"}
+CONFIGS: Final = {"group.initial.rebalance.delay.ms": "0", "queued.max.request.bytes": str(BUDGET_BYTES)}
+OWN_TOPICS: Final = (NEIGHBOUR, TARGET, COMPACTED)
+KEPT_TOPICS: Final = frozenset({*OWN_TOPICS, *INTERNAL_TOPICS, JOURNAL_TOPIC})
 PARTITIONS: Final = 6
 RATE_PER_S: Final = 200.0
 # A broker serves the same page of metrics for a second.
@@ -84,6 +88,14 @@ class Ground:
         self._scraped_s = time.monotonic()
         return found
 
+    def tidy(self) -> None:
+        """Delete the topics that cases have left: what a cluster was told to keep is no leftover of an attack."""
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, **QUIET})
+        names = [name for name in admin.list_topics(timeout=20).topics if name not in KEPT_TOPICS]
+        if names:
+            for deleted in admin.delete_topics(names).values():
+                deleted.result(20)
+
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, **QUIET})
         topics = [
@@ -93,7 +105,7 @@ class Ground:
         ]
         for created in admin.create_topics(topics).values():
             created.result(20)
-        await_full_isr(self.cluster.bootstrap, [NEIGHBOUR, TARGET, COMPACTED])
+        await_full_isr(self.cluster.bootstrap, OWN_TOPICS)
 
     def _warm_up(self, settles_s: float) -> None:
         def is_served() -> bool:

@@ -93,8 +93,9 @@ class Run:
         self._judge(self._measured(ground, "all", played, before))
 
     def rest(self, seconds: float) -> None:
-        """Leave the brokers alone, then compare their memory with the start."""
+        """Delete what the cases have left, leave the brokers alone, then compare their memory with the start."""
         ground = self._ready_ground()
+        ground.tidy()
         self._peaks(ground)
         before, began_s = ground.ledger(), time.monotonic()
         time.sleep(seconds)
