@@ -59,8 +59,11 @@ class Serves(Protocol):
     def received(self) -> Received:
         """Return where connections wait that have read more requests than they may handle at once."""
 
-    def callback_ended(self, began_ms: int, /) -> None:
-        """Answer the parked requests that the requests of this callback have made answerable; count its duration."""
+    def callback_ended(self, began_ms: int, /) -> int:
+        """Answer the parked requests that the requests of this callback have made answerable; count its duration.
+
+        Returns the duration in ms.
+        """
 
     def connection_lost(self, connection: "Connection", /) -> None:
         """Forget a connection."""
@@ -164,33 +167,34 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.buffer_updated(nbytes)
         self._handle_frames()
 
-    def _handle_frames(self) -> None:
-        dispatcher = self._dispatcher
-        now_ms, received = dispatcher.holds.now_ms, dispatcher.received
-        began_ms = now_ms()
-        self._handle_for(received.limit_ms(self.listener))
-        dispatcher.callback_ended(began_ms)
-        received.spent(self.listener, now_ms() - began_ms)
-
     def go_on(self, limit_ms: int) -> None:
         """Handle received requests for so long; if there are more then, wait in line."""
         self._is_out_of_time = False
         self.update_reading()
-        self._handle_for(limit_ms)
+        self._handle_frames(limit_ms)
 
-    def _handle_for(self, limit_ms: int) -> None:
-        # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
-        now_ms = self._dispatcher.holds.now_ms
+    def _handle_frames(self, quantum_ms: int | None = None) -> None:
+        """Handle received requests for so long; None: as a callback, for what is left of this turn's slice.
+
+        Most reads bring one request. Then there is no limit to ask for, and the clock is read twice.
+        """
+        dispatcher, limit_ms = self._dispatcher, quantum_ms
+        now_ms = dispatcher.holds.now_ms
         began_ms = now_ms()
         count = 0
         try:
+            # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
                 count += 1
-                if count > 1 and now_ms() - began_ms >= limit_ms:
+                if count == 1:
+                    continue
+                if limit_ms is None:
+                    limit_ms = dispatcher.received.limit_ms(self.listener)
+                if now_ms() - began_ms >= limit_ms:
                     self._is_out_of_time = True
                     self.update_reading()
-                    self._dispatcher.received.wait(self)
+                    dispatcher.received.wait(self)
                     break
             if self._waits_for is None:
                 self._frames.keep()
@@ -198,6 +202,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._frames.lend()
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
+        if quantum_ms is None and (duration_ms := dispatcher.callback_ended(began_ms)):
+            dispatcher.received.spent(self.listener, duration_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the pending requests: the peer no longer waits for them."""

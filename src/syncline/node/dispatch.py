@@ -81,23 +81,23 @@ class Dispatcher(Generic[HostT]):
             # Its code cannot be imported, for instance for want of descriptors.
             failed(request, error)
             return
-        version = request.version
-        if not is_served(request.key, version, request.listener):
+        version, listener = request.version, request.listener
+        if not is_served(request.key, version, listener):
             # An ApiVersions request may have any version number; an unknown one is answered and counted as version 0.
             version = 0
             if request.key != ApiKey.API_VERSIONS:
                 handler = None
         if handler is None:
             request.connection.close(
-                f"API key {request.key} version {request.version} is not served on the {request.listener} listener"
+                f"API key {request.key} version {request.version} is not served on the {listener} listener"
             )
             return
-        counted = request_kind(request.key, version, request.listener)
+        counted = request_kind(request.key, version, listener)
         self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
             steps = handler(self._host, request)
             if steps is not None:
-                if request.listener != "client":
+                if listener != "client":
                     # Other requests of that broker go on meanwhile, in the same receive buffer.
                     request.body = memoryview(bytes(request.body))
                 self.long_requests.arrived(request, steps)
@@ -112,10 +112,10 @@ class Dispatcher(Generic[HostT]):
         """From now on, close each connection that sends a Produce request: the cluster is stopping."""
         self.handlers.replace(ApiKey.PRODUCE, _refuse)
 
-    def callback_ended(self, began_ms: int) -> None:
-        """Answer the fetches that the requests of this callback have woken; count how long it held the loop."""
+    def callback_ended(self, began_ms: int) -> int:
+        """Answer the fetches that the requests of this callback have woken; count and return how long it took."""
         self._settle()
-        self.holds.ended(began_ms)
+        return self.holds.ended(began_ms)
 
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and report that it has ended."""

@@ -30,15 +30,16 @@ class LoopHolds:
         self.held_ms = Histogram(DURATION_BOUNDS_MS)
         self.longest_ms = 0
 
-    def ended(self, began_ms: int) -> None:
-        """Count the callback that began at `began_ms` and ends now."""
+    def ended(self, began_ms: int) -> int:
+        """Count the callback that began at `began_ms` and ends now; return how long it took."""
         held_ms = self.now_ms() - began_ms
         assert held_ms >= 0, f"the monotonic clock went back by {-held_ms} ms"
         if not held_ms:
             self.held_ms.buckets[0] += 1
-            return
+            return 0
         self.held_ms.note(held_ms)
         self.longest_ms = max(self.longest_ms, held_ms)
+        return held_ms
 
     def counted(self, call_soon: CallSoon) -> CallSoon:
         """Return a `call_soon` whose callbacks are counted: the results of threads."""

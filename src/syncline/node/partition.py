@@ -310,7 +310,8 @@ class Partition:
         assert leader is not None
         base_offset = self.log.log_end
         stamp(buffer, position, base_offset, self.leader_epoch)
-        batch = memoryview(buffer)[position : position + header.size_bytes]
+        size_bytes = header.size_bytes
+        batch = memoryview(buffer)[position : position + size_bytes]
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
         try:
@@ -322,7 +323,7 @@ class Partition:
         if now_ms - began_ms >= NOTABLE_MS:
             self._surroundings.disk.wrote(self.key, now_ms - began_ms)
         counters = self.counters
-        counters.bytes_in += header.size_bytes
+        counters.bytes_in += size_bytes
         counters.messages_in += header.record_count
         effects = leader.appended(self.log.log_end, now_ms)
         self.watchers.log_end_moved()

@@ -157,24 +157,24 @@ class PeerConnection(asyncio.BufferedProtocol):
                         raise DecodeError("an answer to no request")
                     self.beats_heard += 1
                     continue
-                self._answer(frame, correlation_id, waiting)
+                header_version, on_answer = waiting
+                try:
+                    on_answer(frame, response_body_position(frame, header_version))
+                except DecodeError:
+                    self._unanswered(correlation_id, waiting)
+                    raise
             frames.keep()
         except DecodeError:
             self.close()
         if holds is not None:
             holds.ended(began_ms)
 
-    def _answer(self, frame: memoryview, correlation_id: int, waiting: tuple[int, OnAnswer]) -> None:
-        header_version, on_answer = waiting
-        try:
-            on_answer(frame, response_body_position(frame, header_version))
-        except DecodeError:
-            if self._transport is None:
-                on_answer(None, 0)
-            else:
-                # This request has no answer either, so it ends with the connection, as those behind it do.
-                self._waiting = {correlation_id: waiting, **self._waiting}
-            raise
+    def _unanswered(self, correlation_id: int, waiting: tuple[int, OnAnswer]) -> None:
+        """End a request whose answer cannot be read: with the connection, as those behind it do."""
+        if self._transport is None:
+            waiting[1](None, 0)
+        else:
+            self._waiting = {correlation_id: waiting, **self._waiting}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the pending requests with `PeerLost`."""

@@ -77,11 +77,6 @@ class PendingProduce:
         """How many partitions the answer waits for."""
         return len(self._undecided)
 
-    @property
-    def topic_count(self) -> int:
-        """Return how many topics the answer has so far."""
-        return len(self._rows)
-
     def park(self, timeout_ms: int) -> None:
         """Answer now if everything is decided; else wait, at most `timeout_ms`."""
         if not self._undecided:

@@ -47,8 +47,8 @@ class Received:
         return len(self._line)
 
     def limit_ms(self, listener: str) -> int:
-        """Return how long a connection may handle what it has just read; with 0 it handles no more than two."""
-        return max(0, SLICE_MS - self._spent_ms) if listener == "client" else SLICE_MS
+        """Return how long a connection handles what it has just read; with 0 or less, no more than two."""
+        return SLICE_MS - self._spent_ms if listener == "client" else SLICE_MS
 
     def spent(self, listener: str, duration_ms: int) -> None:
         """Count how long a connection has handled what it had just read."""
@@ -68,10 +68,12 @@ class Received:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        began_ms = self._holds.now_ms()
         line = self._line
         self._is_scheduled = False
         self._spent_ms = 0
+        if not line:
+            return
+        began_ms = self._holds.now_ms()
         try:
             while line and self._spent_ms < SLICE_MS:
                 line.popleft().go_on(QUANTUM_MS)

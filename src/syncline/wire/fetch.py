@@ -148,11 +148,8 @@ def _parse_flexible(buffer: Buffer, version: int, position: int, partitions_max:
     )
 
 
-def _less(partitions_left: int, count: int) -> int:
-    """Return how many partitions a request may still have after `count` more."""
-    if count > partitions_left:
-        raise DecodeError(f"{count - partitions_left} partitions more than a fetch request may have")
-    return partitions_left - count
+def _excess(partitions: int) -> DecodeError:
+    return DecodeError(f"{partitions} partitions more than a fetch request may have")
 
 
 def _parse_topics(
@@ -168,7 +165,9 @@ def _parse_topics(
     for _ in range(not_null(count)):
         topic, position = _read_topic(buffer, version, position)
         partition_count, position = read_compact_count(buffer, position, 33)
-        partitions_left = _less(partitions_left, partition_count)
+        partitions_left -= partition_count
+        if partitions_left < 0:
+            raise _excess(-partitions_left)
         partitions = []
         for _ in range(not_null(partition_count)):
             *fields, tag_count = unpack(buffer, position)
@@ -192,7 +191,9 @@ def _parse_forgotten(
     for _ in range(not_null(count)):
         topic, position = _read_topic(buffer, version, position)
         partition_count, position = read_compact_count(buffer, position, 4)
-        partitions_left = _less(partitions_left, partition_count)
+        partitions_left -= partition_count
+        if partitions_left < 0:
+            raise _excess(-partitions_left)
         partitions = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
         forgotten.append((topic, list(partitions)))
         position = skip_tags(buffer, position + 4 * partition_count)
@@ -229,7 +230,9 @@ def _parse_legacy(buffer: Buffer, version: int, position: int, partitions_max: i
         for _ in range(not_null(count)):
             topic, position = read_string(buffer, position)
             partition_count, position = read_count(buffer, position, 4)
-            to_forget_left = _less(to_forget_left, partition_count)
+            to_forget_left -= partition_count
+            if to_forget_left < 0:
+                raise _excess(-to_forget_left)
             numbers = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
             forgotten.append((topic, list(numbers)))
             position += 4 * partition_count
@@ -254,7 +257,8 @@ def _legacy_partitions(
 ) -> tuple[list[FetchPartition], int]:
     layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
     count, position = read_count(buffer, position, layout.size)
-    _less(partitions_left, count)
+    if count > partitions_left:
+        raise _excess(count - partitions_left)
     end = position + not_null(count) * layout.size
     rows = layout.iter_unpack(buffer[position:end])
     if version >= 9:

@@ -163,11 +163,11 @@ def test_c22_clients_learn_the_latest_offset_once_the_epochs_start_is_committed(
 def test_c28_min_isr_is_read_at_each_evaluation() -> None:
     """Raising it freezes the mark, lowering it lets the next trigger move it."""
     s = S0(isr=(1,), log_end=10, high_watermark=10, fenced=(2, 3))
-    s.partition.settings = PartitionSettings(TimeLag(LAG_MS), min_insync_replicas=2)
+    s.partition.configure(PartitionSettings(TimeLag(LAG_MS), min_insync_replicas=2), 5)
     s.append(11, 10)
     assert s.hw == 10
 
-    s.partition.settings = PartitionSettings(TimeLag(LAG_MS), min_insync_replicas=1)
+    s.partition.configure(PartitionSettings(TimeLag(LAG_MS), min_insync_replicas=1), 15)
     s.append(12, 20)
 
     assert s.hw == 12

@@ -11,7 +11,10 @@ partition answers with an error if it has something to read; for the others the 
 Source: KIP-74.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+# A named tuple's own constructor takes three times as long.
+_make: Final = tuple.__new__
 
 
 class Grant(NamedTuple):
@@ -38,10 +41,11 @@ class FetchBudget:
 
     def grant(self, partition_max_bytes: int) -> Grant:
         """Return what the next partition may read."""
-        return Grant(min(partition_max_bytes, self._remaining_bytes), not self._has_data)
+        return _make(Grant, (min(partition_max_bytes, self._remaining_bytes), not self._has_data))
 
     def spend(self, size_bytes: int) -> None:
         """Count what a partition returned; call it also for a partition that returned nothing."""
         assert size_bytes >= 0, f"a partition returned {size_bytes} bytes"
-        self._has_data = self._has_data or size_bytes > 0
-        self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)
+        if size_bytes or self._remaining_bytes < 0:
+            self._has_data = self._has_data or size_bytes > 0
+            self._remaining_bytes = max(0, self._remaining_bytes - size_bytes)

@@ -72,6 +72,7 @@ class LeaderPartition:
         "_stall",
         "_ticks",
         "broker_id",
+        "effective_min_isr",
         "epoch_start_offset",
         "high_watermark",
         "in_sync",
@@ -117,6 +118,7 @@ class LeaderPartition:
         self._ticks = TickIndex() if ticks is None else ticks
         self._ticks.add(self)
         self.in_sync = InSyncSet(broker_id, brokers, replicas=replicas, isr=isr, now_ms=now_ms)
+        self.effective_min_isr = self._effective_min_isr()
         for follower in self.in_sync.followers:
             follower.start_first_term(now_ms, in_isr=follower.counts)
         self.slow_leader: SlowLeader | None = None
@@ -138,11 +140,6 @@ class LeaderPartition:
     def followers(self) -> tuple[FollowerState, ...]:
         """All other replicas, in assignment order."""
         return self.in_sync.followers
-
-    @property
-    def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, but never more than there are replicas."""
-        return min(self.settings.min_insync_replicas, len(self.in_sync.replicas))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -254,6 +251,7 @@ class LeaderPartition:
     def configure(self, settings: PartitionSettings, now_ms: int) -> Effects:
         """Switch to other settings; under a new lag mode every member starts in sync."""
         before, self.settings = self.settings, settings
+        self.effective_min_isr = self._effective_min_isr()
         if before.lag.name != settings.lag.name:
             for follower in self.in_sync.followers:
                 follower.start_mode(now_ms)
@@ -322,6 +320,7 @@ class LeaderPartition:
         if not self.is_ticked:
             self._ticks.add(self)
         in_sync.assign(replicas, now_ms)
+        self.effective_min_isr = self._effective_min_isr()
         in_sync.commit(isr)
         if epochs_passed:
             self._start_term(now_ms, is_directly_after=epochs_passed == 1)
@@ -374,6 +373,7 @@ class LeaderPartition:
     def check_invariants(self) -> None:
         """Assert what holds after every event."""
         self.in_sync.check_invariants()
+        assert self.effective_min_isr == self._effective_min_isr(), f"{self.effective_min_isr} is out of date: {self!r}"
         assert self.high_watermark <= self.log_end, f"the mark is above the log: {self!r}"
         assert self.epoch_start_offset <= self.log_end, f"the term starts at {self.epoch_start_offset}: {self!r}"
         for follower in self.in_sync.followers:
@@ -384,6 +384,10 @@ class LeaderPartition:
         assert pending is None or pending.leader_epoch == self.leader_epoch, f"{pending!r} is of another term: {self!r}"
         if self.slow_leader is not None:
             self.slow_leader.check_invariants()
+
+    def _effective_min_isr(self) -> int:
+        """Return `min.insync.replicas`, but never more than there are replicas."""
+        return min(self.settings.min_insync_replicas, len(self.in_sync.replicas))
 
     def _start_term(self, now_ms: int, *, is_directly_after: bool) -> None:
         """Begin a new leader epoch on the broker that led before.

@@ -69,9 +69,9 @@ def handle(broker: "Host", request: "Request") -> "Steps | None":
         return _in_steps(producing, request, produce, pending, topics)
     closed: list[ClosedBatch] = []
     refused: Refusal | None = None
-    for topic, partitions in topics:
+    for topic_index, (topic, partitions) in enumerate(topics):
         rows = pending.add_topic(topic)
-        refusal = _append_all(producing, request, produce, pending, topic, partitions, rows, closed)
+        refusal = _append_all(producing, request, produce, pending, topic_index, topic, partitions, rows, closed)
         refused = refused or refusal
     if closed or not produce.acks:
         _finish(producing, request, produce, pending, closed, refused)
@@ -90,10 +90,10 @@ def _in_steps(
     """Do the same with many partitions, some at a time."""
     closed: list[ClosedBatch] = []
     refused: Refusal | None = None
-    for topic, partitions in topics:
+    for topic_index, (topic, partitions) in enumerate(topics):
         rows = pending.add_topic(topic)
         for some in in_parts(partitions, PARTITIONS_PER_STEP):
-            refusal = _append_all(producing, request, produce, pending, topic, some, rows, closed)
+            refusal = _append_all(producing, request, produce, pending, topic_index, topic, some, rows, closed)
             refused = refused or refusal
             yield
     _finish(producing, request, produce, pending, closed, refused)
@@ -104,6 +104,7 @@ def _append_all(
     request: "Request",
     produce: ProduceRequest,
     pending: PendingProduce,
+    topic_index: int,
     topic: str,
     partitions: Sequence[PartitionRecords],
     rows: list[ProducedPartition],
@@ -115,7 +116,6 @@ def _append_all(
     """
     refused: Refusal | None = None
     waiting: list[tuple[Partition, int, int]] = []
-    topic_index = pending.topic_count - 1
     producing.counters.of(topic).produces += len(partitions)
     for index, start, end in partitions:
         try:
@@ -329,7 +329,7 @@ def _append(
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
             return ProducedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER), None, -1
-        if partition.is_offline:
+        if partition.log.is_offline:
             return ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR), None, -1
         refusal = leader.check_append(produce.acks)
         if refusal:

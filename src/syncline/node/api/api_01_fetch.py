@@ -72,6 +72,7 @@ def _take_up(broker: "Host", request: "Request") -> None:
         for each in partitions
     ]
     fetching = broker.fetching
+    now_ms = fetching.clock.mono_ms()
     context = fetching.sessions.open(
         fetch.session_id,
         fetch.session_epoch,
@@ -80,13 +81,13 @@ def _take_up(broker: "Host", request: "Request") -> None:
         uses_topic_ids=request.version >= _TOPIC_ID_VERSION,
         replica_id=BrokerId(fetch.replica_id),
         broker_epoch=BrokerEpoch(fetch.replica_epoch),
-        now_ms=fetching.clock.mono_ms(),
+        now_ms=now_ms,
         payer=request.connection.holding if request.listener == "client" else None,
     )
     if isinstance(context, ErrorCode):
         request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))
         return
-    FetchOperation(fetching, request, fetch, context).start()
+    FetchOperation(fetching, request, fetch, context).start(now_ms)
 
 
 def _refused(fetch: FetchRequest, version: int) -> FetchResponse:

@@ -85,15 +85,15 @@ class FetchOperation:
         """How many partitions may wake it."""
         return self._context.partition_count
 
-    def start(self) -> None:
+    def start(self, now_ms: int) -> None:
         """Look at the partitions for the first time."""
         added = self._context.added
-        if self._is_long(len(added)):
+        if len(added) > PARTITIONS_AT_ONCE and self._is_long(len(added)):
             self._request.connection.step(self._request, self._resolve_in_steps(added))
             return
         for entry in added:
             self._reader.resolve(entry)
-        self._take_up()
+        self._take_up(now_ms)
 
     def _is_long(self, count: int) -> bool:
         return count > PARTITIONS_AT_ONCE and self._request.listener == "client"
@@ -103,12 +103,12 @@ class FetchOperation:
             for entry in some:
                 self._reader.resolve(entry)
             yield
-        self._take_up()
+        self._take_up(self._serving.clock.mono_ms())
 
-    def _take_up(self) -> None:
-        self._taken_up_ms = self._serving.clock.mono_ms()
+    def _take_up(self, now_ms: int) -> None:
+        self._taken_up_ms = now_ms
         if self._fetch.replica_id >= 0:
-            self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, self._taken_up_ms)
+            self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, now_ms)
         elif self._reader.looks_for_near_replicas:
             # A replica near the consumer may have caught up without a change of the partition itself.
             self._context.look_at_all()
@@ -173,7 +173,7 @@ class FetchOperation:
             has_room=room_bytes > 0,
         )
         entries = self._context.pending()
-        if self._is_long(len(entries)):
+        if len(entries) > PARTITIONS_AT_ONCE and self._is_long(len(entries)):
             self.read_began()
             self._request.connection.step(self._request, self._look_in_steps(entries, budget))
             return

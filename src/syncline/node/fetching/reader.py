@@ -152,7 +152,7 @@ class PartitionReader:
         return None
 
     def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
-        if partition.is_offline:
+        if partition.log.is_offline:
             return self._storage_error
         leader = partition.leader
         requested = LeaderEpoch(-1 if entry.current_leader_epoch == -2 else entry.current_leader_epoch)

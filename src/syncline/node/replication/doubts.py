@@ -53,7 +53,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Refused:
+class RefusedPlace:
     """How often this follower has refused the records at one place, in a row."""
 
     doubt: Doubt
@@ -70,17 +70,15 @@ class RefusedRecords:
         self._clock = clock
         self._episodes = episodes
         self._send = send
-        self._refused: dict[TopicPartition, _Refused] = {}
-
-    def __len__(self) -> int:
-        return len(self._refused)
+        # By partition; empty unless something is wrong, which each append looks at.
+        self.places: dict[TopicPartition, RefusedPlace] = {}
 
     def refused(self, key: TopicPartition, doubt: Doubt, error: Exception) -> None:
         """Count a refusal; tell the leader, the log and the journal when it is the second one at the same place."""
-        known = self._refused.get(key)
+        known = self.places.get(key)
         if known is None or known.doubt != doubt:
             self.forget(key)
-            known = self._refused[key] = _Refused(doubt, self._clock.mono_ms())
+            known = self.places[key] = RefusedPlace(doubt, self._clock.mono_ms())
         known.times = times = known.times + 1
         if times == REPORT_FIRST:
             log.warning(
@@ -104,5 +102,5 @@ class RefusedRecords:
 
     def forget(self, key: TopicPartition) -> None:
         """End the doubts about a partition: its records were stored, or another broker leads."""
-        if self._refused.pop(key, None) is not None:
+        if self.places.pop(key, None) is not None:
             self._episodes.end(("records-refused", key))

@@ -90,7 +90,7 @@ class FollowedLogs:
 
     # Records.
 
-    def append(self, key: Key, partition: Partition, row: FetchedPartition, now_ms: int) -> FollowerEffects:
+    def append(self, key: Key, partition: Partition, row: FetchedPartition) -> FollowerEffects:
         """Append the leader's records, and adopt its high watermark and log start."""
         follower, partition_log = partition.follower, partition.log
         assert follower is not None, f"{partition} does not follow"
@@ -104,7 +104,7 @@ class FollowedLogs:
                     partition.watchers.log_start_moved()
         except CorruptRecordsError as error:
             self._doubt(key, partition, error)
-            follower.back_off(now_ms)
+            follower.back_off(self._surroundings.clock.mono_ms())
             return ()
         except UnexpectedOffsetError as error:
             # The network has checksums of its own: offsets that go back are no accident on the way.
@@ -117,9 +117,9 @@ class FollowedLogs:
             # Lack of space or descriptors is temporary. An answer may take several writes, of which some may be done.
             self._surroundings.refused_writes.refused(partition.key, error)
             resume_at_log_end(follower, partition_log)
-            follower.back_off(now_ms)
+            follower.back_off(self._surroundings.clock.mono_ms())
             return ()
-        if self._refused and row.records:
+        if self._refused.places and row.records:
             self._refused.forget(partition.key)
         follower.appended(
             log_end=partition_log.log_end,

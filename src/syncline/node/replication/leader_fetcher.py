@@ -228,9 +228,8 @@ class LeaderFetcher:
         follower = partition.follower if partition is not None else None
         if partition is None or sent is None or follower is None or not follower.accepts(sent):
             return
-        now_ms = self._surroundings.clock.mono_ms()
         if row.error_code:
-            effects = follower.refused(sent, ErrorCode(row.error_code), now_ms)
+            effects = follower.refused(sent, ErrorCode(row.error_code), self._surroundings.clock.mono_ms())
         elif row.diverging_epoch is not None:
             epoch, end_offset = row.diverging_epoch
             effects = follower.diverged(
@@ -240,7 +239,7 @@ class LeaderFetcher:
                 partition.high_watermark,
             )
         else:
-            effects = self._logs.append(key, partition, row, now_ms)
+            effects = self._logs.append(key, partition, row)
             if row.records:
                 self._fetcher.processed(key)
             self._logs.report_catching_up(key, partition, row.high_watermark)
