@@ -5,10 +5,11 @@ answer to the one before; so other decisions may come between two parts, which i
 may be divided.
 """
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 _Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
 _Reply = TypeVar("_Reply")
 
 
@@ -17,6 +18,15 @@ class CallsSoon(Protocol):
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> object:
         """Call `callback` in the next turn of the loop."""
+
+
+def made_in_steps(items: Iterable[_Item], make: Callable[[_Item], _Made]) -> Generator[None, None, list[_Made]]:
+    """Return what `make` makes of each item."""
+    made: list[_Made] = []
+    for item in items:
+        made.append(make(item))
+        yield
+    return made
 
 
 def in_parts(items: Sequence[_Item], size: int) -> list[Sequence[_Item]]:

@@ -13,6 +13,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.gather import Gather
 from syncline.node.partition import Partition
+from syncline.node.parts import made_in_steps
 from syncline.storage.times import TimestampedOffset
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
@@ -49,9 +50,10 @@ NOTHING: Final[Found] = (ErrorCode.NONE, -1, -1, -1)
 def handle(broker: "Host", request: "Request") -> "Steps":
     """Answer once every partition's offset is known; look-ups by time may have to read the disk."""
     asked = yield from request.decode_in_steps()
-    topics = [(str(topic.name), topic.partitions) for topic in asked.topics]
+    topics = yield from made_in_steps(asked.topics, lambda topic: (str(topic.name), topic.partitions))
     times: dict[TopicPartition, int] = {}
     for name, partitions in topics:
+        yield
         for each in partitions:
             key = TopicPartition(name, int(each.partition_index))
             times[key] = times.get(key, 0) + 1
@@ -63,6 +65,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
 
     gather = Gather[Found](answer)
     for name, partitions in topics:
+        yield
         for each in partitions:
             key = TopicPartition(name, int(each.partition_index))
             slot = gather.slot()
@@ -170,6 +173,7 @@ def _answer(
     answered: list[tuple[str, dict[int, Found]]] = []
     row_of_name: dict[str, dict[int, Found]] = {}
     for name, partitions in topics:
+        yield
         row_of = row_of_name.get(name) if is_merged else None
         if row_of is None:
             row_of = row_of_name[name] = {}

@@ -17,6 +17,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, Topic
 from syncline.node.metadata_rows import INTERNAL
+from syncline.node.parts import made_in_steps
 from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.node.topic_creation import UNDER_WAY_MAX
 from syncline.wire.api import ApiKey
@@ -93,7 +94,7 @@ def _answer(describing: "Describing", request: "Request", asked: MetadataRequest
     if names is None or (version == 0 and not names):
         rows = Rows(image.topics.values(), lambda topic: describing.rows.row(image, topic, version))
     else:
-        refusal = _refuse_whole(names, version)
+        refusal = yield from _refuse_whole(names, version)
         if refusal is not None:
             body = yield from encode_metadata_in_steps(
                 version, brokers=[], cluster_id=None, controller_id=NONE, topics=refusal
@@ -156,15 +157,27 @@ def _leads_any(
     return False
 
 
-def _refuse_whole(names: list[tuple[bytes | None, str | None]], version: int) -> list[MetadataTopic] | None:
+def _refuse_whole(
+    names: list[tuple[bytes | None, str | None]], version: int
+) -> Generator[None, None, list[MetadataTopic] | None]:
     """Return the rows of an answer to a request that mixes ids and names as its version does not allow."""
-    if version < 12 and any(name is None or (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID for topic_id, name in names):
-        code = ErrorCode.INVALID_REQUEST
-    elif any(name is None and (topic_id or NO_TOPIC_ID) == NO_TOPIC_ID for topic_id, name in names):
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
-    else:
+    code = None
+    for topic_id, name in names:
+        has_id = (topic_id or NO_TOPIC_ID) != NO_TOPIC_ID
+        if version < 12 and (name is None or has_id):
+            code = ErrorCode.INVALID_REQUEST
+            break
+        if name is None and not has_id:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            break
+        yield
+    if code is None:
         return None
-    return [MetadataTopic(code, name or "", topic_id or NO_TOPIC_ID, False, []) for topic_id, name in names]
+    return (
+        yield from made_in_steps(
+            names, lambda named: MetadataTopic(code, named[1] or "", named[0] or NO_TOPIC_ID, False, [])
+        )
+    )
 
 
 def _missing(

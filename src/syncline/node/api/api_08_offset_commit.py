@@ -40,6 +40,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     offsets: list[OffsetToCommit] = []
     expire_timestamp_ms = _expire_timestamp_ms(asked, broker.clock.wall_ms())
     for topic in asked.topics:
+        yield
         for each in topic.partitions:
             yield
             if broker.image.partition(str(topic.name), int(each.partition_index)) is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncline.core.groups.messages import LeaveReply, MemberIdentity
 from syncline.model.errors import ErrorCode
-from syncline.node.parts import decide_parts, in_parts
+from syncline.node.parts import decide_parts, in_parts, made_in_steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
@@ -29,9 +29,10 @@ def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Remove the members from their group."""
     asked = yield from request.decode_in_steps()
     if request.version >= MEMBERS_VERSION:
-        identities = [
-            MemberIdentity(member_id=each.member_id, group_instance_id=each.group_instance_id) for each in asked.members
-        ]
+        identities = yield from made_in_steps(
+            asked.members,
+            lambda each: MemberIdentity(member_id=each.member_id, group_instance_id=each.group_instance_id),
+        )
     else:
         identities = [MemberIdentity(member_id=asked.member_id, group_instance_id=None)]
 

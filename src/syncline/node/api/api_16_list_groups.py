@@ -8,6 +8,7 @@ case; an unknown state or type matches nothing.
 from typing import TYPE_CHECKING, Any, Final
 
 from syncline.model.errors import RequestError
+from syncline.node.parts import made_in_steps
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ CLASSIC_TYPE: Final = "classic"
 def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """List the groups from their committed state."""
     asked = yield from request.decode_in_steps()
-    states = {state.lower() for state in getattr(asked, "states_filter", ())}
-    types = {kind.lower() for kind in getattr(asked, "types_filter", ())}
+    states = set((yield from made_in_steps(getattr(asked, "states_filter", ()), str.lower)))
+    types = set((yield from made_in_steps(getattr(asked, "types_filter", ()), str.lower)))
     fields: dict[str, Any] = {"throttle_time": 0, "error_code": 0, "groups": []}
     try:
         found = broker.groups.list_groups()

@@ -41,6 +41,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     asked = yield from request.decode_in_steps()
     wanted: dict[TopicPartition, int] = {}
     for topic in asked.topics:
+        yield
         for each in topic.partitions:
             wanted[TopicPartition(str(topic.name), int(each.partition_index))] = int(each.offset)
             yield

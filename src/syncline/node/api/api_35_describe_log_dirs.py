@@ -50,6 +50,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
             yield
             for index in topic.partitions:
                 keys[TopicPartition(str(topic.topic), int(index))] = None
+                yield
     topics: dict[str, list[Partition]] = {}
     for key in keys:
         partition = broker.partitions.get(key)

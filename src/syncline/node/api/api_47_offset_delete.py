@@ -34,6 +34,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     asked = yield from request.decode_in_steps()
     places: dict[tuple[str, int], None] = {}
     for topic in asked.topics:
+        yield
         for each in topic.partitions:
             yield
             if broker.image.partition(str(topic.name), int(each.partition_index)) is not None:

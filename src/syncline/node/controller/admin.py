@@ -7,7 +7,6 @@ longer the controller.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -29,7 +28,7 @@ from syncline.model.ids import BrokerId
 from syncline.model.metadata import NO_TOPIC_ID, Change, ConfigsChanged, MetadataImage, ProducerIdsAllocated
 from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
-from syncline.node.parts import decide_parts, in_independent_parts, in_parts
+from syncline.node.parts import decide_parts, in_independent_parts, in_parts, made_in_steps
 from syncline.node.request import Steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows, SharedRows
@@ -104,7 +103,7 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
     request = requested.entity
     topics: list[NewTopic] = []
     for each in request.topics:
-        topics.append(_new_topic(each))
+        topics.append((yield from _new_topic(each)))
         yield
     if _is_over(request):
         results = [TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics]
@@ -158,13 +157,13 @@ def _are_excessive(topics: Sequence[NewTopic], controller: ActiveController) -> 
     return wanted > PARTITIONS_PER_REQUEST_MAX
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: Any) -> Generator[None, None, NewTopic]:
+    assignments = yield from made_in_steps(
+        topic.assignments, lambda each: (int(each.partition_index), tuple(each.broker_ids))
+    )
+    configs = yield from made_in_steps(topic.configs, lambda each: (each.name, each.value))
     return NewTopic(
-        str(topic.name),
-        int(topic.num_partitions),
-        int(topic.replication_factor),
-        tuple((int(each.partition_index), tuple(each.broker_ids)) for each in topic.assignments),
-        tuple((each.name, each.value) for each in topic.configs),
+        str(topic.name), int(topic.num_partitions), int(topic.replication_factor), tuple(assignments), tuple(configs)
     )
 
 
@@ -226,9 +225,11 @@ def _created(result: TopicResult, described: _CreatedConfigs | None) -> Fields:
 def _delete_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
     if requested.version >= 6:
-        topics = [TopicReference(each.name, each.topic_id or NO_TOPIC_ID) for each in request.topics]
+        topics = yield from made_in_steps(
+            request.topics, lambda each: TopicReference(each.name, each.topic_id or NO_TOPIC_ID)
+        )
     else:
-        topics = [TopicReference(str(name)) for name in request.topic_names]
+        topics = yield from made_in_steps(request.topic_names, lambda name: TopicReference(str(name)))
 
     def subject(topic: TopicReference) -> Hashable:
         # One topic may be named by its name and by its id.
@@ -263,14 +264,13 @@ def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[
 
 def _create_partitions(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
-    topics = [
-        MorePartitions(
-            str(topic.name),
-            int(topic.count),
-            None if topic.assignments is None else tuple(tuple(each.broker_ids) for each in topic.assignments),
-        )
-        for topic in request.topics
-    ]
+    topics: list[MorePartitions] = []
+    for topic in request.topics:
+        assignments = None
+        if topic.assignments is not None:
+            assignments = tuple((yield from made_in_steps(topic.assignments, lambda each: tuple(each.broker_ids))))
+        topics.append(MorePartitions(str(topic.name), int(topic.count), assignments))
+        yield
 
     def decide(part: Sequence[MorePartitions], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
         if _is_over(request):
@@ -295,12 +295,13 @@ def _alter_configs(controller: ActiveController, requested: AdminRequest, reply:
     request = requested.entity
     replace = requested.key == ApiKey.ALTER_CONFIGS
     resources: list[ResourceChange] = []
+
+    def change(each: Any) -> KeyChange:
+        return KeyChange(each.name, Operation.SET if replace else int(each.config_operation), each.value)
+
     for resource in request.resources:
-        keys = tuple(
-            KeyChange(each.name, Operation.SET if replace else int(each.config_operation), each.value)
-            for each in resource.configs
-        )
-        resources.append(ResourceChange(int(resource.resource_type), resource.resource_name, keys))
+        keys = yield from made_in_steps(resource.configs, change)
+        resources.append(ResourceChange(int(resource.resource_type), resource.resource_name, tuple(keys)))
         yield
 
     def decide(part: Sequence[ResourceChange], image: MetadataImage) -> Decision[tuple[ResourceResult, ...]]:
@@ -348,7 +349,9 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
         code, text = refusal or (ErrorCode.NONE, None)
         results: list[ElectionResult] = []
         for name, indexes in wanted or ():
-            results.extend(ElectionResult(name, index, code, text) for index in indexes)
+            for index in indexes:
+                results.append(ElectionResult(name, index, code, text))
+                yield
             yield
         reply(_elected(code, results, wanted))
         return
@@ -371,7 +374,7 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
             if sum(len(each) for _, each in parts[-1]) + len(some) > ELECTED_AT_ONCE:
                 parts.append([])
             parts[-1] = [*parts[-1], (name, some)]
-        yield
+            yield
     _decide(controller, requested, parts, decide, answered)
 
 
@@ -381,14 +384,16 @@ def _elected(
     topics: Sequence[tuple[str, Sequence[int] | None]] | None,
 ) -> Fields:
     """Return the reply: a row for each requested topic, empty where there is no result."""
-    rest = deque(results)
+    begin, count = 0, len(results)
 
     def row(topic: tuple[str, Sequence[int] | None]) -> Fields:
         # Rows are made once each and in order, as the results are.
+        nonlocal begin
         name, indexes = topic
-        own: list[ElectionResult] = []
-        while rest and rest[0].topic == name and (indexes is None or len(own) < len(indexes)):
-            own.append(rest.popleft())
+        end, end_max = begin, count if indexes is None else min(count, begin + len(indexes))
+        while end < end_max and results[end].topic == name:
+            end += 1
+        own, begin = results[begin:end], end
         return {"topic": name, "partition_result": Rows(own, _election)}
 
     rows = Rows(topics or (), row, lambda topic: topic[1] or ())
@@ -399,10 +404,10 @@ def _election(result: "ElectionResult") -> Fields:
     return {"partition_id": result.partition, "error_code": result.error, "error_message": result.message}
 
 
-def _describe_quorum(controller: ActiveController, requested: AdminRequest, reply: Reply) -> None:
+def _describe_quorum(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     from syncline.node.controller.quorum import describe
 
-    reply(describe(controller, requested.entity.topics))
+    reply((yield from describe(controller, requested.entity.topics)))
 
 
 def _allocate_producer_ids(controller: ActiveController, _requested: AdminRequest, reply: Reply) -> None:

@@ -10,19 +10,26 @@ Units: offsets are metadata versions, plus one as log ends are; timestamps are U
 Source: KIP-595, KIP-836 (timestamps), KIP-853 (nodes).
 """
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import BrokerRecord
 from syncline.node.controller.active import ActiveController
+from syncline.node.parts import made_in_steps
+from syncline.wire.rows import Rows
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def describe(controller: ActiveController, requested: Any) -> dict[str, Any]:
-    """Return the fields of the answer to a DescribeQuorum request."""
-    topics = [(str(topic.topic_name), [int(each.partition_index) for each in topic.partitions]) for topic in requested]
+def describe(controller: ActiveController, requested: Any) -> Generator[None, None, dict[str, Any]]:
+    """Return the fields of the answer to a DescribeQuorum request, which may name many topics."""
+    topics: list[tuple[str, list[int]]] = []
+    for topic in requested:
+        indexes = yield from made_in_steps(topic.partitions, lambda each: int(each.partition_index))
+        topics.append((str(topic.topic_name), indexes))
+        yield
     if topics != [(METADATA_TOPIC, [0])]:
         return _unknown(topics)
     image = controller.image
@@ -89,9 +96,13 @@ def _unknown(topics: list[tuple[str, list[int]]]) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "error_message": "",
-        "topics": [
-            {"topic_name": name, "partitions": [{"partition_index": index, **row} for index in indexes]}
-            for name, indexes in topics
-        ],
+        "topics": Rows(
+            topics,
+            lambda topic: {
+                "topic_name": topic[0],
+                "partitions": Rows(topic[1], lambda index: {"partition_index": index, **row}),
+            },
+            lambda topic: topic[1],
+        ),
         "nodes": (),
     }
