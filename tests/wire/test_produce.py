@@ -8,10 +8,14 @@ from syncline.wire import codec
 from syncline.wire.errors import DecodeError
 from syncline.wire.produce import (
     PARTITIONS_MAX,
+    ROWS_PER_STEP,
+    LongProduce,
+    ProduceRequest,
     ProduceResponse,
     encode_produce_request,
     encode_produce_response,
     parse_produce,
+    parse_produce_in_steps,
     parse_produce_response,
 )
 from tests.strategies import endpoints, int16s, int32s, produce_topics, produced_topics, texts
@@ -125,11 +129,52 @@ def test_records_stay_where_they_were_received() -> None:
     assert (end or 0) - start == 7
 
 
+def drained(version: int, body: bytes) -> tuple[ProduceRequest, int]:
+    """Return a request that is read in steps, and how many steps it takes."""
+    steps = parse_produce_in_steps(memoryview(body), version)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 11])
+def test_steps_read_what_one_go_reads(version: int) -> None:
+    """Whatever is cut off, both refuse it."""
+    topics = [("a", [(0, b"x"), (1, None)]), ("b", []), ("c", [(index, b"yz") for index in range(ROWS_PER_STEP + 1)])]
+    body = produce_request(version, "tx" if version > 3 else None, -1, 7, topics)
+
+    assert drained(version, body)[0] == parse_produce(body, version)
+    for size in range(0, len(body), 7):
+        with pytest.raises(DecodeError):
+            drained(version, body[:size])
+
+
+@pytest.mark.parametrize("version", [3, 9])
+@pytest.mark.parametrize(
+    "topics",
+    [[("t", [(index, None) for index in range(20_000)])], [(f"t{number}", []) for number in range(20_000)]],
+    ids=["partitions", "topics-without-partitions"],
+)
+def test_long_request_is_read_in_steps_only(version: int, topics: list[tuple[str, list[tuple[int, None]]]]) -> None:
+    """A hundred thousand topics without partitions took 145 ms in one go."""
+    body = produce_request(version, None, 1, 0, topics)
+    with pytest.raises(LongProduce):
+        parse_produce(body, version)
+    request, steps = drained(version, body)
+
+    assert sum(len(partitions) or 1 for _, partitions in request.topics) == 20_000
+    assert steps >= 20_000 / ROWS_PER_STEP
+
+
 @pytest.mark.parametrize("version", [3, 9])
 def test_parse_refuses_more_partitions_than_any_use_has(version: int) -> None:
     """Over all topics together; each costs time that other requests wait for."""
     topics = [("t", [(index, None) for index in range(PARTITIONS_MAX // 2)])] * 2
-    parse_produce(produce_request(version, None, 1, 0, topics), version)
+    drained(version, produce_request(version, None, 1, 0, topics))
 
     with pytest.raises(DecodeError, match="20001 partitions"):
-        parse_produce(produce_request(version, None, 1, 0, [*topics, ("u", [(0, None)])]), version)
+        drained(version, produce_request(version, None, 1, 0, [*topics, ("u", [(0, None)])]))

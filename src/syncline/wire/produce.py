@@ -12,7 +12,7 @@ in Kafka.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.records.buffers import Buffer
@@ -45,8 +45,11 @@ from syncline.wire.primitives import (
 )
 
 FLEXIBLE_SINCE: Final = 9
-# Of one request, in all topics. Reading so many takes 20 ms in one go; no broker leads as many.
+# Of one request, in all topics; no broker leads as many.
 PARTITIONS_MAX: Final = 20_000
+# Topics and partitions that are read in one go, and partitions of one step of a longer request.
+ROWS_AT_ONCE: Final = 1_000
+ROWS_PER_STEP: Final = 20
 
 # (partition, start of records, end of records); the end is None if the client sent null.
 PartitionRecords: TypeAlias = tuple[int, int, int | None]
@@ -90,20 +93,57 @@ class ProduceResponse(NamedTuple):
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
+class LongProduce(Exception):
+    """A request names more topics or partitions than are read in one go."""
+
+
 def parse_produce(buffer: Buffer, version: int, position: int = 0) -> ProduceRequest:
-    """Return the request whose body begins at `position`. Raises DecodeError."""
+    """Return the request whose body begins at `position`.
+
+    Raises LongProduce for one that `parse_produce_in_steps` must read, and DecodeError.
+    """
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_flexible(buffer, position)
         return _parse_legacy(buffer, position)
-    except (struct.error, IndexError):
-        raise DecodeError(f"a produce request (version {version}) of {len(buffer)} bytes ends too early") from None
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a name in a produce request is not UTF-8: {error}") from None
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise _malformed(error, buffer, version) from None
+
+
+def parse_produce_in_steps(buffer: Buffer, version: int, position: int = 0) -> Generator[None, None, ProduceRequest]:
+    """Return the request whose body begins at `position`, however long it is; each step takes some microseconds.
+
+    Raises DecodeError.
+    """
+    try:
+        return (yield from _parse_long(buffer, position, is_flexible=version >= FLEXIBLE_SINCE))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise _malformed(error, buffer, version) from None
+
+
+def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"a name in a produce request is not UTF-8: {error}")
+    return DecodeError(f"a produce request (version {version}) of {len(buffer)} bytes ends too early")
 
 
 def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
-    end = len(buffer)
+    transactional_id, acks, timeout_ms, topic_count, position = _flexible_head(buffer, position)
+    topics = []
+    row_count = _at_once(0, topic_count)
+    for _ in range(topic_count):
+        name, position = read_compact_string(buffer, position)
+        partition_count, position = read_compact_count(buffer, position, 6)
+        row_count = _at_once(row_count, not_null(partition_count))
+        partitions, position = _flexible_partitions(buffer, position, partition_count)
+        topics.append((name, partitions))
+        position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
+    skip_tags(buffer, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _flexible_head(buffer: Buffer, position: int) -> tuple[str | None, int, int, int, int]:
+    """Return transactional id, acks, time-out, the number of topics, and the position of the first one."""
     transactional_id = None
     if buffer[position] == 0:
         position += 1
@@ -112,65 +152,104 @@ def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
     # A topic has a name, a count and tags, each of at least one byte.
     topic_count, position = read_compact_count(buffer, position + 6, 3)
-    topics = []
-    row_count = 0
-    for _ in range(not_null(topic_count)):
-        name, position = read_compact_string(buffer, position)
-        partition_count, position = read_compact_count(buffer, position, 6)
-        partitions: list[PartitionRecords] = []
-        for _ in range(not_null(partition_count)):
-            (partition,) = _INT32.unpack_from(buffer, position)
-            records_size, position = read_unsigned(buffer, position + 4)
-            if records_size == 0:
-                partitions.append((partition, position, None))
-            else:
-                start = position
-                position += records_size - 1
-                if position > end:
-                    raise DecodeError(f"{records_size - 1} bytes of records announced, {end - start} are there")
-                partitions.append((partition, start, position))
-            position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
-        topics.append((name, partitions))
-        row_count = _with_more(row_count, partition_count)
+    return transactional_id, acks, timeout_ms, not_null(topic_count), position
+
+
+def _flexible_partitions(buffer: Buffer, position: int, count: int) -> tuple[list[PartitionRecords], int]:
+    """Return so many partitions, and the position after them."""
+    end = len(buffer)
+    partitions: list[PartitionRecords] = []
+    for _ in range(count):
+        (partition,) = _INT32.unpack_from(buffer, position)
+        records_size, position = read_unsigned(buffer, position + 4)
+        if records_size == 0:
+            partitions.append((partition, position, None))
+        else:
+            start = position
+            position += records_size - 1
+            if position > end:
+                raise DecodeError(f"{records_size - 1} bytes of records announced, {end - start} are there")
+            partitions.append((partition, start, position))
         position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
-    skip_tags(buffer, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return partitions, position
 
 
 def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
-    end = len(buffer)
-    transactional_id, position = read_nullable_string(buffer, position)
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
-    topic_count, position = read_count(buffer, position + 6, 6)
+    transactional_id, acks, timeout_ms, topic_count, position = _legacy_head(buffer, position)
     topics = []
-    row_count = 0
-    for _ in range(not_null(topic_count)):
+    row_count = _at_once(0, topic_count)
+    for _ in range(topic_count):
         name, position = read_string(buffer, position)
         partition_count, position = read_count(buffer, position, 8)
-        partitions: list[PartitionRecords] = []
-        for _ in range(not_null(partition_count)):
-            partition, records_size = _PARTITION_AND_SIZE.unpack_from(buffer, position)
-            position += 8
-            if records_size < 0:
-                if records_size != -1:
-                    raise DecodeError(f"records of {records_size} bytes")
-                partitions.append((partition, position, None))
-                continue
-            start = position
-            position += records_size
-            if position > end:
-                raise DecodeError(f"{records_size} bytes of records announced, {end - start} are there")
-            partitions.append((partition, start, position))
+        row_count = _at_once(row_count, not_null(partition_count))
+        partitions, position = _legacy_partitions(buffer, position, partition_count)
         topics.append((name, partitions))
-        row_count = _with_more(row_count, partition_count)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _with_more(row_count: int, added: int) -> int:
-    """Return the number of partitions so far, in all topics."""
-    if row_count + added > PARTITIONS_MAX:
-        raise DecodeError(f"{row_count + added} partitions in a produce request")
+def _legacy_head(buffer: Buffer, position: int) -> tuple[str | None, int, int, int, int]:
+    """Return transactional id, acks, time-out, the number of topics, and the position of the first one."""
+    transactional_id, position = read_nullable_string(buffer, position)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(buffer, position)
+    topic_count, position = read_count(buffer, position + 6, 6)
+    return transactional_id, acks, timeout_ms, not_null(topic_count), position
+
+
+def _legacy_partitions(buffer: Buffer, position: int, count: int) -> tuple[list[PartitionRecords], int]:
+    """Return so many partitions, and the position after them."""
+    end = len(buffer)
+    partitions: list[PartitionRecords] = []
+    for _ in range(count):
+        partition, records_size = _PARTITION_AND_SIZE.unpack_from(buffer, position)
+        position += 8
+        if records_size < 0:
+            if records_size != -1:
+                raise DecodeError(f"records of {records_size} bytes")
+            partitions.append((partition, position, None))
+            continue
+        start = position
+        position += records_size
+        if position > end:
+            raise DecodeError(f"{records_size} bytes of records announced, {end - start} are there")
+        partitions.append((partition, start, position))
+    return partitions, position
+
+
+def _at_once(row_count: int, added: int) -> int:
+    """Return the number of topics and partitions so far; raises LongProduce above what is read in one go."""
+    if row_count + added > ROWS_AT_ONCE:
+        raise LongProduce
     return row_count + added
+
+
+def _parse_long(buffer: Buffer, position: int, *, is_flexible: bool) -> Generator[None, None, ProduceRequest]:
+    head = _flexible_head if is_flexible else _legacy_head
+    partitions_of = _flexible_partitions if is_flexible else _legacy_partitions
+    transactional_id, acks, timeout_ms, topic_count, position = head(buffer, position)
+    topics = []
+    row_count = 0
+    for _ in range(topic_count):
+        if is_flexible:
+            name, position = read_compact_string(buffer, position)
+            partition_count, position = read_compact_count(buffer, position, 6)
+        else:
+            name, position = read_string(buffer, position)
+            partition_count, position = read_count(buffer, position, 8)
+        row_count += not_null(partition_count)
+        if row_count > PARTITIONS_MAX:
+            raise DecodeError(f"{row_count} partitions in a produce request")
+        partitions: list[PartitionRecords] = []
+        while (missing := partition_count - len(partitions)) > 0:
+            some, position = partitions_of(buffer, position, min(missing, ROWS_PER_STEP))
+            partitions += some
+            yield
+        topics.append((name, partitions))
+        if is_flexible:
+            position = skip_tags(buffer, position)
+        yield
+    if is_flexible:
+        skip_tags(buffer, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def encode_produce_response(

@@ -9,7 +9,7 @@ partition and request.
 Ignored: topic compression (`compression.type` other than `producer`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -25,7 +25,14 @@ from syncline.records.batch import BatchHeader
 from syncline.records.validate import OPENED_RECORDS_MAX, InvalidBatch, NeedsOpening, admit, prepare
 from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
-from syncline.wire.produce import PartitionRecords, ProducedPartition, ProduceRequest, parse_produce
+from syncline.wire.produce import (
+    LongProduce,
+    PartitionRecords,
+    ProducedPartition,
+    ProduceRequest,
+    parse_produce,
+    parse_produce_in_steps,
+)
 
 if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
@@ -61,7 +68,10 @@ _EXPECTED: Final = frozenset(
 
 def handle(broker: "Host", request: "Request") -> "Steps | None":
     """Append the valid batches; answer now, or when acks=all is satisfied."""
-    produce = parse_produce(request.body, request.version, request.position)
+    try:
+        produce = parse_produce(request.body, request.version, request.position)
+    except LongProduce:
+        return _read(broker.producing, request)
     producing = broker.producing
     pending = PendingProduce(producing, request, len(request.body))
     topics, partition_count = _last_of_each(produce)
@@ -78,6 +88,14 @@ def handle(broker: "Host", request: "Request") -> "Steps | None":
     else:
         pending.park(produce.timeout_ms)
     return None
+
+
+def _read(producing: Producing, request: "Request") -> "Steps":
+    """Do the same with a request that is too long to be read in one go."""
+    produce = yield from parse_produce_in_steps(request.body, request.version, request.position)
+    pending = PendingProduce(producing, request, len(request.body))
+    topics = yield from _last_of_many(produce)
+    yield from _in_steps(producing, request, produce, pending, topics)
 
 
 def _in_steps(
@@ -275,13 +293,28 @@ def _last_of_each(produce: ProduceRequest) -> tuple[list[tuple[str, list[Partiti
     """Return each topic and partition once, of duplicates the last entry; and the number of partitions."""
     if len(produce.topics) == 1 and len(produce.topics[0][1]) == 1:
         return produce.topics, 1
-    merged: dict[str, dict[int, tuple[int, int, int | None]]] = {}
+    merging = _last_of_many(produce)
+    while True:
+        try:
+            next(merging)
+        except StopIteration as merged:
+            topics: list[tuple[str, list[PartitionRecords]]] = merged.value
+            return topics, sum(len(partitions) for _, partitions in topics)
+
+
+def _last_of_many(produce: ProduceRequest) -> Generator[None, None, list[tuple[str, list[PartitionRecords]]]]:
+    merged: dict[str, dict[int, PartitionRecords]] = {}
     for topic, partitions in produce.topics:
         entries = merged.setdefault(topic, {})
         for entry in partitions:
             entries[entry[0]] = entry
-    topics = [(topic, list(entries.values())) for topic, entries in merged.items() if entries]
-    return topics, sum(map(len, merged.values()))
+        yield
+    topics: list[tuple[str, list[PartitionRecords]]] = []
+    for topic, entries in merged.items():
+        if entries:
+            topics.append((topic, list(entries.values())))
+        yield
+    return topics
 
 
 def _invalid(producing: Producing, index: int, partition: Partition | None, invalid: InvalidBatch) -> ProducedPartition:
