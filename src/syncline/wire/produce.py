@@ -129,12 +129,16 @@ def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
 
 def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
     transactional_id, acks, timeout_ms, topic_count, position = _flexible_head(buffer, position)
+    row_count = topic_count
+    if row_count > ROWS_AT_ONCE:
+        raise LongProduce
     topics = []
-    row_count = _at_once(0, topic_count)
     for _ in range(topic_count):
         name, position = read_compact_string(buffer, position)
         partition_count, position = read_compact_count(buffer, position, 6)
-        row_count = _at_once(row_count, not_null(partition_count))
+        row_count += not_null(partition_count)
+        if row_count > ROWS_AT_ONCE:
+            raise LongProduce
         partitions, position = _flexible_partitions(buffer, position, partition_count)
         topics.append((name, partitions))
         position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
@@ -176,12 +180,16 @@ def _flexible_partitions(buffer: Buffer, position: int, count: int) -> tuple[lis
 
 def _parse_legacy(buffer: Buffer, position: int) -> ProduceRequest:
     transactional_id, acks, timeout_ms, topic_count, position = _legacy_head(buffer, position)
+    row_count = topic_count
+    if row_count > ROWS_AT_ONCE:
+        raise LongProduce
     topics = []
-    row_count = _at_once(0, topic_count)
     for _ in range(topic_count):
         name, position = read_string(buffer, position)
         partition_count, position = read_count(buffer, position, 8)
-        row_count = _at_once(row_count, not_null(partition_count))
+        row_count += not_null(partition_count)
+        if row_count > ROWS_AT_ONCE:
+            raise LongProduce
         partitions, position = _legacy_partitions(buffer, position, partition_count)
         topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -213,13 +221,6 @@ def _legacy_partitions(buffer: Buffer, position: int, count: int) -> tuple[list[
             raise DecodeError(f"{records_size} bytes of records announced, {end - start} are there")
         partitions.append((partition, start, position))
     return partitions, position
-
-
-def _at_once(row_count: int, added: int) -> int:
-    """Return the number of topics and partitions so far; raises LongProduce above what is read in one go."""
-    if row_count + added > ROWS_AT_ONCE:
-        raise LongProduce
-    return row_count + added
 
 
 def _parse_long(buffer: Buffer, position: int, *, is_flexible: bool) -> Generator[None, None, ProduceRequest]:
