@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def test_unfit_broker_hands_over_and_comes_back() -> None:
     """Guards: a full broker, or one whose log was damaged, kept its leaderships, and no tool said what was wrong."""
     seen: dict[str, Any] = {}
 
-    def look(cluster: LocalCluster, fault: str, _lasted_s: float) -> None:
+    def look(cluster: LocalCluster, fault: str, _began: datetime) -> None:
         if fault == "full":
             rows = ask(cluster, "isr", TOPIC)["partitions"]
             seen["troubles"] = {

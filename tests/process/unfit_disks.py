@@ -31,6 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ CONFIG = {
     "replica.lag.time.max.ms": "30000",
     "journal.topic.replication.factor": "3",
 }
-# Called while a fault lasts and others lead, with how many seconds ago it began.
-Look = Callable[[LocalCluster, str, float], object]
+# Called while a fault lasts and others lead, with the time at which it began.
+Look = Callable[[LocalCluster, str, datetime], object]
 # What begins a fault on one broker, and returns what repairs it.
 Begin = Callable[[LocalCluster, Faults, int], Callable[[], None]]
 LED_ELSEWHERE_S = 3.0
@@ -260,7 +261,7 @@ def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
         prefer(cluster, victim)
     load.wait_for_more(600)
     load.take_slowest_s()
-    began_s = time.monotonic()
+    began, began_s = datetime.now().astimezone(), time.monotonic()
     repair = begin(cluster, faults, victim)
     until(
         lambda: is_led_elsewhere(cluster, victim) and (not is_follower or isr_without(cluster, victim)),
@@ -270,7 +271,7 @@ def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
     )
     led_elsewhere_s = time.monotonic() - began_s
     load.wait_for_more(600)
-    causes = look(cluster, fault, time.monotonic() - began_s)
+    causes = look(cluster, fault, began)
     repair()
     back_s = await_full_isr(cluster.bootstrap, [TOPIC], 60)
     load.wait_for_more(300)
@@ -278,9 +279,9 @@ def trial(cluster: LocalCluster, load: Load, fault: str, look: Look) -> Outcome:
     return Outcome(fault, led_elsewhere_s, load.take_slowest_s(), back_s, named)
 
 
-def ask_why(cluster: LocalCluster, _fault: str, lasted_s: float) -> set[str]:
+def ask_why(cluster: LocalCluster, _fault: str, began: datetime) -> set[str]:
     """Return what `why` names as the causes of what happened since a fault began, for all partitions of the topic."""
-    since = f"{lasted_s:.1f}s"
+    since = began.isoformat()
     command = [sys.executable, "-m", "syncline", "why", "--json", "--since", since, "--data", str(cluster.directory)]
 
     def cause(partition: int) -> str:
