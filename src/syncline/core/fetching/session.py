@@ -194,7 +194,6 @@ class FetchSession:
         replica_id: BrokerId,
         broker_epoch: BrokerEpoch,
         now_ms: int,
-        payer: Payer | None = None,
     ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
@@ -211,7 +210,6 @@ class FetchSession:
         self._pending: dict[SessionPartition, None] = {}
         self._next_order = 0
         self.payer: Payer | None = None
-        self.count_for(payer)
 
     def __repr__(self) -> str:
         return f"FetchSession({self.session_id} of {self.replica_id}: {len(self.partitions)} partitions)"
@@ -319,7 +317,8 @@ class FetchSession:
 
     def close(self) -> None:
         """End the session."""
-        self.count_for(None)
+        if self.payer is not None:
+            self.count_for(None)
         for entry in self.partitions.values():
             entry.leave()
         self.partitions = {}

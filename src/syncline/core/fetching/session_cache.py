@@ -107,9 +107,10 @@ class SessionCache:
                 replica_id=replica_id,
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
-                payer=payer,
             )
             added = session.ask(listed)
+            if payer is not None:
+                session.count_for(payer)
             if slot_id != NO_SESSION_ID:
                 self._remember(session)
             return FetchContext(session, is_full=True, added=added)
@@ -139,9 +140,11 @@ class SessionCache:
                 replica_id=replica_id,
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
-                payer=payer,
             )
-            return FetchContext(last, is_full=True, added=last.ask(listed))
+            added = last.ask(listed)
+            if payer is not None:
+                last.count_for(payer)
+            return FetchContext(last, is_full=True, added=added)
         return FetchContext(known, is_full=False, added=added)
 
     def close(self, session_id: int) -> None:
@@ -204,11 +207,12 @@ class SessionCache:
         self, session: FetchSession, listed: Sequence[tuple[Hashable, FetchSpec]], forgotten: Iterable[Hashable]
     ) -> tuple[SessionPartition, ...]:
         """Store what a request changes in its session; return the new entries."""
-        before_bytes = session.size_bytes
+        before_count = len(session.partitions)
         added = session.ask(listed)
         session.forget(forgotten)
-        if session.payer is not None:
-            self._bytes.add(session.size_bytes - before_bytes)
+        after_count = len(session.partitions)
+        if session.payer is not None and after_count != before_count:
+            self._bytes.add((after_count - before_count) * PARTITION_BYTES)
         return added
 
     def _use(self, session: FetchSession, broker_epoch: BrokerEpoch, now_ms: int) -> None:
