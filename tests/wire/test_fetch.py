@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from syncline.wire import codec
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request, parse_fetch_request
+from syncline.wire.fetch import (
+    ROWS_AT_ONCE,
+    ROWS_PER_STEP,
+    FetchPartition,
+    FetchRequest,
+    LongFetch,
+    encode_fetch_request,
+    parse_fetch_in_steps,
+    parse_fetch_request,
+)
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response, parse_fetch_response
 from tests.strategies import fetch_requests, fetch_responses
 from tests.wire.entities import fetch_request, request_module
@@ -113,6 +122,63 @@ def test_parse_refuses_a_request_that_is_cut_anywhere(version: int) -> None:
             parse_fetch_request(memoryview(whole)[:size], version)
 
 
+def drained(body: bytes, version: int, partitions_max: int = 20_000) -> tuple[FetchRequest, int]:
+    """Return a request that is read in steps, and how many steps it takes."""
+    steps = parse_fetch_in_steps(memoryview(body), version, partitions_max=partitions_max)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_steps_read_what_one_go_reads(version: int) -> None:
+    """Whatever is cut off, both refuse it."""
+    topic = TOPIC_ID if version >= 13 else "t"
+    partition = FetchPartition(
+        3, 1 if version >= 9 else -1, 2, 4 if version >= 12 else -1, 5 if version >= 5 else -1, 6
+    )
+    topics = [(topic, [partition]), (topic, []), (topic, [partition] * (ROWS_PER_STEP + 1))]
+    request = FetchRequest(
+        -1, -1, 500, 1, 1000, 0, 7 if version >= 7 else 0, 8 if version >= 7 else -1, topics,
+        [(topic, [1, 2])] if version >= 7 else [], "rack" if version >= 11 else "",
+    )  # fmt: skip
+    body = bytes(fetch_request(version, request))
+
+    assert drained(body, version)[0] == parse_fetch_request(body, version) == request
+    for size in range(0, len(body), 11):
+        with pytest.raises(DecodeError):
+            drained(body[:size], version)
+
+
+@pytest.mark.parametrize("version", [4, 11, 17])
+@pytest.mark.parametrize(
+    ("topic_count", "partition_count", "forgotten_count"),
+    [(1, 10_000, 0), (10_000, 0, 0), (0, 0, 10_000)],
+    ids=["partitions", "topics-without-partitions", "forgotten"],
+)
+def test_long_request_is_read_in_steps_only(
+    version: int, topic_count: int, partition_count: int, forgotten_count: int
+) -> None:
+    """A hundred thousand topics without partitions took 145 ms in one go."""
+    if forgotten_count and version < 7:
+        pytest.skip("this version forgets nothing")
+    topic = TOPIC_ID if version >= 13 else "t"
+    partition = FetchPartition(0, -1, 2, -1, -1, 5)
+    listed: list[tuple[str | bytes, list[FetchPartition]]] = [(topic, [partition] * partition_count)] * topic_count
+    request = FetchRequest(-1, -1, 500, 1, 1000, 0, 7, 8, listed, [(topic, [1])] * forgotten_count, "")
+    body = bytes(fetch_request(version, request))
+    with pytest.raises(LongFetch):
+        parse_fetch_request(body, version, rows_max=ROWS_AT_ONCE)
+    read, steps = drained(body, version)
+
+    assert (len(read.topics), len(read.forgotten)) == (topic_count, forgotten_count)
+    assert steps >= 10_000 / ROWS_PER_STEP
+
+
 @pytest.mark.parametrize("version", [4, 7, 12, 17])
 def test_request_has_at_most_so_many_partitions_to_fetch_and_to_forget(version: int) -> None:
     """Over all topics together."""
@@ -121,7 +187,7 @@ def test_request_has_at_most_so_many_partitions_to_fetch_and_to_forget(version: 
 
     def parsed(listed: int, forgotten: int) -> FetchRequest:
         request = FetchRequest(-1, -1, 500, 1, 1000, 0, 7, 8, rows * listed, no_more * forgotten, "")
-        return parse_fetch_request(fetch_request(version, request), version, partitions_max=6)
+        return drained(fetch_request(version, request), version, partitions_max=6)[0]
 
     assert len(parsed(2, 2 if version >= 7 else 0).topics) == 2
     for listed, forgotten in ((3, 0), (0, 3)) if version >= 7 else ((3, 0),):

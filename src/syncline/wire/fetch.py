@@ -12,6 +12,7 @@ of its id from 13. The answer is in `fetch_response`.
 """
 
 import struct
+from collections.abc import Generator
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.records.buffers import Buffer
@@ -33,13 +34,18 @@ from syncline.wire.primitives import (
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
-# Of a client's request, in all topics, and as many to forget. Reading so many takes 20 ms in one go; no broker leads as
-# many.
+# Of a client's request, in all topics, and as many to forget; no broker leads as many.
 PARTITIONS_MAX: Final = 20_000
+# Topics and partitions of a client's request that are read in one go, and partitions of one step of a longer one.
+ROWS_AT_ONCE: Final = 500
+ROWS_PER_STEP: Final = 20
 UNBOUNDED: Final = 2**31 - 1
 
 # A name (versions up to 12) or the 16 bytes of an id (from 13).
 Topic: TypeAlias = str | bytes
+
+# Replica id (-1 where it comes later), maximum wait, least and most bytes, isolation level, session id and epoch.
+_Head: TypeAlias = tuple[int, int, int, int, int, int, int]
 
 _HEAD_V4: Final = struct.Struct(">iiiib")
 _HEAD_V7: Final = struct.Struct(">iiiibii")
@@ -85,71 +91,99 @@ class FetchRequest(NamedTuple):
 _make: Final = tuple.__new__
 
 
-def parse_fetch_request(
-    buffer: Buffer, version: int, position: int = 0, *, partitions_max: int = UNBOUNDED
-) -> FetchRequest:
-    """Return the request whose body begins at `position`. Raises DecodeError, also for too many partitions."""
+class LongFetch(Exception):
+    """A request names more topics or partitions than are read in one go."""
+
+
+def parse_fetch_request(buffer: Buffer, version: int, position: int = 0, *, rows_max: int = UNBOUNDED) -> FetchRequest:
+    """Return the request whose body begins at `position`.
+
+    Raises LongFetch for one of more topics and partitions, which `parse_fetch_in_steps` must read, and DecodeError.
+    """
     try:
         if version >= FLEXIBLE_SINCE:
-            return _parse_flexible(buffer, version, position, partitions_max)
-        return _parse_legacy(buffer, version, position, partitions_max)
-    except (struct.error, IndexError):
-        raise DecodeError(f"a fetch request (version {version}) of {len(buffer)} bytes ends too early") from None
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a name in a fetch request is not UTF-8: {error}") from None
+            return _parse_flexible(buffer, version, position, rows_max)
+        return _parse_legacy(buffer, version, position, rows_max)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise _malformed(error, buffer, version) from None
 
 
-def _parse_flexible(buffer: Buffer, version: int, position: int, partitions_max: int) -> FetchRequest:
-    replica_id = replica_epoch = -1
+def parse_fetch_in_steps(
+    buffer: Buffer, version: int, position: int = 0, *, partitions_max: int = PARTITIONS_MAX
+) -> Generator[None, None, FetchRequest]:
+    """Return the request whose body begins at `position`, however long it is; each step takes some microseconds.
+
+    Raises DecodeError, also for too many partitions, or too many to forget.
+    """
+    try:
+        return (yield from _parse_long(buffer, version, position, partitions_max))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise _malformed(error, buffer, version) from None
+
+
+def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"a name in a fetch request is not UTF-8: {error}")
+    return DecodeError(f"a fetch request (version {version}) of {len(buffer)} bytes ends too early")
+
+
+def _read_head(buffer: Buffer, version: int, position: int) -> tuple[_Head, int]:
+    """Return what comes before the topics, and the position of these."""
     if version >= REPLICA_STATE_SINCE:
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15.unpack_from(
-            buffer, position
-        )
-        position += 21
-    else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
-            buffer, position
-        )
-        position += 25
+        return (-1, *_HEAD_V15.unpack_from(buffer, position)), position + 21
+    if version >= 7:
+        return _HEAD_V7.unpack_from(buffer, position), position + 25
+    return (*_HEAD_V4.unpack_from(buffer, position), 0, -1), position + 17
+
+
+def _parse_flexible(buffer: Buffer, version: int, position: int, rows_max: int) -> FetchRequest:
+    head, position = _read_head(buffer, version, position)
     topics: list[tuple[Topic, list[FetchPartition]]] = []
     # 1 is the compact encoding of "no items", the usual case in a session.
     if buffer[position] == 1:
         position += 1
     else:
-        position = _parse_topics(buffer, version, position, topics, partitions_max)
+        position = _parse_topics(buffer, version, position, topics, rows_max)
     forgotten: list[tuple[Topic, list[int]]] = []
     if buffer[position] == 1:
         position += 1
     else:
-        position = _parse_forgotten(buffer, version, position, forgotten, partitions_max)
-    rack_id = ""
-    if buffer[position] == 1:
-        position += 1
+        position = _parse_forgotten(buffer, version, position, forgotten, rows_max)
+    return _with_tail(buffer, version, position, head, topics, forgotten)
+
+
+def _with_tail(
+    buffer: Buffer,
+    version: int,
+    position: int,
+    head: _Head,
+    topics: list[tuple[Topic, list[FetchPartition]]],
+    forgotten: list[tuple[Topic, list[int]]],
+) -> FetchRequest:
+    """Return the request with what comes after the forgotten topics."""
+    replica_id, replica_epoch, rack_id = head[0], -1, ""
+    if version < FLEXIBLE_SINCE:
+        if version >= 11:
+            rack_id, _ = read_string(buffer, position)
     else:
-        rack_id, position = read_compact_string(buffer, position)
-    if buffer[position] != 0:
-        for tag, start, end in read_tags(buffer, position):
-            if tag == 1 and version >= REPLICA_STATE_SINCE:
-                if end - start < _REPLICA_STATE.size:
-                    raise DecodeError(f"the replica state of a fetch request has {end - start} bytes")
-                replica_id, replica_epoch = _REPLICA_STATE.unpack_from(buffer, start)
-    return FetchRequest(
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-    )
+        if buffer[position] == 1:
+            position += 1
+        else:
+            rack_id, position = read_compact_string(buffer, position)
+        if buffer[position] != 0:
+            for tag, start, end in read_tags(buffer, position):
+                if tag == 1 and version >= REPLICA_STATE_SINCE:
+                    if end - start < _REPLICA_STATE.size:
+                        raise DecodeError(f"the replica state of a fetch request has {end - start} bytes")
+                    replica_id, replica_epoch = _REPLICA_STATE.unpack_from(buffer, start)
+    return _make(FetchRequest, (replica_id, replica_epoch, *head[1:], topics, forgotten, rack_id))
 
 
-def _excess(partitions: int) -> DecodeError:
-    return DecodeError(f"{partitions} partitions more than a fetch request may have")
+def _at_once(rows_left: int, count: int) -> int:
+    """Return how many topics and partitions may still be read in one go; raises LongFetch if these are more."""
+    if count > rows_left:
+        raise LongFetch
+    return rows_left - count
 
 
 def _parse_topics(
@@ -157,26 +191,33 @@ def _parse_topics(
     version: int,
     position: int,
     topics: list[tuple[Topic, list[FetchPartition]]],
-    partitions_left: int,
+    rows_left: int,
 ) -> int:
     """Fill `topics`; return the position after them."""
-    unpack = _PARTITION_V12.unpack_from
     count, position = read_compact_count(buffer, position, 3)
-    for _ in range(not_null(count)):
+    rows_left -= not_null(count)
+    for _ in range(count):
         topic, position = _read_topic(buffer, version, position)
         partition_count, position = read_compact_count(buffer, position, 33)
-        partitions_left -= partition_count
-        if partitions_left < 0:
-            raise _excess(-partitions_left)
-        partitions = []
-        for _ in range(not_null(partition_count)):
-            *fields, tag_count = unpack(buffer, position)
-            partitions.append(_make(FetchPartition, fields))
-            # The tag count is the byte after the first 32; a follower of version 17 sends its directory id as a tag.
-            position = position + 33 if tag_count == 0 else skip_tags(buffer, position + 32)
+        rows_left -= not_null(partition_count)
+        if rows_left < 0:
+            raise LongFetch
+        partitions, position = _flexible_partitions(buffer, position, partition_count)
         topics.append((topic, partitions))
         position = skip_tags(buffer, position)
     return position
+
+
+def _flexible_partitions(buffer: Buffer, position: int, count: int) -> tuple[list[FetchPartition], int]:
+    """Return so many partitions, and the position after them."""
+    unpack = _PARTITION_V12.unpack_from
+    partitions = []
+    for _ in range(count):
+        *fields, tag_count = unpack(buffer, position)
+        partitions.append(_make(FetchPartition, fields))
+        # The tag count is the byte after the first 32; a follower of version 17 sends its directory id as a tag.
+        position = position + 33 if tag_count == 0 else skip_tags(buffer, position + 32)
+    return partitions, position
 
 
 def _parse_forgotten(
@@ -184,82 +225,67 @@ def _parse_forgotten(
     version: int,
     position: int,
     forgotten: list[tuple[Topic, list[int]]],
-    partitions_left: int,
+    rows_left: int,
 ) -> int:
     """Fill `forgotten`; return the position after it."""
-    count, position = read_compact_count(buffer, position, 3)
-    for _ in range(not_null(count)):
-        topic, position = _read_topic(buffer, version, position)
-        partition_count, position = read_compact_count(buffer, position, 4)
-        partitions_left -= partition_count
-        if partitions_left < 0:
-            raise _excess(-partitions_left)
-        partitions = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
-        forgotten.append((topic, list(partitions)))
-        position = skip_tags(buffer, position + 4 * partition_count)
+    count, position = _count_of(buffer, version, position, 3, 6)
+    rows_left = _at_once(rows_left, not_null(count))
+    for _ in range(count):
+        topic, numbers, position = _forgotten_topic(buffer, version, position)
+        rows_left = _at_once(rows_left, len(numbers))
+        forgotten.append((topic, numbers))
     return position
+
+
+def _forgotten_topic(buffer: Buffer, version: int, position: int) -> tuple[Topic, list[int], int]:
+    """Return a topic with the partitions to forget, and the position after it."""
+    topic, position = _read_topic(buffer, version, position)
+    count, position = _count_of(buffer, version, position, 4, 4)
+    numbers = list(struct.unpack_from(f">{not_null(count)}i", buffer, position))
+    position += 4 * count
+    return topic, numbers, skip_tags(buffer, position) if version >= FLEXIBLE_SINCE else position
+
+
+def _count_of(buffer: Buffer, version: int, position: int, bytes_min: int, legacy_bytes_min: int) -> tuple[int, int]:
+    """Return how many items an array has, of so many bytes at least in flexible versions and in others."""
+    if version >= FLEXIBLE_SINCE:
+        return read_compact_count(buffer, position, bytes_min)
+    return read_count(buffer, position, legacy_bytes_min)
 
 
 def _read_topic(buffer: Buffer, version: int, position: int) -> tuple[Topic, int]:
     if version >= TOPIC_IDS_SINCE:
         return _TOPIC_ID.unpack_from(buffer, position)[0], position + TOPIC_ID_BYTES
-    return read_compact_string(buffer, position)
+    if version >= FLEXIBLE_SINCE:
+        return read_compact_string(buffer, position)
+    return read_string(buffer, position)
 
 
-def _parse_legacy(buffer: Buffer, version: int, position: int, partitions_max: int) -> FetchRequest:
-    session_id, session_epoch = 0, -1
-    partitions_left = to_forget_left = partitions_max
-    if version >= 7:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
-            buffer, position
-        )
-        position += 25
-    else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _HEAD_V4.unpack_from(buffer, position)
-        position += 17
+def _parse_legacy(buffer: Buffer, version: int, position: int, rows_max: int) -> FetchRequest:
+    head, position = _read_head(buffer, version, position)
     topics: list[tuple[Topic, list[FetchPartition]]] = []
     count, position = read_count(buffer, position, 6)
-    for _ in range(not_null(count)):
+    rows_left = _at_once(rows_max, not_null(count))
+    for _ in range(count):
         topic, position = read_string(buffer, position)
-        partitions, position = _legacy_partitions(buffer, version, position, partitions_left)
-        partitions_left -= len(partitions)
+        partition_count, position = read_count(buffer, position, _legacy_layout(version).size)
+        rows_left = _at_once(rows_left, not_null(partition_count))
+        partitions, position = _legacy_partitions(buffer, version, position, partition_count)
         topics.append((topic, partitions))
     forgotten: list[tuple[Topic, list[int]]] = []
     if version >= 7:
-        count, position = read_count(buffer, position, 6)
-        for _ in range(not_null(count)):
-            topic, position = read_string(buffer, position)
-            partition_count, position = read_count(buffer, position, 4)
-            to_forget_left -= partition_count
-            if to_forget_left < 0:
-                raise _excess(-to_forget_left)
-            numbers = struct.unpack_from(f">{not_null(partition_count)}i", buffer, position)
-            forgotten.append((topic, list(numbers)))
-            position += 4 * partition_count
-    rack_id = read_string(buffer, position)[0] if version >= 11 else ""
-    return FetchRequest(
-        replica_id,
-        -1,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-    )
+        position = _parse_forgotten(buffer, version, position, forgotten, rows_max)
+    return _with_tail(buffer, version, position, head, topics, forgotten)
 
 
-def _legacy_partitions(
-    buffer: Buffer, version: int, position: int, partitions_left: int
-) -> tuple[list[FetchPartition], int]:
-    layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
-    count, position = read_count(buffer, position, layout.size)
-    if count > partitions_left:
-        raise _excess(count - partitions_left)
-    end = position + not_null(count) * layout.size
+def _legacy_layout(version: int) -> struct.Struct:
+    return _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
+
+
+def _legacy_partitions(buffer: Buffer, version: int, position: int, count: int) -> tuple[list[FetchPartition], int]:
+    """Return so many partitions, and the position after them."""
+    layout = _legacy_layout(version)
+    end = position + count * layout.size
     rows = layout.iter_unpack(buffer[position:end])
     if version >= 9:
         partitions = [
@@ -270,6 +296,49 @@ def _legacy_partitions(
     else:
         partitions = [FetchPartition(index, -1, offset, -1, -1, size) for index, offset, size in rows]
     return partitions, end
+
+
+def _parse_long(
+    buffer: Buffer, version: int, position: int, partitions_max: int
+) -> Generator[None, None, FetchRequest]:
+    is_flexible = version >= FLEXIBLE_SINCE
+    head, position = _read_head(buffer, version, position)
+    topics: list[tuple[Topic, list[FetchPartition]]] = []
+    partitions_left = to_forget_left = partitions_max
+    count, position = _count_of(buffer, version, position, 3, 6)
+    for _ in range(not_null(count)):
+        topic, position = _read_topic(buffer, version, position)
+        partition_count, position = _count_of(buffer, version, position, 33, _legacy_layout(version).size)
+        partitions_left = _less(partitions_left, not_null(partition_count))
+        partitions: list[FetchPartition] = []
+        while (missing := partition_count - len(partitions)) > 0:
+            size = min(missing, ROWS_PER_STEP)
+            if is_flexible:
+                some, position = _flexible_partitions(buffer, position, size)
+            else:
+                some, position = _legacy_partitions(buffer, version, position, size)
+            partitions += some
+            yield
+        topics.append((topic, partitions))
+        if is_flexible:
+            position = skip_tags(buffer, position)
+        yield
+    forgotten: list[tuple[Topic, list[int]]] = []
+    if version >= 7:
+        count, position = _count_of(buffer, version, position, 3, 6)
+        for _ in range(not_null(count)):
+            topic, numbers, position = _forgotten_topic(buffer, version, position)
+            to_forget_left = _less(to_forget_left, len(numbers))
+            forgotten.append((topic, numbers))
+            yield
+    return _with_tail(buffer, version, position, head, topics, forgotten)
+
+
+def _less(partitions_left: int, count: int) -> int:
+    """Return how many partitions a request may still have after `count` more."""
+    if count > partitions_left:
+        raise DecodeError(f"{count - partitions_left} partitions more than a fetch request may have")
+    return partitions_left - count
 
 
 def encode_fetch_request(request: FetchRequest, version: int) -> bytearray:

@@ -9,15 +9,24 @@ Ignored: isolation level beyond "no transactions are open": every record below t
 high watermark is stable as long as transactions are not offered.
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetching.operation import FetchOperation
-from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
-from syncline.wire.fetch import PARTITIONS_MAX, UNBOUNDED, FetchRequest, parse_fetch_request
+from syncline.wire.fetch import (
+    ROWS_AT_ONCE,
+    UNBOUNDED,
+    FetchPartition,
+    FetchRequest,
+    LongFetch,
+    Topic,
+    parse_fetch_in_steps,
+    parse_fetch_request,
+)
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -32,6 +41,9 @@ if TYPE_CHECKING:
             """Return what fetches use."""
 
 
+# A partition, and what the reader wants of it.
+Wanted: TypeAlias = tuple[tuple[Topic, int], FetchSpec]
+
 KEY = ApiKey.FETCH
 _TOPIC_ID_VERSION: Final = 13
 _ISOLATION_LEVELS: Final = (0, 1)
@@ -39,38 +51,46 @@ _ISOLATION_LEVELS: Final = (0, 1)
 
 def handle(broker: "Host", request: "Request") -> "Steps | None":
     """Answer a fetch now, or park it until there is enough to answer."""
-    if request.listener == "client" and len(request.body) - request.position > DECODED_AT_ONCE_BYTES:
-        # It may have to wait before it is read: its partitions take much memory.
+    rows_max = ROWS_AT_ONCE if request.listener == "client" else UNBOUNDED
+    try:
+        fetch = parse_fetch_request(request.body, request.version, request.position, rows_max=rows_max)
+    except LongFetch:
         return _read(broker, request)
-    _take_up(broker, request)
+    _take_up(
+        broker, request, fetch, [_wanted(topic, each) for topic, partitions in fetch.topics for each in partitions]
+    )
     return None
 
 
 def _read(broker: "Host", request: "Request") -> "Steps":
-    _take_up(broker, request)
-    yield
+    """Do the same with a client's request that is too long to be read in one go."""
+    fetch = yield from parse_fetch_in_steps(request.body, request.version, request.position)
+    listed: list[Wanted] = []
+    for topic, partitions in fetch.topics:
+        yield
+        for each in partitions:
+            listed.append(_wanted(topic, each))
+            yield
+    _take_up(broker, request, fetch, listed)
 
 
-def _take_up(broker: "Host", request: "Request") -> None:
-    partitions_max = PARTITIONS_MAX if request.listener == "client" else UNBOUNDED
-    fetch = parse_fetch_request(request.body, request.version, request.position, partitions_max=partitions_max)
+def _wanted(topic: Topic, each: FetchPartition) -> Wanted:
+    return (
+        (topic, each.partition),
+        FetchSpec(
+            Offset(each.fetch_offset),
+            each.partition_max_bytes,
+            Offset(each.log_start_offset),
+            LeaderEpoch(each.current_leader_epoch),
+            LeaderEpoch(each.last_fetched_epoch),
+        ),
+    )
+
+
+def _take_up(broker: "Host", request: "Request", fetch: FetchRequest, listed: Sequence[Wanted]) -> None:
     if fetch.isolation_level not in _ISOLATION_LEVELS:
         request.reply_parts(encode_fetch_response(_refused(fetch, request.version), request.version))
         return
-    listed = [
-        (
-            (topic, each.partition),
-            FetchSpec(
-                Offset(each.fetch_offset),
-                each.partition_max_bytes,
-                Offset(each.log_start_offset),
-                LeaderEpoch(each.current_leader_epoch),
-                LeaderEpoch(each.last_fetched_epoch),
-            ),
-        )
-        for topic, partitions in fetch.topics
-        for each in partitions
-    ]
     fetching = broker.fetching
     now_ms = fetching.clock.mono_ms()
     context = fetching.sessions.open(

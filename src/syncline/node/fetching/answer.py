@@ -3,7 +3,8 @@
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
@@ -19,22 +20,38 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 _HINT_VERSION: Final = 16
 
 
+class Settled(NamedTuple):
+    """What the rows of an answer have become so far: its topics, and the brokers that it names."""
+
+    topics: list[tuple[str | bytes, list[FetchedPartition]]]
+    endpoints: dict[int, NodeEndpoint]
+
+    def response(self, session_id: int) -> FetchResponse:
+        """Return the answer."""
+        return FetchResponse(
+            error_code=ErrorCode.NONE,
+            session_id=session_id,
+            topics=self.topics,
+            node_endpoints=tuple(self.endpoints.values()),
+        )
+
+
 def settle_rows(
     serving: FetchServing,
     context: FetchContext,
-    rows: list[Row],
+    settled: Settled,
+    rows: Sequence[Row],
     *,
     unknown: dict[SessionPartition, ErrorCode],
     isolation_level: int,
     version: int,
-) -> FetchResponse:
-    """Return the answer made of `rows`, in their order, and have the session record what it contains.
+) -> None:
+    """Add `rows` to the answer, in their order, and have the session record what it contains.
 
-    As in Kafka, partitions that do not exist come last, and a topic whose partitions lie apart is listed again.
+    A topic whose partitions lie apart is listed again, as in Kafka.
     """
-    topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
-    endpoints: dict[int, NodeEndpoint] = {}
-    for row in sorted(rows, key=lambda row: row.entry in unknown) if unknown else rows:
+    topics, endpoints = settled
+    for row in rows:
         entry = row.entry
         belongs = context.settle(
             entry,
@@ -74,12 +91,6 @@ def settle_rows(
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))
             topics[-1][1].append(fetched)
-    return FetchResponse(
-        error_code=ErrorCode.NONE,
-        session_id=context.session_id,
-        topics=topics,
-        node_endpoints=tuple(endpoints.values()),
-    )
 
 
 def _count_out(serving: FetchServing, row: Row) -> None:

@@ -12,7 +12,8 @@ look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncline.core.fetching.delayed import fetch_ready, must_answer_now
@@ -21,7 +22,7 @@ from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionP
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
-from syncline.node.fetching.answer import settle_rows
+from syncline.node.fetching.answer import Settled, settle_rows
 from syncline.node.fetching.reader import PATIENT, PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
@@ -359,18 +360,38 @@ class FetchOperation:
         self._leave_purgatory()
         if self._pending is not None:
             serving.slow_reads.answered(self, self._pending, context.session)
-        version = self._request.version
-        response = settle_rows(
+        rows, self._rows = self._rows, []
+        unknown = self._reader.unknown
+        if unknown:
+            # As in Kafka, partitions that do not exist come last.
+            rows.sort(key=lambda row: row.entry in unknown)
+        settled = Settled([], {})
+        settle = partial(
+            settle_rows,
             serving,
             context,
-            self._rows,
-            unknown=self._reader.unknown,
+            settled,
+            unknown=unknown,
             isolation_level=self._fetch.isolation_level,
-            version=version,
+            version=self._request.version,
         )
-        self._rows = []
-        context.finish()
-        self._request.reply_parts(encode_fetch_response(response, version))
+        if self._is_long(len(rows)):
+            self._request.connection.step(self._request, self._answer_in_steps(rows, settle, settled))
+        else:
+            settle(rows)
+            context.finish()
+            response = settled.response(context.session_id)
+            self._request.reply_parts(encode_fetch_response(response, self._request.version))
+
+    def _answer_in_steps(
+        self, rows: Sequence[Row], settle: Callable[[Sequence[Row]], None], settled: Settled
+    ) -> "Steps":
+        for some in in_parts(rows, PARTITIONS_PER_STEP):
+            settle(some)
+            yield
+        self._context.finish()
+        response = settled.response(self._context.session_id)
+        self._request.reply_parts(encode_fetch_response(response, self._request.version))
 
 
 def _may_not_wait(context: FetchContext, request: "Request") -> bool:
