@@ -49,6 +49,7 @@ async def test_a_request_that_holds_the_loop_shows_in_the_metrics(world: World) 
     assert beyond(0.05) == [0, 0]
     assert after["syncline_event_loop_hold_seconds_sum"] == pytest.approx(0.035)
     assert after["syncline_event_loop_longest_hold_seconds"] == pytest.approx(0.035)
+    assert after.of("syncline_event_loop_longest_hold_by_work_seconds", work="ListGroups") == pytest.approx(0.035)
 
 
 @pytest.mark.brokers(2)
@@ -81,3 +82,17 @@ def test_results_of_threads_are_counted() -> None:
 
     assert seen == [ErrorCode.NONE]
     assert (holds.longest_ms, holds.held_ms.total, sum(holds.held_ms.buckets)) == (12, 24, 2)
+    assert holds.longest_by_work == {"results of threads": 12}
+
+
+def test_longest_hold_of_each_kind_of_work_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    """What keeps to the rule is not remembered; what exceeds the bound is logged each time it takes longer."""
+    caplog.set_level("INFO")
+    clock = HandClock()
+    holds = LoopHolds(clock)
+    for held_ms, work in ((10, "progress"), (11, "sweep"), (60, ApiKey.FETCH), (55, ApiKey.FETCH), (70, "progress")):
+        clock.now_ms += held_ms
+        holds.ended(clock.now_ms - held_ms, work)
+
+    assert holds.longest_by_work == {"sweep": 11, ApiKey.FETCH: 60, "progress": 70}
+    assert [record.args for record in caplog.records] == [(60, "API key 1"), (70, "progress")]

@@ -83,4 +83,4 @@ class OldGarbage:
             return
         began_ms = self._holds.now_ms()
         self._collect()
-        self._holds.ended(began_ms)
+        self._holds.ended(began_ms, "garbage collection")

@@ -67,13 +67,13 @@ class Clockwork:
         if isinstance(steps, Generator):
             self._under_way[name] = steps
             self._work(name, began_ms)
-        self._holds.ended(began_ms)
+        self._holds.ended(began_ms, name)
 
     def _go_on(self, name: str) -> None:
         if not self._is_closed:
             began_ms = self._holds.now_ms()
             self._work(name, began_ms)
-            self._holds.ended(began_ms)
+            self._holds.ended(began_ms, name)
 
     def _work(self, name: str, began_ms: int) -> None:
         """Do steps until the slice ends; then the others come in the next turn of the loop."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
 from syncline.node.long_requests import LongRequests
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop_holds import LoopHolds, Work
 from syncline.node.received import Received
 from syncline.node.stepping import Stepping, failed
 from syncline.wire.api import ApiKey, is_served
@@ -69,6 +69,8 @@ class Dispatcher(Generic[HostT]):
         self.long_requests = long_requests
         self.received = received
         self._on_connection_lost = on_connection_lost
+        # Of the request that was handled last.
+        self._last_key: Work = "requests"
         self.connections: dict[Connection, None] = {}
         # Number of requests dispatched, by `request_kind`.
         self.counts: dict[int, int] = {}
@@ -92,6 +94,7 @@ class Dispatcher(Generic[HostT]):
                 f"API key {request.key} version {request.version} is not served on the {listener} listener"
             )
             return
+        self._last_key = request.key
         counted = request_kind(request.key, version, listener)
         self.counts[counted] = self.counts.get(counted, 0) + 1
         try:
@@ -115,7 +118,7 @@ class Dispatcher(Generic[HostT]):
     def callback_ended(self, began_ms: int) -> int:
         """Answer the fetches that the requests of this callback have woken; count and return how long it took."""
         self._settle()
-        return self.holds.ended(began_ms)
+        return self.holds.ended(began_ms, self._last_key)
 
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and report that it has ended."""

@@ -167,7 +167,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except DecodeError:
             self.close()
         if holds is not None:
-            holds.ended(began_ms)
+            holds.ended(began_ms, "answers of brokers")
 
     def _unanswered(self, correlation_id: int, waiting: tuple[int, OnAnswer]) -> None:
         """End a request whose answer cannot be read: with the connection, as those behind it do."""

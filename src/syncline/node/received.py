@@ -82,4 +82,4 @@ class Received:
             if line or self._spent_ms:
                 self._schedule()
         self._settle()
-        self._holds.ended(began_ms)
+        self._holds.ended(began_ms, "requests in line")

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop_holds import LoopHolds, Work
 from syncline.node.request import Request, Steps
 from syncline.storage.errors import is_refusal
 from syncline.wire.errors import DecodeError
@@ -87,8 +87,10 @@ class Stepping:
         began_ms = self._holds.now_ms()
         unfinished = self._unfinished
         steps_left = STEPS_PER_SLICE
+        key: Work = "slices"
         while unfinished and steps_left > 0 and self._holds.now_ms() - began_ms < SLICE_MS:
             request, steps = unfinished[0]
+            key = request.key
             if request.connection.transport is not None:
                 is_finished, count = self._work(request, steps, QUANTUM_MS, STEPS_PER_QUANTUM)
                 steps_left -= count
@@ -103,7 +105,7 @@ class Stepping:
         if unfinished:
             self._loop.call_soon(self._turn)
         self._settle()
-        self._holds.ended(began_ms)
+        self._holds.ended(began_ms, key)
 
     def _work(self, request: Request, steps: Steps, limit_ms: int, limit_steps: int) -> tuple[bool, int]:
         """Do steps until a limit; return whether that was the last one, and how many steps it were."""

@@ -337,6 +337,9 @@ class Scraper:
         holds = broker.dispatcher.holds
         page.add_histogram(table.LOOP_HOLDS, holds.held_ms, per_unit=1_000)
         page.add(table.LONGEST_LOOP_HOLD, holds.longest_ms / 1_000)
+        for work, longest_ms in holds.longest_by_work.items():
+            name = work if isinstance(work, str) else ApiKey(work).name.title().replace("_", "")
+            page.add(table.LONGEST_HOLD_BY_WORK, longest_ms / 1_000, name)
         if broker.faults.registry is not None:
             for fault in broker.faults.registry.describe():
                 page.add(table.FAULT_HITS, fault["hits"], fault["id"], fault["kind"])

@@ -353,6 +353,9 @@ LOOP_HOLDS: Final = _own(
     " everything else waiting.")
 LONGEST_LOOP_HOLD: Final = _own(
     "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
+LONGEST_HOLD_BY_WORK: Final = _own(
+    "syncline_event_loop_longest_hold_by_work_seconds", GAUGE, "s",
+    "The longest of each kind of work, where it exceeds 10 ms: requests by API, other work by name.", ("work",))
 ASIDE_LOGS: Final = _own(
     "syncline_aside_logs", GAUGE, "logs",
     "Damaged logs that were set aside: new copies are replacing them, or lack records that they hold.")
