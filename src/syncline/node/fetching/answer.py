@@ -3,8 +3,8 @@
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
@@ -12,7 +12,10 @@ from syncline.model.errors import ErrorCode
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.wire.endpoints import NodeEndpoint
-from syncline.wire.fetch_response import FetchedPartition, FetchResponse
+from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
+
+if TYPE_CHECKING:
+    from syncline.node.request import Request, Steps
 
 READ_COMMITTED: Final = 1
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -91,6 +94,26 @@ def settle_rows(
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))
             topics[-1][1].append(fetched)
+
+
+def answer(request: "Request", context: FetchContext, settled: Settled) -> None:
+    """Send the answer that the rows have become."""
+    context.finish()
+    request.reply_parts(encode_fetch_response(settled.response(context.session_id), request.version))
+
+
+def answer_in_steps(
+    request: "Request",
+    context: FetchContext,
+    parts: Sequence[Sequence[Row]],
+    settle: Callable[[Sequence[Row]], None],
+    settled: Settled,
+) -> "Steps":
+    """Settle one part of the rows after the other, and send the answer."""
+    for part in parts:
+        settle(part)
+        yield
+    answer(request, context, settled)
 
 
 def _count_out(serving: FetchServing, row: Row) -> None:

@@ -12,7 +12,7 @@ look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,14 +22,13 @@ from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionP
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
-from syncline.node.fetching.answer import Settled, settle_rows
+from syncline.node.fetching.answer import Settled, answer, answer_in_steps, settle_rows
 from syncline.node.fetching.reader import PATIENT, PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.partition import Partition
 from syncline.node.parts import in_parts
 from syncline.wire.fetch import FetchRequest
-from syncline.wire.fetch_response import encode_fetch_response
 
 if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
@@ -376,22 +375,13 @@ class FetchOperation:
             version=self._request.version,
         )
         if self._is_long(len(rows)):
-            self._request.connection.step(self._request, self._answer_in_steps(rows, settle, settled))
+            self._request.connection.step(
+                self._request,
+                answer_in_steps(self._request, context, in_parts(rows, PARTITIONS_PER_STEP), settle, settled),
+            )
         else:
             settle(rows)
-            context.finish()
-            response = settled.response(context.session_id)
-            self._request.reply_parts(encode_fetch_response(response, self._request.version))
-
-    def _answer_in_steps(
-        self, rows: Sequence[Row], settle: Callable[[Sequence[Row]], None], settled: Settled
-    ) -> "Steps":
-        for some in in_parts(rows, PARTITIONS_PER_STEP):
-            settle(some)
-            yield
-        self._context.finish()
-        response = settled.response(self._context.session_id)
-        self._request.reply_parts(encode_fetch_response(response, self._request.version))
+            answer(self._request, context, settled)
 
 
 def _may_not_wait(context: FetchContext, request: "Request") -> bool:
