@@ -2,7 +2,7 @@
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,6 +43,8 @@ class Played:
     began_s: float
     note: str
     findings: Sequence[str] = ()
+    # How long each broker's loop had waited for a processor until then.
+    waits_ms: Mapping[int, float] = field(default_factory=dict)
 
 
 def raise_descriptor_limit() -> int:
@@ -97,9 +99,10 @@ class Run:
         ground = self._ready_ground()
         ground.tidy()
         self._peaks(ground)
-        before, began_s = ground.ledger(), time.monotonic()
+        before, began_s, waits_ms = ground.ledger(), time.monotonic(), ground.watch.waits_ms()
         time.sleep(seconds)
-        figures = self._measured(ground, f"rest of {seconds:.0f} s", [Played(began_s, "")], before)
+        played = [Played(began_s, "", waits_ms=waits_ms)]
+        figures = self._measured(ground, f"rest of {seconds:.0f} s", played, before)
         figures.harm = [*figures.harm, *not_rested(ground.start_bytes, ground.watch.now(), self._limits)]
         self._judge(figures)
 
@@ -140,19 +143,19 @@ class Run:
         if size.connections + SPARE_DESCRIPTORS > self._descriptors:
             self.result.skipped[case.name] = f"{size.connections} connections, {self._descriptors} descriptors allowed"
             return None
-        began_s = time.monotonic()
+        began_s, waits_ms = time.monotonic(), ground.watch.waits_ms()
         try:
             self._attacker.prepare(case.name, short=self._short, scene=ground.scene())
             if not self._short:
                 self._peaks(ground)
-                began_s = time.monotonic()
+                began_s, waits_ms = time.monotonic(), ground.watch.waits_ms()
             reply = self._attacker.attack(size.limit_s)
         except ChildLost as error:
             self._attacker.close()
-            return Played(began_s, f"{case.name}: {error}")
+            return Played(began_s, f"{case.name}: {error}", waits_ms=waits_ms)
         outcome = Outcome(**reply["outcome"])
         note = f"{case.name}: {outcome}; {reply['cpu_s']:.1f} s of the attacker's processor time"
-        return Played(began_s, note, outcome.findings)
+        return Played(began_s, note, outcome.findings, waits_ms)
 
     def _peaks(self, ground: Ground) -> dict[int, int]:
         """Return the brokers' peaks since the last look, and remember the highest."""
@@ -166,6 +169,7 @@ class Run:
         time.sleep(max(0.0, began_s + CASE_S - time.monotonic()))
         ended_s = time.monotonic()
         harm = [finding for each in played for finding in each.findings]
+        waits_ms = ground.watch.waits_ms()
         if not neighbour.settle(ended_s, SETTLE_S):
             harm.append(f"records unacknowledged for {SETTLE_S:.0f} s")
         harm += neighbour.trouble[:2]
@@ -179,6 +183,7 @@ class Run:
             neighbour.late_ms(began_s, ended_s),
             [*harm, *ground.ledger().harm_since(before)],
             "\n".join(each.note for each in played),
+            max(waits_ms[broker] - played[0].waits_ms.get(broker, 0.0) for broker in waits_ms),
         )
 
     def _new_holds(self, ground: Ground) -> Holds:

@@ -1,12 +1,15 @@
 """What is read from brokers' metrics, and which figures break which limit."""
 
 import math
+import os
+from dataclasses import replace
 
 from syncline.node.counters import Histogram
 from syncline.node.metrics.table import LONGEST_LOOP_HOLD, LOOP_HOLDS
 from syncline.node.metrics.text import Page
 from tests.attack.holds import Holds
-from tests.attack.verdict import MB, Figures, Limits, not_rested
+from tests.attack.verdict import MB, Figures, Limits, not_rested, row
+from tests.attack.watch import run_queue_wait_ms
 
 LIMITS = Limits()
 
@@ -50,6 +53,20 @@ def test_holds_of_before_do_not_count() -> None:
 def test_a_broker_that_has_started_again_has_no_before() -> None:
     """Its counters begin anew."""
     assert Holds.read(page_of([73])).since(Holds.read(page_of([1] * 10))).longest_ms == 73
+
+
+def test_table_says_when_the_machine_kept_the_brokers_from_running() -> None:
+    """A hold is measured by the clock, so it may be the machine's doing."""
+    kept = replace(figures(held_ms=73), waited_ms=240.0)
+
+    assert row(figures(held_ms=73), ["hold"]).endswith("BROKEN: hold")
+    assert row(kept, ["hold"]).endswith("BROKEN: hold (a broker waited 240 ms for a processor)")
+
+
+def test_wait_for_a_processor_is_read_from_the_system() -> None:
+    """Of this process; one that is gone has none."""
+    assert run_queue_wait_ms(os.getpid()) > 0
+    assert run_queue_wait_ms(2**30) == 0
 
 
 def test_holds_of_several_brokers_add_up() -> None:

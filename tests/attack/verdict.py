@@ -13,6 +13,8 @@ from tests.attack.holds import Holds
 MB: Final = 1_000_000
 # The neighbour's process woke up so late by itself: the machine was short of processors, whatever the brokers did.
 LATE_MS: Final = 50.0
+# The same of the brokers, in all of a case: a hold may be one such wait.
+WAITED_MS: Final = 100.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Figures:
     harm: Sequence[str] = ()
     # For the reader: what came of the attack.
     note: str = ""
+    # How long the loop of one broker waited for a processor, at most, in all.
+    waited_ms: float = 0.0
 
     @property
     def slowest_ack_ms(self) -> float:
@@ -91,9 +95,10 @@ HEADER: Final = (
 def row(figures: Figures, broken: Sequence[str]) -> str:
     """Return the line of a case."""
     late = f" (this machine was {figures.late_ms:.0f} ms late)" if figures.late_ms > LATE_MS else ""
+    waited = f" (a broker waited {figures.waited_ms:.0f} ms for a processor)" if figures.waited_ms > WAITED_MS else ""
     return (
         f"{figures.name:<34}{figures.slowest_ack_ms:>12.0f}{figures.p99_ack_ms:>8.0f}{figures.holds.longest_ms:>8.0f}"
         f"{figures.holds.quantile_ms(0.999):>8.0f}{max(figures.peaks.values(), default=0) / MB:>8.0f}"
         f"{max(figures.after.values(), default=0) / MB:>8.0f}   "
-        f"{'BROKEN: ' + '; '.join(broken) if broken else 'ok'}{late}"
+        f"{'BROKEN: ' + '; '.join(broken) if broken else 'ok'}{late}{waited}"
     )
