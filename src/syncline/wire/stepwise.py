@@ -30,7 +30,7 @@ STRINGS_AT_ONCE: Final = 20
 
 
 class _Array(NamedTuple):
-    """A field that is an array of structures, and whether these contain such arrays themselves."""
+    """A field that is an array of structures, and whether these contain arrays of structures or strings themselves."""
 
     item_type: Entity
     is_nested: bool
@@ -102,7 +102,7 @@ def _array(hint: Any) -> _Array | None:
     if not dataclasses.is_dataclass(item_type):
         return None
     plan = _plan(item_type)  # type: ignore[arg-type]
-    is_nested = any(field.array is not None for field in plan.fields)
+    is_nested = any(field.array is not None or field.strings is not None for field in plan.fields)
     return _Array(item_type, is_nested, is_nullable)
 
 

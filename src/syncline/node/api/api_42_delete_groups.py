@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from syncline.core.groups.messages import DeleteReply
 from syncline.model.errors import ErrorCode
 from syncline.node.gather import Gather
+from syncline.node.parts import made_in_steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
@@ -24,7 +25,7 @@ KEY = ApiKey.DELETE_GROUPS
 def handle(broker: "HasGroups", request: "Request") -> "Steps":
     """Delete each group, and answer when all are decided."""
     asked = yield from request.decode_in_steps()
-    group_ids = [str(group_id) for group_id in dict.fromkeys(asked.groups_names)]
+    group_ids = yield from made_in_steps(dict.fromkeys(asked.groups_names), str)
 
     def answer(errors: list[ErrorCode]) -> None:
         outcomes = list(zip(group_ids, errors, strict=True))

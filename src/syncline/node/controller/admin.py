@@ -367,13 +367,18 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
         topics = [(name, None) for name in controller.image.topics] if wanted is None else wanted
         reply(_elected(ErrorCode.NONE, results, topics))
 
-    parts: list[Sequence[tuple[str, Sequence[int]]]] = [[]]
+    part: list[tuple[str, Sequence[int]]] = []
+    parts, part_weight = [part], 0
     for name, indexes in wanted or ():
         # Elections are independent of each other, whatever is repeated.
         for some in in_parts(indexes, ELECTED_AT_ONCE):
-            if sum(len(each) for _, each in parts[-1]) + len(some) > ELECTED_AT_ONCE:
-                parts.append([])
-            parts[-1] = [*parts[-1], (name, some)]
+            # A topic without partitions takes time, too.
+            weight = max(1, len(some))
+            if part_weight + weight > ELECTED_AT_ONCE:
+                part, part_weight = [], 0
+                parts.append(part)
+            part.append((name, some))
+            part_weight += weight
             yield
     _decide(controller, requested, parts, decide, answered)
 
