@@ -76,6 +76,40 @@ async def test_long_request_is_served_alone_if_it_never_has_room(world: World) -
 
 
 @small_memory
+async def test_line_goes_on_after_requests_of_one_connection_that_were_worked_on_side_by_side(world: World) -> None:
+    """A short fetch was parked, and is answered in steps while the long request behind it is served."""
+    parked: list[Request] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps | None:
+        if not request.correlation_id:
+            parked.append(request)
+            return None
+        return work(request)
+
+    def work(request: Request) -> Steps:
+        for step in range(4 * STEPS_PER_SLICE):
+            if request.correlation_id == 1 and step == STEPS_PER_SLICE + 1:
+                request.connection.step(parked[0], answering(parked[0]))
+            yield
+        request.reply_parts((b"",))
+
+    def answering(request: Request) -> Steps:
+        for _ in range(STEPS_PER_SLICE):
+            yield
+        request.reply_parts((b"",))
+
+    world.broker().dispatcher.handlers.replace(KEY, handler)
+    client = await world.client()
+    sent = [client.send(KEY, VERSION), client.send(KEY, VERSION, bytes(LONG_BYTES))]
+    for number in sent:
+        await client.body(number)
+    line = world.broker().dispatcher.long_requests
+
+    assert (line.served_bytes, len(line)) == (0, 0)
+    assert world.connections()[0].holding.waiting_bytes == 0
+
+
+@small_memory
 async def test_short_requests_do_not_stand_in_line(world: World) -> None:
     """They take little, and most clients send no others."""
     served = Served(world)

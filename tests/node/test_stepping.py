@@ -92,6 +92,45 @@ async def test_body_of_a_long_request_stays_until_it_is_answered(world: World) -
     assert bodies == [bytes([number]) * 1_000 for number in range(1, 4)]
 
 
+async def test_answer_in_steps_to_an_earlier_request_does_not_end_the_wait_for_a_later_one(world: World) -> None:
+    """A parked fetch of many partitions is answered in steps while a long commit behind it is read from the buffer.
+
+    The later requests must go on waiting for the commit, in whose receive buffer they would arrive.
+    """
+    parked: list[Request] = []
+    seen: list[bytes] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps | None:
+        if not request.correlation_id:
+            parked.append(request)
+            return None
+        return work(request, LONG * (3 - request.correlation_id))
+
+    def work(request: Request, steps: int) -> Steps:
+        body = request.body
+        for step in range(steps):
+            if request.correlation_id == 1 and step == STEPS_PER_SLICE + 1:
+                # What the first one has waited for has come.
+                request.connection.step(parked[0], answering(parked[0]))
+            yield
+        seen.append(bytes(body[request.position :]))
+        request.reply_parts((b"",))
+
+    def answering(request: Request) -> Steps:
+        for _ in range(STEPS_PER_SLICE):
+            yield
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    client = await world.client()
+    sent = [client.send(KEY, VERSION, bytes([number]) * 1_000) for number in range(4)]
+    for correlation_id in sent:
+        await answered(client, correlation_id)
+
+    assert seen == [bytes([number]) * 1_000 for number in range(1, 4)]
+    assert list(client.answers) == sent
+
+
 async def test_body_of_a_long_request_stays_while_other_connections_receive(world: World) -> None:
     """All connections read into one buffer, until one needs it for longer than a callback."""
     bodies: list[bytes] = []

@@ -104,8 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[Request] = deque()
         self._is_reading = True
         self._is_writable = True
-        # The unanswered request that is served in steps: later ones are not handled before it is answered.
-        self._waits_for: Request | None = None
+        # Unanswered requests that are served in steps: later ones are not handled before all of these are answered.
+        # An earlier one may join them, which was parked when the first was received.
+        self._waits_for: dict[Request, None] = {}
         # Unanswered requests of another broker that are answered as soon as they can be, whatever came before.
         self._out_of_turn: dict[Request, None] = {}
         # Whether the received requests took so long that the others wait for the next turn of the loop.
@@ -196,10 +197,10 @@ class Connection(asyncio.BufferedProtocol):
                     self.update_reading()
                     dispatcher.received.wait(self)
                     break
-            if self._waits_for is None:
-                self._frames.keep()
-            else:
+            if self._waits_for:
                 self._frames.lend()
+            else:
+                self._frames.keep()
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
         if quantum_ms is None and (duration_ms := dispatcher.callback_ended(began_ms)):
@@ -221,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.append(request)
         self.client_id = header.client_id
         self._dispatcher.dispatch(request)
-        if self._waits_for is not request and request not in self._out_of_turn:
+        if request not in self._waits_for and request not in self._out_of_turn:
             # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
             request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
@@ -238,8 +239,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._transport is None or not pending:
             return
-        if self._waits_for is request:
-            self._waits_for = None
+        if self._waits_for and request in self._waits_for:
+            del self._waits_for[request]
             if request.line is not None:
                 request.line.ended(request)
             request.body = NOTHING
@@ -268,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         if request.is_done:
             return
         if self.listener == "client":
-            self._waits_for = request
+            self._waits_for[request] = None
             self.update_reading()
         elif request in self._pending:
             self._pending.remove(request)
@@ -310,9 +311,10 @@ class Connection(asyncio.BufferedProtocol):
     def _let_go(self) -> None:
         """Free what is held, and drop unanswered requests; parked ones would otherwise stay until their deadline."""
         pending, self._pending = self._pending, deque()
-        waits_for, self._waits_for = self._waits_for, None
-        if waits_for is not None and waits_for.line is not None:
-            waits_for.line.ended(waits_for)
+        waits_for, self._waits_for = self._waits_for, {}
+        for request in waits_for:
+            if request.line is not None:
+                request.line.ended(request)
         self._out_of_turn.clear()
         for request in pending:
             # Break the reference cycle between request and callback: garbage collections are rare.
@@ -371,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
             and self.has_place
             and not self.holding.is_held_back
             and self.holding.waiting_bytes <= limit
-            and self._waits_for is None
+            and not self._waits_for
             and not self._is_out_of_time
             and len(self._pending) <= PENDING_REQUESTS_MAX
         )
