@@ -1,8 +1,11 @@
 """ListOffsets: what is committed for consumers, what is there for tools that look into one replica."""
 
+import errno
+
 import pytest
 
 from syncline.model.errors import ErrorCode
+from syncline.storage.errors import DiskFullError
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient, batch
 from tests.node.world import World
@@ -56,3 +59,31 @@ async def test_debugger_finds_records_by_time_beyond_the_watermark(world: World)
 
     assert (ErrorCode.NONE, -1) == await offset(client, CONSUMER, timestamp=0)
     assert (ErrorCode.NONE, 0) == await offset(client, DEBUGGER, timestamp=0)
+
+
+async def test_log_whose_disk_refuses_concerns_one_row(world: World) -> None:
+    """Guards: a search in a log with a half-done deletion, which is completed first, closed the connection."""
+    await world.topic()
+    await world.topic("u")
+    client = await world.client()
+    await client.produce("t", batch())
+    log, disk = world.partition().log, world.host().disk
+    assert disk is not None
+    world.call(1, log.roll)
+    await client.produce("t", batch())
+    log.raise_log_start(log.high_watermark)
+    disk.fail_next("rename", errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        world.call(1, log.retention, 0)
+    disk.fail_next("rename", errno.ENOSPC)
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": 0}
+    answer = await client.ask(
+        ApiKey.LIST_OFFSETS,
+        7,
+        replica_id=CONSUMER,
+        isolation_level=0,
+        topics=[{"name": name, "partitions": [partition]} for name in ("t", "u")],
+    )
+    codes = {each.name: int(each.partitions[0].error_code) for each in answer.topics}
+
+    assert codes == {"t": ErrorCode.KAFKA_STORAGE_ERROR, "u": ErrorCode.NONE}

@@ -14,6 +14,7 @@ from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.gather import Gather
 from syncline.node.partition import Partition
 from syncline.node.parts import made_in_steps
+from syncline.storage.errors import StorageError
 from syncline.storage.times import TimestampedOffset
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
@@ -98,7 +99,16 @@ def _find(
         slot(NOTHING)
     elif timestamp == LATEST:
         slot(_latest(partition, version, is_consumer=replica_id == CONSUMER))
-    elif timestamp == MAX_TIMESTAMP:
+    else:
+        try:
+            _search(partition, version, replica_id, timestamp, slot)
+        except StorageError as refusal:
+            slot((refusal.code, -1, -1, -1))
+
+
+def _search(partition: Partition, version: int, replica_id: int, timestamp: int, slot: Callable[[Found], None]) -> None:
+    """Look for a record by its time, in a worker. Raises StorageError if the log cannot be used now."""
+    if timestamp == MAX_TIMESTAMP:
         partition.log.offset_of_max_timestamp_later(lambda found: slot(_by_time(partition, version, replica_id, found)))
     else:
         partition.log.offset_for_time_later(
