@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from syncline.node.broker import Broker
+from syncline.node.request import Request, Steps
+from syncline.node.stepping import STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.test_opening import compressed
 from tests.node.wire_client import at, batch
@@ -60,13 +63,37 @@ async def malformed_requests(world: World) -> None:
         await client.lost()
 
 
+async def request_answered_after_its_client_left(world: World) -> None:
+    """What it waited for comes too late, and the answer would take many steps."""
+    parked: list[Request] = []
+
+    def handler(_broker: Broker, request: Request) -> None:
+        parked.append(request)
+
+    def steps() -> Steps:
+        for _ in range(2 * STEPS_PER_SLICE):
+            yield
+
+    world.broker().dispatcher.handlers.replace(ApiKey.LIST_GROUPS, handler)
+    client = await world.client()
+    client.send(ApiKey.LIST_GROUPS, 0)
+    await world.until(lambda: parked)
+    client.transport.abort()
+    await world.later(1)
+    request = parked.pop()
+    world.call(1, request.connection.step, request, steps())
+    await world.later(1)
+
+
 @pytest.mark.brokers(2, log_segment_delete_delay_ms=1_000 * FILE_DELETE_DELAY_S)
 async def test_deleted_topics_leave_nothing_for_the_garbage_collector(world: World) -> None:
     """Neither partitions nor logs, nor what decided on them."""
     assert await garbage(world, topics_made_and_deleted) == {}
 
 
-@pytest.mark.parametrize("act", [batches_opened, sessions_used_and_left, malformed_requests])
+@pytest.mark.parametrize(
+    "act", [batches_opened, sessions_used_and_left, malformed_requests, request_answered_after_its_client_left]
+)
 async def test_clients_leave_nothing_for_the_garbage_collector(
     world: World, act: Callable[[World], Awaitable[None]]
 ) -> None:
@@ -96,7 +123,9 @@ async def garbage(world: World, act: Callable[[World], Awaitable[None]]) -> Coun
         await act_and_leave()
         gc.collect()
         found = Counter(type(each).__qualname__ for each in gc.garbage if _is_ours(type(each).__module__))
-        found += Counter(each.__qualname__ for each in gc.garbage if _is_ours(getattr(each, "__module__", None)))
+        # A type has its own name, and the functions in it, too; its instances have its module only.
+        named = [each for each in gc.garbage if hasattr(each, "__qualname__")]
+        found += Counter(each.__qualname__ for each in named if _is_ours(getattr(each, "__module__", None)))
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         each other, and a heartbeat must not wait: they go on, and the answer to this one comes out of turn, which
         brokers understand. Its body is a copy.
         """
-        if request.is_done:
+        if request.is_done or self._transport is None:
             return
         if self.listener == "client":
             self._waits_for[request] = None
