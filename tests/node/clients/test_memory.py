@@ -280,3 +280,15 @@ def test_closed_holding_counts_nothing_more(loop: VirtualLoop) -> None:
     holding.set_unsent(50)
 
     assert budget.held_bytes == 0
+
+
+def test_freeing_unused_buffers_may_be_enough(loop: VirtualLoop) -> None:
+    """Guards: the budget was eased while it looked for connections to hold back; those were not read ever again."""
+    budget = MemoryBudget(loop, 1_000)
+    idle, busy = budget.open(Somebody()), budget.open(Somebody())
+    idle.receive(950)
+    idle.free_unused = lambda: idle.receive(-idle.received_bytes)
+    busy.wait(300)
+
+    budget.check_invariants()
+    assert (budget.held_bytes, busy.is_held_back) == (300, False)

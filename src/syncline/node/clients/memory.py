@@ -255,6 +255,9 @@ class MemoryBudget:
             self.ease_bytes = self._low_bytes
         for holding in list(self._holdings):
             holding.free_unused()
+        if self.ease_bytes < 0:
+            # That was enough, and the budget is eased.
+            return
         for holding in holding_most(self._holdings, self.limit_bytes):
             holding.hold_back(is_held_back=True)
 
