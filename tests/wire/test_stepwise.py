@@ -265,3 +265,43 @@ def test_items_beyond_those_that_are_kept_are_read_and_dropped() -> None:
     assert [each.name for each in some.protocols] == ["p0", "p1", "p2", "p3"]
     assert (some.reason, step_count) == ("because", len(protocols))
     assert whole == decode_request(ApiKey.JOIN_GROUP, 8, body)
+
+
+UNKNOWN = b"\x01" + varint(77) + b"\x02zz"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "plain", "tagged"),
+    [
+        # Without a list; in the items of a list; in an item that has a list itself, and at the end.
+        (ApiKey.DESCRIBE_CLUSTER, 0, b"\x00\x00", b"\x00" + UNKNOWN),
+        (
+            ApiKey.METADATA,
+            12,
+            b"\x02" + bytes(16) + b"\x02t\x00\x01\x00\x00",
+            b"\x02" + bytes(16) + b"\x02t" + UNKNOWN + b"\x01\x00\x00",
+        ),
+        (
+            ApiKey.OFFSET_FETCH,
+            8,
+            b"\x02\x02g\x02\x02t\x01\x00\x00\x00\x00",
+            b"\x02\x02g\x02\x02t\x01" + UNKNOWN + UNKNOWN + b"\x00" + UNKNOWN,
+        ),
+    ],
+    ids=["alone", "item", "nested"],
+)
+def test_unknown_tagged_fields_are_ignored(key: ApiKey, version: int, plain: bytes, tagged: bytes) -> None:
+    """Guards: a short request with one closed the connection, a long one did not. KIP-482 lets senders add them."""
+    expected = decode_request(key, version, plain)
+
+    assert decode_request(key, version, tagged) == expected
+    assert drained(decode_request_in_steps(key, version, tagged))[0] == expected
+
+
+def test_tagged_field_that_reaches_past_the_end_is_malformed() -> None:
+    """In one call and in steps."""
+    body = b"\x00\x01" + varint(77) + b"\x7fzz"
+    with pytest.raises(DecodeError):
+        decode_request(ApiKey.DESCRIBE_CLUSTER, 0, body)
+    with pytest.raises(DecodeError):
+        drained(decode_request_in_steps(ApiKey.DESCRIBE_CLUSTER, 0, body))

@@ -6,7 +6,9 @@ calls `preload` for those that every start needs.
 
 `kio` trusts the counts of arrays, so they are checked first (`announced_counts`).
 It copies what it reads, so an entity may outlive the receive buffer. It refuses
-writable buffers, so it gets bodies as read-only views.
+writable buffers, so it gets bodies as read-only views. It also refuses tagged fields
+that it does not know, which a reader must ignore (KIP-482); such messages are read
+in steps (`stepwise`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Final
 
 from syncline.records.buffers import Buffer
 from syncline.wire.api import ApiKey
-from syncline.wire.errors import DecodeError
+from syncline.wire.errors import DecodeError, UnknownTagError
 from syncline.wire.rows import is_long
 
 Entity = Any
@@ -56,6 +58,15 @@ def decode_request(key: int, version: int, body: Buffer, position: int = 0) -> E
     return _decode(key, version, _REQUEST, body, position)
 
 
+def decode_plain_request(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
+    """Return what `decode_request` returns, in one call to `kio`.
+
+    Raises UnknownTagError for a request that only `decode_request_in_steps` reads without holding the loop, and
+    DecodeError.
+    """
+    return _decode_plain(key, version, _REQUEST, body, position)
+
+
 def decode_request_in_steps(
     key: int, version: int, body: Buffer, position: int = 0, kept_max: Mapping[str, int] | None = None
 ) -> Generator[None, None, Entity]:
@@ -63,19 +74,7 @@ def decode_request_in_steps(
 
     Of the request's own lists named in `kept_max`, only so many items are kept; the others are read and dropped.
     """
-    from syncline.wire.stepwise import decode_in_steps
-
-    view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
-    try:
-        entity, _ = yield from decode_in_steps(request_type(key, version), view, position, kept_max)
-    except GeneratorExit:
-        raise
-    except OSError:
-        # A schema could not be imported for want of descriptors: that says nothing about the bytes.
-        raise
-    except Exception as error:
-        raise _malformed(key, version, _REQUEST, error) from error
-    return entity
+    return (yield from _decode_in_steps(key, version, _REQUEST, body, position, kept_max))
 
 
 def decode_response(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
@@ -170,12 +169,45 @@ def _writer(entity_type: type[Entity]) -> _Writer:
 
 
 def _decode(key: int, version: int, direction: str, body: Buffer, position: int) -> Entity:
+    try:
+        return _decode_plain(key, version, direction, body, position)
+    except UnknownTagError:
+        pass
+    decoding = _decode_in_steps(key, version, direction, body, position)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            return end.value
+
+
+def _decode_in_steps(
+    key: int, version: int, direction: str, body: Buffer, position: int, kept_max: Mapping[str, int] | None = None
+) -> Generator[None, None, Entity]:
+    from syncline.wire.stepwise import decode_in_steps
+
+    view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
+    try:
+        entity, _ = yield from decode_in_steps(_entity_type(key, version, direction), view, position, kept_max)
+    except GeneratorExit:
+        raise
+    except OSError:
+        # A schema could not be imported for want of descriptors: that says nothing about the bytes.
+        raise
+    except Exception as error:
+        raise _malformed(key, version, direction, error) from error
+    return entity
+
+
+def _decode_plain(key: int, version: int, direction: str, body: Buffer, position: int) -> Entity:
     read, check_counts = _reader(key, version, direction)
     view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
     try:
         if check_counts is not None:
             check_counts(view, position)
         return read(view, position)[0]
+    except KeyError as error:
+        raise UnknownTagError(f"{ApiKey(key).name} version {version} {direction}: {error}") from None
     except Exception as error:
         raise _malformed(key, version, direction, error) from error
 

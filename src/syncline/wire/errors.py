@@ -2,7 +2,7 @@
 
 from syncline.records.errors import DecodeError
 
-__all__ = ["DecodeError", "FrameError", "IncompleteHeaderError"]
+__all__ = ["DecodeError", "FrameError", "IncompleteHeaderError", "UnknownTagError"]
 
 
 class FrameError(DecodeError):
@@ -11,3 +11,7 @@ class FrameError(DecodeError):
 
 class IncompleteHeaderError(DecodeError):
     """A request ends inside its header: malformed, or not received yet."""
+
+
+class UnknownTagError(DecodeError):
+    """A message has a tagged field that its schema here does not have; it is read in another way, without it."""

@@ -157,8 +157,12 @@ def _decode_array(
         for _ in range(count):
             if check is not None:
                 check(view, position)
-            item, size = read(view, position)
-            position += size
+            try:
+                item, size = read(view, position)
+                position += size
+            except KeyError:
+                # It has a tagged field that `kio` does not know.
+                item, position = yield from decode_in_steps(array.item_type, view, position)
             if len(items) < kept_max:
                 items.append(item)
             yield
@@ -192,7 +196,7 @@ def _decode_strings(
 
 
 def _decode_tags(entity_type: Entity, view: memoryview, position: int, values: dict[str, Any]) -> int:
-    """Put the known tagged fields into `values`; return the position after the section."""
+    """Put the known tagged fields into `values`, ignore others; return the position after the section."""
     count, position = read_unsigned(view, position)
     if count > TAGS_MAX:
         raise DecodeError(f"{count} tagged fields announced before {position}")
@@ -202,6 +206,8 @@ def _decode_tags(entity_type: Entity, view: memoryview, position: int, values: d
     for _ in range(count):
         tag, position = read_unsigned(view, position)
         size, position = read_unsigned(view, position)
+        if size > len(view) - position:
+            raise DecodeError(f"tagged field {tag} has {size} bytes, {len(view) - position} are left")
         if tag in known:
             read, check = _field_reader(entity_type, known[tag].name)
             if check is not None:
