@@ -296,6 +296,8 @@ def test_unknown_tagged_fields_are_ignored(key: ApiKey, version: int, plain: byt
 
     assert decode_request(key, version, tagged) == expected
     assert drained(decode_request_in_steps(key, version, tagged))[0] == expected
+    assert drained(decode_request_in_steps(key, version, tagged, at_once_bytes_max=1_000))[0] == expected
+    assert drained(decode_request_in_steps(key, version, plain, at_once_bytes_max=1_000)) == (expected, 0)
 
 
 def test_tagged_field_that_reaches_past_the_end_is_malformed() -> None:

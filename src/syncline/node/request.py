@@ -16,13 +16,11 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from syncline.node.clients.memory import Holding
 from syncline.wire.codec import (
-    decode_plain_request,
     decode_request,
     decode_request_in_steps,
     encode_fields,
     encode_response,
 )
-from syncline.wire.errors import UnknownTagError
 
 Buffer = bytes | bytearray | memoryview
 # The work on a request that takes long: each step takes a fraction of a millisecond (`node.stepping`).
@@ -150,13 +148,16 @@ class Request:
 
         Of a long one's lists named in `kept_max`, only so many items are kept.
         """
-        if len(self.body) - self.position <= DECODED_AT_ONCE_BYTES:
-            try:
-                return decode_plain_request(self.key, self.version, self.body, self.position)
-            except UnknownTagError:
-                # Each such item takes ten times as long.
-                yield
-        return (yield from decode_request_in_steps(self.key, self.version, self.body, self.position, kept_max))
+        return (
+            yield from decode_request_in_steps(
+                self.key,
+                self.version,
+                self.body,
+                self.position,
+                kept_max,
+                at_once_bytes_max=DECODED_AT_ONCE_BYTES,
+            )
+        )
 
     def answer(self, fields: Mapping[str, Any]) -> None:
         """Answer with these fields (see `wire.entities.build`); a long answer is written in steps."""

@@ -17,7 +17,7 @@ from syncline.node.controller.admin import AdminRequest, Fields, serve
 from syncline.node.controller.private_messages import decode_forward, encode_forward_error
 from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import decode_request, decode_request_in_steps, encode_fields
+from syncline.wire.codec import decode_request_in_steps, encode_fields
 from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -49,10 +49,9 @@ def handle(broker: "MayBeController", request: "Request") -> "Steps":
 
     try:
         key = ApiKey(forwarded.key)
-        if len(forwarded.body) > DECODED_AT_ONCE_BYTES:
-            entity = yield from decode_request_in_steps(key, forwarded.version, forwarded.body)
-        else:
-            entity = decode_request(key, forwarded.version, forwarded.body)
+        entity = yield from decode_request_in_steps(
+            key, forwarded.version, forwarded.body, at_once_bytes_max=DECODED_AT_ONCE_BYTES
+        )
         asked = AdminRequest(
             key, forwarded.version, forwarded.receiver, entity, lambda: request.connection.wait_for(request)
         )
