@@ -431,6 +431,19 @@ async def test_produce_to_many_partitions_shares_the_loop(world: World) -> None:
     assert world.partition(number=599).log.log_end == 1
 
 
+async def test_other_brokers_produce_to_many_partitions(world: World) -> None:
+    """Guards: what a broker's long request is copied to could not be stamped with offsets."""
+    await world.topic("t", partitions=150)
+    peer = await world.peer()
+    topics = [("t", [(index, batch()) for index in range(150)])]
+    parts = encode_produce_request(PRODUCE_VERSION, acks=-1, timeout_ms=5_000, topics=topics)
+    answer = parse_produce_response(
+        await peer.body(peer.send(ApiKey.PRODUCE, PRODUCE_VERSION, *parts)), PRODUCE_VERSION
+    )
+
+    assert {row.error_code for _, rows in answer.topics for row in rows} == {ErrorCode.NONE}
+
+
 async def test_member_with_too_many_protocols_is_refused_for_what_it_takes_to_read_them(world: World) -> None:
     """Those beyond the bound are not kept while the request is read: forty clients may send such requests at once."""
     protocols = [{"name": f"protocol-{number}", "metadata": bytes(8)} for number in range(30_000)]

@@ -101,8 +101,8 @@ class Dispatcher(Generic[HostT]):
             steps = handler(self._host, request)
             if steps is not None:
                 if listener != "client":
-                    # Other requests of that broker go on meanwhile, in the same receive buffer.
-                    request.body = memoryview(bytes(request.body))
+                    # Other requests of that broker go on meanwhile, in the same receive buffer. Batches are stamped.
+                    request.body = memoryview(bytearray(request.body))
                 self.long_requests.arrived(request, steps)
         except Exception as error:  # noqa: BLE001 - a failure affects one connection only
             failed(request, error)
