@@ -288,3 +288,32 @@ def test_failed_sync_is_no_refusal_whatever_its_number() -> None:
 def test_account_of_an_untold_story_allows_nothing_on_the_disk() -> None:
     """The check itself: it accepts an empty disk before anything was promised."""
     check(Image(), Account())
+
+
+class StickyDisk(RecordingDisk):
+    """A disk that refuses to remove files at times: some file systems need room for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses_count = 0
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        if self.refuses_count:
+            self.refuses_count -= 1
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().remove(path)
+
+
+@pytest.mark.parametrize("refuses_count", [1, 3])
+def test_restart_that_could_not_remove_a_file_leaves_none(settings: LogSettings, refuses_count: int) -> None:
+    """Guards: files that were renamed before the refusal took room until the broker's next start."""
+    disk = StickyDisk()
+    log = grown(open_directory(disk, settings), settings)
+    assert log.segment_count > 1
+    disk.refuses_count = refuses_count
+    AgainLog(log).restart_at(Offset(100))
+    names = disk.list(log.directory)
+
+    assert (log.log_start, log.log_end) == (100, 100)
+    assert [name for name in names if name.endswith(".deleted")] == []

@@ -142,12 +142,18 @@ class SegmentList:
         segment.release()
 
     def _bury(self, segment: Segment) -> Iterator[str]:
-        """Rename the files of a closed segment to `.deleted` names, which are yielded. Raises OSError."""
+        """Rename the files of a closed segment to `.deleted` names, which are yielded. Raises OSError.
+
+        Names that an earlier try has given are yielded again.
+        """
         for suffix in _SUFFIXES:
             path = segment.path(suffix)
+            deleted = path + DELETED_SUFFIX
             if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                yield path + DELETED_SUFFIX
+                self._disk.rename(path, deleted)
+                yield deleted
+            elif self._disk.exists(deleted):
+                yield deleted
 
     def destroy_behind(self, segment: Segment) -> None:
         """Remove all segments behind `segment`, which grows again; the caller syncs the names. Raises OSError."""
