@@ -1,7 +1,9 @@
 """Sending committed metadata to brokers: the changes after their version, or a snapshot.
 
 A broker polls with the version that it has. If there are later changes, it gets them at once; otherwise the poll is
-parked until the next commit. A poll also shows that the broker has applied everything up to its version.
+parked until the next commit. A poll also shows that the broker has applied everything up to its version. What all
+brokers have applied is forgotten, except for a little: thousands of topics that are long deleted would stay in memory,
+and as small objects, made while a large request was read, they would keep far more of it from being given back.
 
 Invariants: the history holds consecutive versions and ends with the committed one; every parked poll has the committed
 version; a broker has at most one parked poll.
@@ -19,6 +21,8 @@ from syncline.node.controller.private_messages import Poll, encode_deltas, encod
 
 # Batches kept for brokers that lag behind; a broker that lags further gets a snapshot.
 HISTORY_BATCHES_MAX: Final = 1_000
+# What is kept of batches that every broker has, in characters: one that starts again may have been away for a moment.
+HISTORY_SPARE_CHARS: Final = 65_536
 
 PollAnswer = Callable[[bytes], None]
 
@@ -28,12 +32,18 @@ class MetadataFeed:
 
     def __init__(self, lease_epoch: int, *, history_batches_max: int = HISTORY_BATCHES_MAX) -> None:
         self._lease_epoch = lease_epoch
-        self._history: deque[Batch] = deque(maxlen=history_batches_max)
+        self._history: deque[Batch] = deque()
+        self._history_batches_max = history_batches_max
+        self._history_chars = 0
         self._parked: dict[BrokerId, tuple[Poll, PollAnswer]] = {}
+        # Which version each broker had when it last polled.
+        self._had: dict[BrokerId, int] = {}
 
     def poll(self, poll: Poll, answer: PollAnswer, committed: MetadataImage) -> None:
         """Answer with the changes after the broker's version, once there are some."""
         earlier = self._parked.pop(poll.broker_id, None)
+        self._had[poll.broker_id] = poll.version
+        self._forget()
         if earlier is not None:
             earlier[1](encode_no_news(ErrorCode.NONE))
         if poll.version == committed.version:
@@ -47,6 +57,8 @@ class MetadataFeed:
             f"version {batches[0].version} was committed after {self._history[-1].version}"
         )
         self._history.extend(batches)
+        self._history_chars += sum(len(batch.text) for batch in batches)
+        self._forget()
 
     def spread(self, committed: MetadataImage) -> None:
         """Answer all parked polls with the new changes."""
@@ -71,8 +83,20 @@ class MetadataFeed:
         recent = [self._history[index] for index in range(len(self._history) - missing, len(self._history))]
         return encode_deltas(recent, self._lease_epoch, committed.version)
 
+    def _forget(self) -> None:
+        """Drop the oldest batches: what every broker has, except for the spare ones, and what is beyond the maximum."""
+        history = self._history
+        everywhere = min(self._had.values(), default=0)
+        while history and (
+            len(history) > self._history_batches_max
+            or (history[0].version <= everywhere and self._history_chars > HISTORY_SPARE_CHARS)
+        ):
+            self._history_chars -= len(history.popleft().text)
+
     def check_invariants(self, committed: MetadataImage) -> None:
         """Assert that history and polls agree with the committed image."""
+        chars = sum(len(batch.text) for batch in self._history)
+        assert chars == self._history_chars, f"{chars} characters are kept, {self._history_chars} are counted"
         for older, newer in zip(self._history, list(self._history)[1:], strict=False):
             assert newer.version == older.version + 1, f"the history has {newer.version} after {older.version}"
         assert not self._history or self._history[-1].version == committed.version, (
