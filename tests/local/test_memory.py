@@ -1,11 +1,42 @@
 """How much memory this machine has, and when a broker gives some back."""
 
+import json
+import platform
+import subprocess
+import sys
+
 import pytest
 
 from syncline.local.memory import BUSY_SHARE, GROWTH_BYTES, GivesBack, machine_memory_bytes, resident_bytes, trim_heap
 from syncline.virtual.loop import VirtualLoop
+from tests.cluster import ROOT
 
 LOOK_S = 30.0
+# What a worker does that opens batches: it has many buffers at once, then none; its thread goes on.
+BURST_BYTES = 24 << 20
+WORKER = f"""
+import json, threading
+from syncline.local.memory import keep_freed_memory, resident_bytes, trim_heap
+keep_freed_memory()
+made, looked, freed, over = (threading.Event() for _ in range(4))
+def work():
+    buffers = [bytearray(60_000).replace(bytes(1), b"1") for _ in range({BURST_BYTES} // 60_000)]
+    made.set()
+    looked.wait()
+    buffers.clear()
+    freed.set()
+    over.wait()
+sizes = [resident_bytes()]
+threading.Thread(target=work).start()
+made.wait()
+sizes.append(resident_bytes())
+looked.set()
+freed.wait()
+trim_heap()
+sizes.append(resident_bytes())
+over.set()
+print(json.dumps(sizes))
+"""
 
 
 class Figures:
@@ -59,3 +90,13 @@ def test_machine_tells_its_memory() -> None:
     trim_heap()
 
     assert 0 < resident_bytes() < machine_memory_bytes()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to return memory")
+def test_memory_that_a_worker_freed_is_given_back() -> None:
+    """The end of a thread's own heap would never be: tens of megabytes after a worker has opened large batches."""
+    run = subprocess.run([sys.executable, "-c", WORKER], cwd=ROOT / "src", check=True, capture_output=True, text=True)
+    before, burst, after = json.loads(run.stdout)
+
+    assert burst - before > BURST_BYTES * 0.9
+    assert after - before < BURST_BYTES * 0.1

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.control_secret import ensure_secret
 from syncline.local.cyclic_garbage import OldGarbage, collect_in_small_parts, collect_rarely
-from syncline.local.memory import GivesBack, machine_memory_bytes
+from syncline.local.memory import GivesBack, keep_freed_memory, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
@@ -70,13 +70,6 @@ _ADVICE: Final = {
 # Linux's <sys/prctl.h>.
 PR_SET_PDEATHSIG = 1
 
-# glibc's <malloc.h>. A part of a fetch answer is about a megabyte; the freed memory that is kept is far less than a
-# broker may use (the trim threshold applies only to the top of the heap).
-M_TRIM_THRESHOLD = -1
-M_MMAP_THRESHOLD = -3
-KEPT_BUFFER_BYTES = 8 << 20
-KEPT_BYTES_MAX = 32 << 20
-
 
 class BrokerProcess:
     """A node on real ports."""
@@ -117,7 +110,7 @@ class BrokerProcess:
             format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
             force=True,
         )
-        _keep_freed_memory()
+        keep_freed_memory()
         _allow_many_files()
         collect_rarely()
         # A thread that opens a batch computes for seconds; the loop's thread, which waits for the interpreter at each
@@ -287,15 +280,3 @@ def _allow_many_files() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _keep_freed_memory() -> None:
-    """Make the C library keep freed buffers for later ones.
-
-    By default it gets each large buffer from the kernel and returns it there; the page faults of that cost more than
-    everything else in reading a megabyte for a consumer. Without glibc nothing happens.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES)
-        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)

@@ -1,8 +1,15 @@
 """The memory of this machine: how much there is, and giving back what a broker no longer uses.
 
-The C library keeps freed memory for later (`broker_process.py` has it keep even large buffers, because page faults
-cost more than reading a megabyte). After a burst, a broker would keep it for good. So a broker whose resident memory
-has grown tells the library to return free pages to the system.
+The C library keeps freed memory for later (a broker has it keep even large buffers, because page faults cost more than
+reading a megabyte). After a burst, a broker would keep it for good. So a broker whose resident memory has grown tells
+the library to return free pages to the system.
+
+By default, glibc gives each thread a heap of its own, and of those it never returns the end: after a worker has opened
+large batches, as much as is kept at the end of a heap, per worker. So there is one heap for all threads. They hardly
+compete for it: they hold the interpreter's lock wherever they allocate much.
+
+Python's own allocator, for objects of at most 512 bytes, returns only whole megabytes, and one object that is left
+keeps one. What was made during a burst and lives on keeps more than its size, and nothing can return that.
 
 The allocator is locked meanwhile: up to 1 ms per returned megabyte, far less if there is nothing to return. So a broker
 looks every half minute, and only after one in which it was mostly idle: a busy one would need the memory again.
@@ -22,6 +29,14 @@ STATM: Final = Path("/proc/self/statm")
 LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 # Where neither the system nor a control group tells.
 UNKNOWN_MEMORY_BYTES: Final = 4 << 30
+
+# glibc's <malloc.h>. A part of a fetch answer is about a megabyte; the freed memory that is kept is far less than a
+# broker may use (the trim threshold applies only to the end of a heap).
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
+KEPT_BUFFER_BYTES: Final = 8 << 20
+KEPT_BYTES_MAX: Final = 32 << 20
 
 LOOK_S: Final = 30.0
 GROWTH_BYTES: Final = 4 << 20
@@ -46,6 +61,19 @@ def resident_bytes() -> int:
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError, AttributeError):
         return 0
+
+
+def keep_freed_memory() -> None:
+    """Make the C library keep freed buffers for later ones, in one heap; to be called before there are threads.
+
+    By default it gets each large buffer from the kernel and returns it there; the page faults of that cost more than
+    everything else in reading a megabyte for a consumer. Without glibc nothing happens.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
+        mallopt(M_ARENA_MAX, 1)
 
 
 def trim_heap() -> None:
