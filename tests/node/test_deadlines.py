@@ -1,6 +1,7 @@
 """Deadlines: never too early, at most a bucket too late, and one operation's failure does not affect the others."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -59,6 +60,31 @@ def test_deadline_is_kept_to_a_bucket_when_it_passes(stage: Stage, deadline_ms: 
 
     assert len(operation.expired_ms) == 1
     assert 0 <= operation.expired_ms[0] - deadline_ms <= BUCKET_MS
+
+
+@pytest.mark.parametrize("wait_ms", [1_000, 1_023, 1_024, 5_000, 30_000, 2**31 - 1])
+def test_long_wait_is_kept_to_a_fiftieth(stage: Stage, wait_ms: int) -> None:
+    """Not before the deadline, and not much after it."""
+    operation = Operation()
+    deadline_ms = 1_000 + wait_ms
+    stage.deadlines.park(operation, deadline_ms, wait_ms)
+    stage.run_until(deadline_ms + max(BUCKET_MS, wait_ms // 50) + 1)
+
+    assert len(operation.expired_ms) == 1
+    assert operation.expired_ms[0] >= deadline_ms
+
+
+def test_requests_with_long_timeouts_leave_few_objects_when_they_are_answered(stage: Stage) -> None:
+    """Small objects that come and go all over the heap for half a minute keep it from being given back."""
+    gc.collect()
+    before = len(gc.get_objects())
+    for now_ms in range(1_000, 31_000, 5):
+        operation = Operation()
+        stage.deadlines.forget(operation, stage.deadlines.park(operation, now_ms + 30_000, 30_000))
+    # Objects without references to others are none of the collector's: containers alone are counted.
+    found = len(gc.get_objects()) - before
+
+    assert found < 200
 
 
 def test_deadline_does_not_pass_when_the_operation_is_forgotten(stage: Stage) -> None:

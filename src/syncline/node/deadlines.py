@@ -5,8 +5,13 @@ deadlines are kept in buckets of 10 ms: a dict per bucket, where adding or
 removing an operation takes a tenth of a microsecond. Only the earliest bucket
 has a timer of the loop, and an idle broker has none.
 
+A bucket stays until its time, although its operations were answered long ago.
+Those of thousands of requests with timeouts of half a minute would be thousands
+of small objects that come and go all over the heap, and keep what a burst took
+from being given back. So longer waits share wider buckets.
+
 Units: monotonic milliseconds. An operation expires at its deadline or up to
-one bucket later, never earlier.
+one bucket later, never earlier: 10 ms, or a fiftieth of its wait.
 """
 
 import asyncio
@@ -20,6 +25,9 @@ from syncline.node.clock import Clock
 log = logging.getLogger("syncline.node")
 
 BUCKET_MS: Final = 10
+# Waits of at least so long have buckets of 20 ms; each time that they double, the buckets do.
+LONG_WAIT_MS: Final = 1_024
+_LONG_BITS: Final = LONG_WAIT_MS.bit_length() - 1
 
 
 class Expiring(Protocol):
@@ -56,9 +64,15 @@ class Deadlines:
         """Whether a timer of the loop is set."""
         return self._timer is not None
 
-    def park(self, operation: Expiring, deadline_ms: int) -> int:
-        """Add `operation`; return its bucket, the argument of `forget`."""
+    def park(self, operation: Expiring, deadline_ms: int, wait_ms: int = 0) -> int:
+        """Add `operation`; return its bucket, the argument of `forget`.
+
+        `wait_ms` is how long it waits in all, if it may expire a fiftieth of that late.
+        """
         bucket = deadline_ms // BUCKET_MS + 1
+        if wait_ms >= LONG_WAIT_MS:
+            doublings = (wait_ms >> _LONG_BITS).bit_length()
+            bucket = -(-bucket >> doublings) << doublings
         waiting = self._buckets.get(bucket)
         if waiting is None:
             self._buckets[bucket] = {operation: None}

@@ -73,7 +73,7 @@ class LowWatermarks:
             done((ErrorCode.REQUEST_TIMED_OUT, low))
             return
         waiting = _Waiting(self, partition, target, done)
-        waiting.bucket = self._deadlines.park(waiting, self._clock.mono_ms() + timeout_ms)
+        waiting.bucket = self._deadlines.park(waiting, self._clock.mono_ms() + timeout_ms, timeout_ms)
         self._waiting.setdefault(partition.key, []).append(waiting)
 
     def moved(self, partition: "Partition") -> None:

@@ -86,7 +86,7 @@ class PendingProduce:
         else:
             self._request.connection.hold(self._size_bytes)
             now_ms = self._producing.clock.mono_ms()
-            self._bucket = self._producing.deadlines.park(self, now_ms + timeout_ms)
+            self._bucket = self._producing.deadlines.park(self, now_ms + timeout_ms, timeout_ms)
 
     def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
         """Take the verdict on one row."""

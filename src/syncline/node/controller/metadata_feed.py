@@ -22,7 +22,7 @@ from syncline.node.controller.private_messages import Poll, encode_deltas, encod
 # Batches kept for brokers that lag behind; a broker that lags further gets a snapshot.
 HISTORY_BATCHES_MAX: Final = 1_000
 # What is kept of batches that every broker has, in characters: one that starts again may have been away for a moment.
-HISTORY_SPARE_CHARS: Final = 65_536
+HISTORY_SPARE_CHARS: Final = 8_192
 
 PollAnswer = Callable[[bytes], None]
 

@@ -283,7 +283,7 @@ class FetchOperation:
         if self._pending is not None:
             self._pending.park(self._serving.clock.mono_ms())
         deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
-        self._bucket = self._serving.deadlines.park(self, deadline_ms)
+        self._bucket = self._serving.deadlines.park(self, deadline_ms, self._fetch.max_wait_ms)
         self._context.session.on_change = self._changed
         # What it keeps is counted with its session.
         self._request.park(0)
