@@ -7,8 +7,8 @@ controller only journals both: only the session timeout decides about fencing.
 Times in ms of the node's monotonic clock.
 """
 
+from array import array
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -30,14 +30,17 @@ class BrokerWatch:
     def __init__(self, broker_id: BrokerId, clock: Clock, note: Callable[[Event], None]) -> None:
         self._clock = clock
         self._episodes = Episodes(broker_id, clock, note)
-        # Versions, and the times of their commits.
-        self._versions: deque[int] = deque(maxlen=COMMITS_MAX)
-        self._times: deque[int] = deque(maxlen=COMMITS_MAX)
+        # Versions, and the times of their commits. Arrays, because two thousand numbers that are objects of their own,
+        # made while a large request was decided on, would keep much of its memory from being given back.
+        self._versions = array("q")
+        self._times = array("q")
 
     def committed(self, version: int) -> None:
         """Record that the controller has sent the metadata up to `version` to the brokers."""
         self._versions.append(version)
         self._times.append(self._clock.mono_ms())
+        if len(self._versions) > COMMITS_MAX:
+            del self._versions[0], self._times[0]
 
     def look(
         self, brokers: Iterable[BrokerId], sessions: BrokerSessions, version: int, heartbeat_interval_ms: int
