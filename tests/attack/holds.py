@@ -6,25 +6,31 @@ broker's longest hold where that is new.
 
 import http.client
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 HISTOGRAM: Final = "syncline_event_loop_hold_seconds"
 LONGEST: Final = "syncline_event_loop_longest_hold_seconds"
+LONGEST_BY_WORK: Final = "syncline_event_loop_longest_hold_by_work_seconds"
 TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True)
 class Holds:
-    """Holds of one loop: how many took at most each bound (the last one is infinite), and the longest."""
+    """Holds of one loop: how many took at most each bound (the last one is infinite), and the longest.
+
+    `by_work` has the longest of each kind of work that broke the rule of 10 ms.
+    """
 
     up_to: Mapping[float, int]
     longest_ms: float = 0.0
+    by_work: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, page: str) -> "Holds":
         """Return what a metrics page says; nothing if the broker does not measure it."""
         up_to: dict[float, int] = {}
+        by_work: dict[str, float] = {}
         longest_ms = 0.0
         for line in page.splitlines():
             if line.startswith(f'{HISTOGRAM}_bucket{{le="'):
@@ -32,7 +38,10 @@ class Holds:
                 up_to[1_000 * float(bound)] = int(float(count))
             elif line.startswith(f"{LONGEST} "):
                 longest_ms = 1_000 * float(line.split()[1])
-        return cls(up_to, longest_ms)
+            elif line.startswith(f'{LONGEST_BY_WORK}{{work="'):
+                work, seconds = line.partition('work="')[2].rsplit('"} ', 1)
+                by_work[work] = 1_000 * float(seconds)
+        return cls(up_to, longest_ms, by_work)
 
     @property
     def count(self) -> int:
@@ -44,16 +53,27 @@ class Holds:
         if self.count < before.count:
             return self
         up_to = {bound: count - before.up_to.get(bound, 0) for bound, count in self.up_to.items()}
+        by_work = {work: held_ms for work, held_ms in self.by_work.items() if held_ms > before.by_work.get(work, 0.0)}
         if self.longest_ms > before.longest_ms:
-            return Holds(up_to, self.longest_ms)
+            return Holds(up_to, self.longest_ms, by_work)
         # An older hold was longer; the newer ones are known up to the bound that all of them fit.
-        return Holds(up_to, min(Holds(up_to).quantile_ms(1.0), before.longest_ms))
+        return Holds(up_to, min(Holds(up_to).quantile_ms(1.0), before.longest_ms), by_work)
 
     def with_(self, other: "Holds") -> "Holds":
         """Return the holds of both."""
         bounds = self.up_to.keys() | other.up_to.keys()
         up_to = {bound: self.up_to.get(bound, 0) + other.up_to.get(bound, 0) for bound in sorted(bounds)}
-        return Holds(up_to, max(self.longest_ms, other.longest_ms))
+        by_work = {
+            work: max(self.by_work.get(work, 0.0), other.by_work.get(work, 0.0))
+            for work in (*self.by_work, *other.by_work)
+        }
+        return Holds(up_to, max(self.longest_ms, other.longest_ms), by_work)
+
+    @property
+    def note(self) -> str:
+        """Return which work held a loop for longer than ever on its cluster, the longest first; empty if none did."""
+        longest_first = sorted(self.by_work.items(), key=lambda item: -item[1])
+        return ", ".join(f"{work} {held_ms:.0f} ms" for work, held_ms in longest_first)
 
     def quantile_ms(self, share: float) -> float:
         """Return the smallest bound that this share of the holds does not exceed, at most the longest hold."""

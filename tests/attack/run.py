@@ -172,17 +172,20 @@ class Run:
         waits_ms = ground.watch.waits_ms()
         if not neighbour.settle(ended_s, SETTLE_S):
             harm.append(f"records unacknowledged for {SETTLE_S:.0f} s")
+        holds = self._new_holds(ground)
         harm += neighbour.trouble[:2]
         harm += [f"broker {broker} took {KILL_BYTES / 1e6:.0f} MB and was ended" for broker in ground.watch.killed]
         return Figures(
             name,
             neighbour.acks_ms(began_s, ended_s),
-            self._new_holds(ground),
+            holds,
             self._peaks(ground),
             ground.watch.now(),
             neighbour.late_ms(began_s, ended_s),
             [*harm, *ground.ledger().harm_since(before)],
-            "\n".join(each.note for each in played),
+            "\n".join(
+                [each.note for each in played] + [f"held for longer than ever by {holds.note}"] * bool(holds.note)
+            ),
             max(waits_ms[broker] - played[0].waits_ms.get(broker, 0.0) for broker in waits_ms),
         )
 
