@@ -450,21 +450,21 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     topic and the partitions of the new one.
     """
     partitions: list[TopicPartition] = []
-    deleted = []
+    deleted: list[Topic] = []
     if new.topics is not old.topics:
-        for name, topic in old.topics.items():
-            now = new.topics.get(name)
-            if now is not topic and (now is None or now.topic_id != topic.topic_id):
-                deleted.append(topic)
-    if new.topics is not old.topics:
-        for name, topic in new.topics.items():
-            before = old.topics.get(name)
-            if before is topic:
-                continue
+        # `map` and `zip` look at thousands of topics without a line of ours for each.
+        pairs = zip(new.topics.values(), map(old.topics.get, new.topics), strict=True)
+        changed = [(topic, before) for topic, before in pairs if before is not topic]
+        for topic, before in changed:
             if before is None or before.topic_id != topic.topic_id:
-                partitions.extend(TopicPartition(name, record.partition) for record in topic.partitions)
+                partitions.extend(TopicPartition(topic.name, record.partition) for record in topic.partitions)
             else:
                 partitions.extend(_changed_partitions(before, topic))
+        continued = sum(before is not None and before.topic_id == topic.topic_id for topic, before in changed)
+        if len(new.topics) - len(changed) + continued < len(old.topics):
+            successors = zip(old.topics.values(), map(new.topics.get, old.topics), strict=True)
+            gone = [(topic, now) for topic, now in successors if now is not topic]
+            deleted = [topic for topic, now in gone if now is None or now.topic_id != topic.topic_id]
     return MetadataDelta(
         partitions=tuple(partitions),
         deleted_topics=tuple(deleted),

@@ -1,9 +1,9 @@
 """Sending committed metadata to brokers: the changes after their version, or a snapshot.
 
-A broker polls with the version that it has. If there are later changes, it gets them at once; otherwise the poll is
-parked until the next commit. A poll also shows that the broker has applied everything up to its version. What all
-brokers have applied is forgotten, except for a little: thousands of topics that are long deleted would stay in memory,
-and as small objects, made while a large request was read, they would keep far more of it from being given back.
+A broker polls with the version that it has. If there are later changes, it gets the next of them at once; otherwise the
+poll is parked until the next commit. A poll also shows that the broker has applied everything up to its version. What
+all brokers have applied is forgotten, except for a little: thousands of topics that are long deleted would stay in
+memory, and as small objects, made while a large request was read, they would keep far more of it from being given back.
 
 Invariants: the history holds consecutive versions and ends with the committed one; every parked poll has the committed
 version; a broker has at most one parked poll.
@@ -23,6 +23,10 @@ from syncline.node.controller.private_messages import Poll, encode_deltas, encod
 HISTORY_BATCHES_MAX: Final = 1_000
 # What is kept of batches that every broker has, in characters: one that starts again may have been away for a moment.
 HISTORY_SPARE_CHARS: Final = 8_192
+# News end with the batch that brings them to this size: a broker applies them in one go, and each new partition has
+# some hundred bytes, each deleted topic fifty. A broker that lags behind polls again, and does not fall behind further
+# by ever larger news.
+NEWS_BYTES_MAX: Final = 2_048
 
 PollAnswer = Callable[[bytes], None]
 
@@ -80,8 +84,15 @@ class MetadataFeed:
         missing = committed.version - version
         if not 0 < missing <= len(self._history):
             return encode_snapshot(committed, self._lease_epoch)
-        recent = [self._history[index] for index in range(len(self._history) - missing, len(self._history))]
-        return encode_deltas(recent, self._lease_epoch, committed.version)
+        recent: list[Batch] = []
+        size_bytes = 0
+        for index in range(len(self._history) - missing, len(self._history)):
+            recent.append(self._history[index])
+            size_bytes += len(recent[-1].text)
+            # A process that has just started gets everything: its logs are ahead of what it would pass through.
+            if version and size_bytes >= NEWS_BYTES_MAX:
+                break
+        return encode_deltas(recent, self._lease_epoch, recent[-1].version)
 
     def _forget(self) -> None:
         """Drop the oldest batches: what every broker has, except for the spare ones, and what is beyond the maximum."""
