@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from syncline.model.errors import ErrorCode
+from syncline.virtual.meter import CallMeter
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import PARTITIONS_MAX, FetchPartition
 from syncline.wire.fetch_response import FetchResponse
@@ -108,3 +109,37 @@ async def test_consumer_may_not_name_more_partitions_than_any_broker_leads(world
     await bad.lost()
 
     assert [len(rows) for answer in (most, more) for _, rows in answer.topics] == [PARTITIONS_MAX, PARTITIONS_MAX + 1]
+
+
+async def test_session_of_many_partitions_is_opened_and_changed_in_steps(world: World) -> None:
+    """Calls between two looks at the clock are few, whether it gets, has or loses its partitions."""
+    await world.topic()
+    reader, writer = await world.client(), await world.client()
+    await writer.produce("t", batch())
+    await reader.fetched(reader.send_fetch(many(), session=(0, 0)))
+    meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
+    opened = await reader.fetched(reader.send_fetch(many(), session=(0, 0)))
+    same = await reader.fetched(reader.send_fetch(many(), session=(opened.session_id, 1)))
+    more = [at(0, partition=index) for index in range(MANY, 2 * MANY)]
+    grown = await reader.fetched(reader.send_fetch({"t": more}, session=(opened.session_id, 2)))
+    gone = list(range(2 * MANY))
+    empty = await reader.fetched(reader.send_fetch({}, session=(opened.session_id, 3), forgotten=[("t", gone)]))
+    world.loop.meter = None
+
+    assert found(opened) == ([0], {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    assert [len(rows) for answer in (same, grown) for _, rows in answer.topics] == [MANY, 2 * MANY]
+    assert opened.session_id == same.session_id == grown.session_id
+    assert (empty.session_id, list(empty.topics)) == (0, [])
+    assert meter.calls_max < MANY // 2
+
+
+async def test_long_fetch_is_refused_if_its_session_ends_meanwhile(world: World) -> None:
+    """The same reader has begun a new one, over another connection."""
+    await world.topic()
+    reader, other = await world.client(), await world.client()
+    opened = await reader.fetched(reader.send_fetch({"t": [at(0)]}, session=(0, 0)))
+    long = reader.send_fetch(many(), session=(opened.session_id, 1))
+    other.send_fetch({"t": [at(0)]}, session=(opened.session_id, 0))
+    answer = await reader.fetched(long)
+
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -19,11 +19,10 @@ ITEMS = 6_000
 # Some of what is done in one go takes some calls per hundred items, or per decision of some items.
 CALLS_MAX = 3 * ITEMS // 4
 # Some items have so few bytes that the body is decoded in one call. The others are known and take a few milliseconds:
-# the entries of a fetch session, the rows of a produce request, the offer of a member, groups that do not exist.
+# the rows of a produce request, the offer of a member, groups that do not exist.
 IN_ONE_GO = {
     (ApiKey.CREATE_PARTITIONS, ("topics", "assignments")),
     (ApiKey.CREATE_TOPICS, ("topics", "assignments")),
-    (ApiKey.FETCH, ("topics", "partitions")),
     (ApiKey.DESCRIBE_QUORUM, ("topics", "partitions")),
     (ApiKey.JOIN_GROUP, ("protocols",)),
     (ApiKey.PRODUCE, ("topic_data", "partition_data")),

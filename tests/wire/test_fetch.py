@@ -19,7 +19,14 @@ from syncline.wire.fetch import (
     parse_fetch_in_steps,
     parse_fetch_request,
 )
-from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response, parse_fetch_response
+from syncline.wire.fetch_response import ROWS_PER_STEP as ANSWER_ROWS_PER_STEP
+from syncline.wire.fetch_response import (
+    FetchedPartition,
+    FetchResponse,
+    encode_fetch_in_steps,
+    encode_fetch_response,
+    parse_fetch_response,
+)
 from tests.strategies import fetch_requests, fetch_responses
 from tests.wire.entities import fetch_request, request_module
 
@@ -48,6 +55,24 @@ def test_encoded_request_is_what_kio_writes(example: tuple[int, FetchRequest]) -
     version, request = example
 
     assert encode_fetch_request(request, version) == fetch_request(version, request)
+
+
+@given(versioned(VERSIONS, fetch_responses))
+def test_response_encoded_in_steps_is_the_same(example: tuple[int, FetchResponse]) -> None:
+    """Topic by topic, and rows of one topic in several steps."""
+    version, response = example
+    response = response._replace(topics=[(topic, [*rows] * 30) for topic, rows in response.topics])
+    encoding = encode_fetch_in_steps(response, version)
+    steps = 0
+    try:
+        while True:
+            next(encoding)
+            steps += 1
+    except StopIteration as end:
+        parts = end.value
+
+    assert list(map(bytes, parts)) == list(map(bytes, encode_fetch_response(response, version)))
+    assert steps >= sum(len(rows) for _, rows in response.topics) // ANSWER_ROWS_PER_STEP
 
 
 @given(versioned(VERSIONS, fetch_responses))

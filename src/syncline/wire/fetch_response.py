@@ -10,7 +10,7 @@ Versions: see `fetch`. Offsets are -1 where a row is in error.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.records.buffers import Buffer
@@ -41,6 +41,8 @@ from syncline.wire.primitives import (
 AbortedTransaction: TypeAlias = tuple[int, int]
 
 JOIN_BYTES_MAX: Final = 4096
+# Of an answer that is written in steps.
+ROWS_PER_STEP: Final = 20
 
 _HEAD: Final = struct.Struct(">ihi")
 _ROW: Final = struct.Struct(">ihqqqBi")
@@ -86,44 +88,93 @@ def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]
     return _encode_legacy(response, version)
 
 
+def encode_fetch_in_steps(response: FetchResponse, version: int) -> Generator[None, None, list[Buffer]]:
+    """Return the same buffers for an answer of many rows; each step takes some microseconds."""
+    parts: list[Buffer] = []
+    is_flexible = version >= 12
+    out = _head(response, version)
+    out += varint(len(response.topics) + 1) if is_flexible else _INT32.pack(len(response.topics))
+    for topic, rows in response.topics:
+        out += _topic_head(topic, len(rows), version)
+        for start in range(0, len(rows), ROWS_PER_STEP):
+            some = rows[start : start + ROWS_PER_STEP]
+            out = _append_rows(parts, out, some) if is_flexible else _append_legacy_rows(parts, out, some, version)
+            yield
+        if is_flexible:
+            out.append(0)
+        yield
+    if is_flexible:
+        out += _end(response, version)
+    parts.append(out)
+    return parts
+
+
+def _head(response: FetchResponse, version: int) -> bytearray:
+    return bytearray(_HEAD.pack(*response[:3]) if version >= 7 else _INT32.pack(response.throttle_ms))
+
+
+def _topic_head(topic: str | bytes, row_count: int, version: int) -> bytes:
+    if version >= 12:
+        return (topic if isinstance(topic, bytes) else compact_string(topic)) + varint(row_count + 1)
+    assert isinstance(topic, str), f"version {version} has topic names, not ids"
+    return string(topic) + _INT32.pack(row_count)
+
+
+def _end(response: FetchResponse, version: int) -> bytes:
+    if response.node_endpoints and version >= 16:
+        return b"\x01" + tagged(0, encode_endpoints(response.node_endpoints))
+    return b"\x00"
+
+
 def _encode_flexible(response: FetchResponse, version: int) -> list[Buffer]:
     throttle_ms, error_code, session_id, topics, endpoints = response
     parts: list[Buffer] = []
     out = bytearray(_HEAD.pack(throttle_ms, error_code, session_id))
     out += varint(len(topics) + 1)
-    for topic, partitions in topics:
+    for topic, rows in topics:
         out += topic if isinstance(topic, bytes) else compact_string(topic)
-        out += varint(len(partitions) + 1)
-        for row in partitions:
-            index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader = row
-            if aborted:
-                out += _ROW_START.pack(index, error, high_watermark, stable, start)
-                out += varint(len(aborted) + 1)
-                for transaction in aborted:
-                    out += _ABORTED.pack(*transaction) + b"\x00"
-                out += _INT32.pack(replica)
-            else:
-                # A compact count: 0 for null, 1 for no items.
-                count = 0 if aborted is None else 1
-                out += _ROW.pack(index, error, high_watermark, stable, start, count, replica)
-            size = len(records)
-            out += varint(size + 1)
-            if size > JOIN_BYTES_MAX:
-                parts += (out, records)
-                out = bytearray()
-            elif size:
-                out += records
-            if diverging is None and leader is None:
-                out.append(0)
-            else:
-                out += _row_tags(diverging, leader)
+        count = len(rows) + 1
+        # As `varint`, in line: most answers have few rows.
+        if count < 0x80:
+            out.append(count)
+        else:
+            out += varint(count)
+        out = _append_rows(parts, out, rows)
         out.append(0)
-    if endpoints and version >= 16:
-        out += b"\x01" + tagged(0, encode_endpoints(endpoints))
+    if endpoints:
+        out += _end(response, version)
     else:
         out.append(0)
     parts.append(out)
     return parts
+
+
+def _append_rows(parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
+    """Write rows to `out`; return where to go on: what ends in large records goes to `parts`."""
+    for row in rows:
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader = row
+        if aborted:
+            out += _ROW_START.pack(index, error, high_watermark, stable, start)
+            out += varint(len(aborted) + 1)
+            for transaction in aborted:
+                out += _ABORTED.pack(*transaction) + b"\x00"
+            out += _INT32.pack(replica)
+        else:
+            # A compact count: 0 for null, 1 for no items.
+            count = 0 if aborted is None else 1
+            out += _ROW.pack(index, error, high_watermark, stable, start, count, replica)
+        size = len(records)
+        out += varint(size + 1)
+        if size > JOIN_BYTES_MAX:
+            parts += (out, records)
+            out = bytearray()
+        elif size:
+            out += records
+        if diverging is None and leader is None:
+            out.append(0)
+        else:
+            out += _row_tags(diverging, leader)
+    return out
 
 
 def _row_tags(diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None) -> bytes:
@@ -137,30 +188,33 @@ def _row_tags(diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None
 
 def _encode_legacy(response: FetchResponse, version: int) -> list[Buffer]:
     parts: list[Buffer] = []
-    out = bytearray(_INT32.pack(response.throttle_ms))
-    if version >= 7:
-        out = bytearray(_HEAD.pack(*response[:3]))
+    out = _head(response, version)
     out += _INT32.pack(len(response.topics))
-    for topic, partitions in response.topics:
-        assert isinstance(topic, str), f"version {version} has topic names, not ids"
-        out += string(topic)
-        out += _INT32.pack(len(partitions))
-        for row in partitions:
-            out += _ROW_START.pack(*row[:5]) if version >= 5 else _ROW_START_V4.pack(*row[:4])
-            aborted = row.aborted_transactions
-            out += _INT32.pack(-1 if aborted is None else len(aborted))
-            for transaction in aborted or ():
-                out += _ABORTED.pack(*transaction)
-            if version >= 11:
-                out += _INT32.pack(row.preferred_read_replica)
-            out += _INT32.pack(len(row.records))
-            if len(row.records) > JOIN_BYTES_MAX:
-                parts += (out, row.records)
-                out = bytearray()
-            else:
-                out += row.records
+    for topic, rows in response.topics:
+        out += _topic_head(topic, len(rows), version)
+        out = _append_legacy_rows(parts, out, rows, version)
     parts.append(out)
     return parts
+
+
+def _append_legacy_rows(
+    parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPartition], version: int
+) -> bytearray:
+    for row in rows:
+        out += _ROW_START.pack(*row[:5]) if version >= 5 else _ROW_START_V4.pack(*row[:4])
+        aborted = row.aborted_transactions
+        out += _INT32.pack(-1 if aborted is None else len(aborted))
+        for transaction in aborted or ():
+            out += _ABORTED.pack(*transaction)
+        if version >= 11:
+            out += _INT32.pack(row.preferred_read_replica)
+        out += _INT32.pack(len(row.records))
+        if len(row.records) > JOIN_BYTES_MAX:
+            parts += (out, row.records)
+            out = bytearray()
+        else:
+            out += row.records
+    return out
 
 
 def parse_fetch_response(buffer: Buffer, version: int, position: int = 0) -> FetchResponse:

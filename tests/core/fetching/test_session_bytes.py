@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from syncline.core.fetching.session import FetchContext, FetchSpec
+from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, FetchSession, FetchSpec
 from syncline.core.fetching.session_bytes import session_bytes
 from syncline.core.fetching.session_cache import SESSION_IDLE_MAX_MS, SessionCache
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerEpoch, BrokerId
 from tests.core.s0 import standings
 
 CONSUMER, FOLLOWER = -1, 2
@@ -93,6 +94,49 @@ def test_silent_sessions_make_room_and_live_ones_do_not() -> None:
     assert cache.find(101) is None
     assert cache.find(102) is not None
     assert cache.evicted_count == 1
+
+
+def built(count: int = MANY) -> FetchSession:
+    """Return the session of a long fetch, which is complete and has no id."""
+    session = FetchSession(
+        NO_SESSION_ID, uses_topic_ids=True, replica_id=BrokerId(CONSUMER), broker_epoch=BrokerEpoch(-1), now_ms=0
+    )
+    session.ask([(key, FetchSpec(10, 1000)) for key in range(count)])
+    return session
+
+
+def test_session_built_in_parts_is_counted_when_it_is_adopted() -> None:
+    """It takes the place of the session that its reader had; without room, or if it is the last, it is not kept."""
+    cache, client = make_cache(), Connection()
+    fetch(cache, client)
+    sessions = [built() for _ in range(4)]
+    for session, before_id, is_kept in zip(sessions, (101, 0, 0, 102), (True, True, True, False), strict=True):
+        cache.adopt(session, before_id, is_kept=is_kept, now_ms=5, payer=client)
+        cache.check_invariants()
+
+    assert [session.session_id for session in sessions] == [102, 103, NO_SESSION_ID, NO_SESSION_ID]
+    assert cache.find(101) is cache.find(102) is None
+    assert cache.clients_bytes == session_bytes(MANY)
+    assert client.kept_bytes == 3 * session_bytes(MANY)
+
+
+def test_session_changes_in_parts_as_long_as_there_is_room() -> None:
+    """Each part is counted; one that does not fit ends the session, and a session that has ended stays as it was."""
+    cache, client = make_cache(), Connection()
+    fetch(cache, client)
+    session = cache.find(101)
+    assert session is not None
+    fits = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(MANY, MANY + 5)], [0, 1], 1)
+    cache.check_invariants()
+    kept_bytes = client.kept_bytes
+    too_many = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(100, 100 + 2 * MANY)], (), 1)
+    cache.check_invariants()
+
+    assert [len(each) for each in (fits or (), session.partitions)] == [5, 0]
+    assert kept_bytes == session_bytes(MANY + 3)
+    assert too_many is None
+    assert cache.change(session, (), (), 1) is None
+    assert client.kept_bytes == cache.clients_bytes == 0
 
 
 def test_session_that_would_outgrow_the_room_ends() -> None:

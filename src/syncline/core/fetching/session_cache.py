@@ -147,6 +147,44 @@ class SessionCache:
             return FetchContext(last, is_full=True, added=added)
         return FetchContext(known, is_full=False, added=added)
 
+    def adopt(
+        self, session: FetchSession, before_id: int, *, is_kept: bool, now_ms: int, payer: Payer | None = None
+    ) -> None:
+        """Do what `open` does for a full fetch, with a session that was built for it and has all of its partitions.
+
+        It takes the place of the session `before_id`; it gets an id, and is remembered, if it is to be kept and there
+        is room.
+        """
+        assert session.session_id == NO_SESSION_ID, f"{session!r} is in use"
+        assert session.payer is None, f"{session!r} is counted already"
+        self.close(before_id)
+        if is_kept:
+            session.session_id = self._take_slot(len(session.partitions), session.replica_id, payer, now_ms)
+        session.last_used_ms = now_ms
+        session.clock.touch(now_ms)
+        if payer is not None:
+            session.count_for(payer)
+        if session.session_id != NO_SESSION_ID:
+            self._remember(session)
+
+    def change(
+        self,
+        session: FetchSession,
+        listed: Sequence[tuple[Hashable, FetchSpec]],
+        forgotten: Sequence[Hashable],
+        now_ms: int,
+    ) -> tuple[SessionPartition, ...] | None:
+        """Store one more part of what a fetch changes in its session, which `open` has returned.
+
+        Returns the new entries; None if the session has ended since, or ends because there is no room for it.
+        """
+        if self._sessions.get(session.session_id) is not session:
+            return None
+        if session.payer is not None and not self._may_grow(session, listed, now_ms):
+            self._evict(session)
+            return None
+        return self._changed(session, listed, forgotten)
+
     def close(self, session_id: int) -> None:
         """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.node.fetching.long_lists import open_in_steps
 from syncline.node.fetching.operation import FetchOperation
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import (
@@ -65,13 +66,34 @@ def handle(broker: "Host", request: "Request") -> "Steps | None":
 def _read(broker: "Host", request: "Request") -> "Steps":
     """Do the same with a client's request that is too long to be read in one go."""
     fetch = yield from parse_fetch_in_steps(request.body, request.version, request.position)
+    if fetch.isolation_level not in _ISOLATION_LEVELS:
+        request.reply_parts(encode_fetch_response(_refused(fetch, request.version), request.version))
+        return
     listed: list[Wanted] = []
     for topic, partitions in fetch.topics:
         yield
         for each in partitions:
             listed.append(_wanted(topic, each))
             yield
-    _take_up(broker, request, fetch, listed)
+    forgotten: list[tuple[Topic, int]] = []
+    for topic, indexes in fetch.forgotten:
+        yield
+        for index in indexes:
+            forgotten.append((topic, index))
+            yield
+    fetching = broker.fetching
+    context = yield from open_in_steps(
+        fetching,
+        fetch,
+        listed,
+        forgotten,
+        uses_topic_ids=request.version >= _TOPIC_ID_VERSION,
+        payer=request.connection.holding if request.listener == "client" else None,
+    )
+    if isinstance(context, ErrorCode):
+        request.reply_parts(encode_fetch_response(FetchResponse(error_code=context), request.version))
+        return
+    FetchOperation(fetching, request, fetch, context).start(fetching.clock.mono_ms())
 
 
 def _wanted(topic: Topic, each: FetchPartition) -> Wanted:

@@ -3,7 +3,7 @@
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -12,7 +12,12 @@ from syncline.model.errors import ErrorCode
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.wire.endpoints import NodeEndpoint
-from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
+from syncline.wire.fetch_response import (
+    FetchedPartition,
+    FetchResponse,
+    encode_fetch_in_steps,
+    encode_fetch_response,
+)
 
 if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
@@ -28,15 +33,6 @@ class Settled(NamedTuple):
 
     topics: list[tuple[str | bytes, list[FetchedPartition]]]
     endpoints: dict[int, NodeEndpoint]
-
-    def response(self, session_id: int) -> FetchResponse:
-        """Return the answer."""
-        return FetchResponse(
-            error_code=ErrorCode.NONE,
-            session_id=session_id,
-            topics=self.topics,
-            node_endpoints=tuple(self.endpoints.values()),
-        )
 
 
 def settle_rows(
@@ -99,21 +95,26 @@ def settle_rows(
 def answer(request: "Request", context: FetchContext, settled: Settled) -> None:
     """Send the answer that the rows have become."""
     context.finish()
-    request.reply_parts(encode_fetch_response(settled.response(context.session_id), request.version))
+    topics, endpoints = settled
+    response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
+    request.reply_parts(encode_fetch_response(response, request.version))
 
 
 def answer_in_steps(
     request: "Request",
     context: FetchContext,
-    parts: Sequence[Sequence[Row]],
+    parts: Iterable[Sequence[Row]],
     settle: Callable[[Sequence[Row]], None],
     settled: Settled,
 ) -> "Steps":
-    """Settle one part of the rows after the other, and send the answer."""
+    """Settle one part of the rows after the other, and send the answer, which is written in steps, too."""
     for part in parts:
         settle(part)
         yield
-    answer(request, context, settled)
+    context.finish()
+    topics, endpoints = settled
+    response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
+    request.reply_parts((yield from encode_fetch_in_steps(response, request.version)))
 
 
 def _count_out(serving: FetchServing, row: Row) -> None:

@@ -12,7 +12,7 @@ look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,8 @@ from syncline.core.replication.slow_leader.waits import PendingEntry, PendingReq
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 from syncline.node.fetching.answer import Settled, answer, answer_in_steps, settle_rows
-from syncline.node.fetching.reader import PATIENT, PartitionReader
+from syncline.node.fetching.judged import NOTHING, Judged, has_news, judged
+from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.partition import Partition
@@ -50,6 +51,7 @@ class FetchOperation:
         "_is_forced",
         "_pending",
         "_reader",
+        "_reading_bytes",
         "_reads_left",
         "_request",
         "_rows",
@@ -65,6 +67,8 @@ class FetchOperation:
         self._context = context
         self._rows: list[Row] = []
         self._reads_left = 0
+        # What its reads may take, as long as there are any.
+        self._reading_bytes = 0
         self._bucket = -1
         self._reader = PartitionReader(serving, fetch, request.version)
         self._is_first_look = True
@@ -88,15 +92,12 @@ class FetchOperation:
     def start(self, now_ms: int) -> None:
         """Look at the partitions for the first time."""
         added = self._context.added
-        if len(added) > PARTITIONS_AT_ONCE and self._is_long(len(added)):
+        if len(added) > PARTITIONS_AT_ONCE and _is_long(len(added), self._request):
             self._request.connection.step(self._request, self._resolve_in_steps(added))
             return
         for entry in added:
             self._reader.resolve(entry)
         self._take_up(now_ms)
-
-    def _is_long(self, count: int) -> bool:
-        return count > PARTITIONS_AT_ONCE and self._request.listener == "client"
 
     def _resolve_in_steps(self, added: Sequence[SessionPartition]) -> "Steps":
         for some in in_parts(added, PARTITIONS_PER_STEP):
@@ -173,8 +174,8 @@ class FetchOperation:
             has_room=room_bytes > 0,
         )
         entries = self._context.pending()
-        if len(entries) > PARTITIONS_AT_ONCE and self._is_long(len(entries)):
-            self.read_began()
+        if len(entries) > PARTITIONS_AT_ONCE and _is_long(len(entries), self._request):
+            self.read_began(0)
             self._request.connection.step(self._request, self._look_in_steps(entries, budget))
             return
         self._rows = [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in entries]
@@ -193,9 +194,12 @@ class FetchOperation:
         if not self._reads_left:
             self._decide()
 
-    def read_began(self) -> None:
-        """Wait for one more read."""
+    def read_began(self, size_bytes: int) -> None:
+        """Wait for one more read, and count the memory that it takes: many fetches may read at once."""
         self._reads_left += 1
+        if size_bytes:
+            self._reading_bytes += size_bytes
+            self._request.connection.hold(size_bytes)
 
     def read_ended(self, row: Row) -> None:
         """Decide, if this was the last read."""
@@ -269,15 +273,53 @@ class FetchOperation:
     # Deciding.
 
     def _decide(self) -> None:
+        if self._reading_bytes:
+            # From now on they are part of the answer.
+            size_bytes, self._reading_bytes = self._reading_bytes, 0
+            self._request.connection.release(size_bytes)
         if self.is_answered:
             return
         rows = self._rows
+        if len(rows) > PARTITIONS_AT_ONCE and _is_long(len(rows), self._request):
+            self.read_began(0)
+            self._request.connection.step(self._request, self._decide_in_steps())
+            return
         if self._is_first_look:
             self._is_first_look = False
-            self._count_progress()
-        if self._is_forced or self._must_answer() or _may_not_wait(self._context, self._request):
+            self._count_progress(rows)
+        if self._is_forced or self._must_answer(judged(rows)) or _may_not_wait(self._context, self._request):
             self._answer()
             return
+        self._park()
+        if has_news(rows):
+            # Counting this request's own progress may have changed something before the request began to watch.
+            self._serving.woken.wake(self)
+
+    def _decide_in_steps(self) -> "Steps":
+        """Do the same with many rows; to the rest of this class, it is one more read that this fetch waits for."""
+        parts = in_parts(self._rows, PARTITIONS_PER_STEP)
+        sums = NOTHING
+        for some in parts:
+            if self._is_first_look:
+                self._count_progress(some)
+            sums = judged(some, sums)
+            yield
+        self._is_first_look = False
+        self._reads_left -= 1
+        if self._is_forced or self._must_answer(sums) or _may_not_wait(self._context, self._request):
+            self._answer()
+            return
+        self._park()
+        # It is woken by what happens from now on. Something may have happened since it looked.
+        for some in parts:
+            yield
+            if self.is_answered or self._reads_left:
+                return
+            if has_news(some):
+                self._serving.woken.wake(self)
+                return
+
+    def _park(self) -> None:
         self._rows = []
         assert self._bucket < 0, f"parked a second time, in bucket {self._bucket}"
         if self._pending is not None:
@@ -287,38 +329,24 @@ class FetchOperation:
         self._context.session.on_change = self._changed
         # What it keeps is counted with its session.
         self._request.park(0)
-        if any(row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end for row in rows):
-            # Counting this request's own progress may have changed something before the request began to watch.
-            self._serving.woken.wake(self)
 
-    def _must_answer(self) -> bool:
-        readable_bytes = 0
-        has_urgent = False
-        good_count = 0
-        for row in self._rows:
-            readable_bytes += len(row.records)
-            if row.error:
-                has_urgent = has_urgent or row.error not in PATIENT
-            else:
-                good_count += 1
-                has_urgent = (
-                    has_urgent or row.diverging is not None or row.entry.fetch_offset > row.bound or row.preferred >= 0
-                )
+    def _must_answer(self, sums: Judged) -> bool:
+        has_urgent = sums.has_urgent
         quiet_count = self._context.partition_count - len(self._rows)
-        if self._rows and not good_count and quiet_count <= 0:
+        if self._rows and not sums.good_count and quiet_count <= 0:
             has_urgent = True
         return must_answer_now(
             max_wait_ms=self._fetch.max_wait_ms,
             min_bytes=self._fetch.min_bytes,
             max_bytes=self._fetch.max_bytes,
             partition_count=self._context.partition_count,
-            readable_bytes=readable_bytes,
+            readable_bytes=sums.readable_bytes,
             has_urgent=has_urgent,
         )
 
-    def _count_progress(self) -> None:
+    def _count_progress(self, rows: Sequence[Row]) -> None:
         """Report to each leader what this fetch proves about the follower that sent it."""
-        for row in self._rows:
+        for row in rows:
             partition = row.partition
             if partition is not None:
                 partition.counters.fetches += 1
@@ -361,9 +389,6 @@ class FetchOperation:
             serving.slow_reads.answered(self, self._pending, context.session)
         rows, self._rows = self._rows, []
         unknown = self._reader.unknown
-        if unknown:
-            # As in Kafka, partitions that do not exist come last.
-            rows.sort(key=lambda row: row.entry in unknown)
         settled = Settled([], {})
         settle = partial(
             settle_rows,
@@ -374,14 +399,30 @@ class FetchOperation:
             isolation_level=self._fetch.isolation_level,
             version=self._request.version,
         )
-        if self._is_long(len(rows)):
+        # As in Kafka, partitions that do not exist come last.
+        if len(rows) > PARTITIONS_AT_ONCE and _is_long(len(rows), self._request):
+            parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
             self._request.connection.step(
-                self._request,
-                answer_in_steps(self._request, context, in_parts(rows, PARTITIONS_PER_STEP), settle, settled),
+                self._request, answer_in_steps(self._request, context, parts, settle, settled)
             )
-        else:
-            settle(rows)
-            answer(self._request, context, settled)
+            return
+        if unknown:
+            rows.sort(key=lambda row: row.entry in unknown)
+        settle(rows)
+        answer(self._request, context, settled)
+
+
+def _is_long(count: int, request: "Request") -> bool:
+    return count > PARTITIONS_AT_ONCE and request.listener == "client"
+
+
+def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, ErrorCode]) -> Iterator[Sequence[Row]]:
+    """Yield the rows in parts, those of unknown partitions last."""
+    for part in parts:
+        yield [row for row in part if row.entry not in unknown]
+    if unknown:
+        for part in parts:
+            yield [row for row in part if row.entry in unknown]
 
 
 def _may_not_wait(context: FetchContext, request: "Request") -> bool:

@@ -346,7 +346,8 @@ FOLLOWER_LAG_SECONDS: Final = _own(
     " never caught up.", ("topic", "partition", "follower"))
 FETCHED_BYTES: Final = _own(
     "syncline_fetch_read_bytes_total", COUNTER, "bytes",
-    "Read from logs for fetches: from memory, or by waiting for the disk.", ("source",))
+    "Read from logs for fetches: from memory, or by threads that may wait for the disk, which also do large reads.",
+    ("source",))
 LOOP_HOLDS: Final = _own(
     "syncline_event_loop_hold_seconds", HISTOGRAM, "s",
     "How long single callbacks (requests, answers of other brokers, slices of long requests, periodic work) kept"
