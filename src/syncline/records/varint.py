@@ -14,6 +14,13 @@ def read_unsigned(buffer: Buffer, position: int, bytes_max: int = 5) -> tuple[in
     """Return the number at `position` and the position after it."""
     value = 0
     try:
+        # Most have one byte, and a batch's size two.
+        byte = buffer[position]
+        if byte < 0x80:
+            return byte, position + 1
+        more = buffer[position + 1]
+        if more < 0x80:
+            return (more << 7) + byte - 0x80, position + 2
         for index in range(bytes_max):
             byte = buffer[position + index]
             value |= (byte & 0x7F) << (7 * index)

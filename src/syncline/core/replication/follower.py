@@ -44,6 +44,10 @@ class FollowerPhase(Enum):
     FAILED = "failed"
 
 
+# A named tuple's own constructor takes three times as long.
+_make: Final = tuple.__new__
+
+
 class FetchAsk(NamedTuple):
     """What a follower requests from its leader for one partition."""
 
@@ -186,7 +190,7 @@ class FollowerPartition:
 
     def ask(self) -> FetchAsk:
         """Return what to request from the leader."""
-        return FetchAsk(self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start)
+        return _make(FetchAsk, (self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start))
 
     def accepts(self, sent: FetchAsk) -> bool:
         """Return whether an answer to `sent` still fits this log; otherwise it is dropped."""

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 # A partition, and what the reader wants of it.
 Wanted: TypeAlias = tuple[tuple[Topic, int], FetchSpec]
 
+# A named tuple's own constructor takes three times as long.
+_make: Final = tuple.__new__
+
 KEY = ApiKey.FETCH
 _TOPIC_ID_VERSION: Final = 13
 _ISOLATION_LEVELS: Final = (0, 1)
@@ -99,12 +102,15 @@ def _read(broker: "Host", request: "Request") -> "Steps":
 def _wanted(topic: Topic, each: FetchPartition) -> Wanted:
     return (
         (topic, each.partition),
-        FetchSpec(
-            Offset(each.fetch_offset),
-            each.partition_max_bytes,
-            Offset(each.log_start_offset),
-            LeaderEpoch(each.current_leader_epoch),
-            LeaderEpoch(each.last_fetched_epoch),
+        _make(
+            FetchSpec,
+            (
+                Offset(each.fetch_offset),
+                each.partition_max_bytes,
+                Offset(each.log_start_offset),
+                LeaderEpoch(each.current_leader_epoch),
+                LeaderEpoch(each.last_fetched_epoch),
+            ),
         ),
     )
 

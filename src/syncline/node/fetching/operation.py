@@ -123,7 +123,8 @@ class FetchOperation:
             # Its remaining reads were abandoned, because their partitions have another leader.
             self._decide()
             return
-        if not self._request.connection.holding.answer_bytes_max():
+        room_bytes = self._request.connection.holding.answer_bytes_max()
+        if not room_bytes:
             # With no memory for an answer, it waits for its deadline.
             return
         if fetch_ready(
@@ -131,7 +132,7 @@ class FetchOperation:
         ):
             self._leave_purgatory()
             self._is_forced = True
-            self._look()
+            self._look(room_bytes)
 
     def expired(self, now_ms: int) -> None:
         """Answer with what there is: the maximum wait has passed."""
@@ -165,10 +166,12 @@ class FetchOperation:
         if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
             self._context.finish()
 
-    def _look(self) -> None:
+    def _look(self, room_bytes: int | None = None) -> None:
+        """Read what there is; `room_bytes` is the memory for an answer, None: not known yet."""
         if self._pending is not None:
             self._pending.unpark(self._serving.clock.mono_ms())
-        room_bytes = self._request.connection.holding.answer_bytes_max()
+        if room_bytes is None:
+            room_bytes = self._request.connection.holding.answer_bytes_max()
         budget = FetchBudget(
             min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
             has_room=room_bytes > 0,

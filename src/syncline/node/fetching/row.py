@@ -1,7 +1,5 @@
 """What one look of a fetch found in one partition."""
 
-from typing import cast
-
 from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
@@ -12,7 +10,9 @@ from syncline.node.request import Buffer
 
 def key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
     """Return (topic name or id, partition): how this package identifies the partitions of a session."""
-    return cast("tuple[str | bytes, int]", entry.key)
+    key = entry.key
+    assert isinstance(key, tuple), f"{key} is no topic with a partition"
+    return key
 
 
 class Row:

@@ -44,7 +44,7 @@ class WokenFetches:
 
     def settle(self) -> None:
         """Let all woken fetches look again."""
-        if self._is_settling:
+        if not self._woken or self._is_settling:
             return
         self._is_settling = True
         try:
