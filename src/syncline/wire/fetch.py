@@ -27,7 +27,6 @@ from syncline.wire.primitives import (
     read_string,
     read_tags,
     skip_tags,
-    tagged,
     varint,
 )
 
@@ -56,6 +55,9 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 # Includes the byte that counts the tagged fields after it.
 _PARTITION_V12: Final = struct.Struct(">iiqiqiB")
 _REPLICA_STATE: Final = struct.Struct(">iq")
+# With an empty section of tags at its end, and what precedes it: one tagged field, its tag is 1, its size this one's.
+_REPLICA_STATE_FIELD: Final = struct.Struct(">iqB")
+_REPLICA_STATE_TAG: Final = bytes((1, 1, _REPLICA_STATE_FIELD.size))
 _INT32: Final = struct.Struct(">i")
 _TOPIC_ID: Final = struct.Struct("16s")
 
@@ -170,7 +172,10 @@ def _with_tail(
             position += 1
         else:
             rack_id, position = read_compact_string(buffer, position)
-        if buffer[position] != 0:
+        if buffer[position : position + 3] == _REPLICA_STATE_TAG and version >= REPLICA_STATE_SINCE:
+            # A follower's request ends with this one field.
+            replica_id, replica_epoch, _ = _REPLICA_STATE_FIELD.unpack_from(buffer, position + 3)
+        elif buffer[position] != 0:
             for tag, start, end in read_tags(buffer, position):
                 if tag == 1 and version >= REPLICA_STATE_SINCE:
                     if end - start < _REPLICA_STATE.size:
@@ -363,7 +368,7 @@ def encode_fetch_request(request: FetchRequest, version: int) -> bytearray:
         out += struct.pack(f">{len(numbers)}iB", *numbers, 0)
     out += compact_string(request.rack_id)
     if version >= REPLICA_STATE_SINCE and request.replica_id != -1:
-        out += b"\x01" + tagged(1, _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + b"\x00")
+        out += _REPLICA_STATE_TAG + _REPLICA_STATE_FIELD.pack(request.replica_id, request.replica_epoch, 0)
     else:
         out.append(0)
     return out
