@@ -44,9 +44,7 @@ from syncline.storage.times import TimestampedOffset
 
 # After this many written bytes, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
-
-# A named tuple's own constructor takes three times as long.
-_make: Final = tuple.__new__
+_make: Final = tuple.__new__  # A named tuple's own constructor takes three times as long.
 
 
 class PartitionLog:
