@@ -8,7 +8,7 @@ has a timer of the loop, and an idle broker has none.
 A bucket stays until its time, although its operations were answered long ago.
 Those of thousands of requests with timeouts of half a minute would be thousands
 of small objects that come and go all over the heap, and keep what a burst took
-from being given back. So longer waits share wider buckets.
+from being given back. So longer waits share wider buckets, and emptied ones one dict.
 
 Units: monotonic milliseconds. An operation expires at its deadline or up to
 one bucket later, never earlier: 10 ms, or a fiftieth of its wait.
@@ -28,6 +28,8 @@ BUCKET_MS: Final = 10
 # Waits of at least so long have buckets of 20 ms; each time that they double, the buckets do.
 LONG_WAIT_MS: Final = 1_024
 _LONG_BITS: Final = LONG_WAIT_MS.bit_length() - 1
+# In the place of every bucket whose operations were all answered; it stays empty.
+_EMPTIED: Final[dict["Expiring", None]] = {}
 
 
 class Expiring(Protocol):
@@ -79,6 +81,8 @@ class Deadlines:
             heapq.heappush(self._order, bucket)
             if self._timer is None or bucket < self._timer_bucket:
                 self._arm(bucket)
+        elif waiting is _EMPTIED:
+            self._buckets[bucket] = {operation: None}
         else:
             waiting[operation] = None
         return bucket
@@ -88,6 +92,8 @@ class Deadlines:
         waiting = self._buckets.get(bucket)
         if waiting is not None:
             waiting.pop(operation, None)
+            if not waiting:
+                self._buckets[bucket] = _EMPTIED
 
     def close(self) -> None:
         """Cancel the timer and drop all operations, unanswered: the broker is stopping."""
