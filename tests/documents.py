@@ -137,13 +137,6 @@ GROUPS: Final = (
 
 # Scenarios of features that are not there yet: by number, the feature, and what of it is shown nevertheless.
 WAITING: Final[dict[str, tuple[str, str]]] = {
-    "F16": (
-        "reassignment",
-        "its completion is shown by F07 and `test_leader_that_completes_its_own_removal_learns_of_the_new_one`",
-    ),
-    "F17": ("reassignment", "it cannot be started, so not cancelled either"),
-    "F18": ("reassignment", "it cannot be started"),
-    "F19": ("reassignment", "its completion is shown by F07"),
     "G16": ("compaction", "topics may be configured as compacted; their records are checked for keys and all kept"),
     "G17": ("compaction", "nothing is removed, so no offset is missing"),
     "H08": ("replication throttles (KIP-73)", "their configurations are stored without effect"),

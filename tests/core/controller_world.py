@@ -12,6 +12,7 @@ from syncline.core.cluster.broker_lifecycle import Registration, fence, heartbea
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.invariants import check_decision
+from syncline.core.cluster.moves import applied
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.impairments import LogReport
 from syncline.model.metadata import (
@@ -85,8 +86,9 @@ class World:
     def take(self, decision: Decision[Any]) -> Any:
         """Apply a decision, and return its answer."""
         if decision.changes:
-            before, self.image = self.image, self.image.apply(decision.changes, self.image.version + 1)
-            check_decision(before, decision.changes, self.image, decision.why)
+            before = self.image
+            changes, self.image = applied(before, decision.changes, before.version + 1)
+            check_decision(before, changes, self.image, decision.why)
         self.sessions.check_invariants(self.now_ms)
         return decision.answer
 

@@ -18,6 +18,9 @@ from syncline.model.metadata import (
     ConfigsChanged,
     ControllerChanged,
     MetadataImage,
+    MoveChanged,
+    MoveRecord,
+    MoveRemoved,
     PartitionRecord,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -25,8 +28,8 @@ from syncline.model.metadata import (
     ResourceType,
     TopicCreated,
     TopicDeleted,
-    difference,
 )
+from syncline.model.metadata_delta import difference
 from syncline.model.metadata_json import decode_changes, encode_changes
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -132,6 +135,8 @@ records = st.builds(
     adding=brokers,
     removing=brokers,
     recovery=st.sampled_from(Recovery),
+    original=brokers,
+    move=st.text(max_size=9),
 )
 partitions = st.lists(records, max_size=3).map(tuple)
 changes = st.one_of(
@@ -163,6 +168,20 @@ changes = st.one_of(
         st.dictionaries(st.text(), st.none() | st.text(), max_size=3),
     ),
     st.builds(ProducerIdsAllocated, st.integers(0, 2**60)),
+    st.builds(
+        MoveChanged,
+        st.builds(
+            MoveRecord,
+            move_id=st.text(),
+            throttle_bytes_per_s=st.integers(-1, 2**60),
+            started_ms=st.integers(0, 2**60),
+            control=st.text(),
+            deadline_ms=st.integers(-1, 2**60),
+            impact_percent=st.integers(-1, 100),
+            name=st.text(),
+        ),
+    ),
+    st.builds(MoveRemoved, st.text()),
 )
 
 
@@ -170,6 +189,36 @@ changes = st.one_of(
 def test_written_form_gives_the_same_changes_back(batch: tuple[Change, ...]) -> None:
     """Every change survives the way through JSON."""
     assert decode_changes(encode_changes(batch)) == batch
+
+
+def test_partitions_written_before_there_were_moves_load() -> None:
+    """Their rows end with the recovery state: nothing is reassigned."""
+    row = "[0,1,5,20,[1,2],[1,2],[],[],[],[],0]"
+    (change,) = decode_changes(f'[["partitions","{T_ID.hex}",[{row}]]]')
+
+    assert change == PartitionsChanged(T_ID, (PartitionRecord(0, 1, 5, 20, (1, 2), (1, 2)),))
+    assert isinstance(change, PartitionsChanged)
+    assert (change.partitions[0].original, change.partitions[0].move) == ((), "")
+
+
+def moving(number: int, move: str = "m") -> PartitionRecord:
+    """Return a partition that a move owns."""
+    return record(number, replicas=(1, 2), isr=(1,), adding=(2,), original=(1,), move=move)
+
+
+def test_moves_count_what_they_own() -> None:
+    """Through changes, other owners and the deletion of topics; a delta names moves that changed."""
+    old = start()
+    begun = old.apply([MoveChanged(MoveRecord("m", 5)), PartitionsChanged(T_ID, (moving(0), moving(1)))], 2)
+    taken = begun.apply([MoveChanged(MoveRecord("n")), PartitionsChanged(T_ID, (moving(1, "n"),))], 3)
+    gone = taken.apply([TopicDeleted(T_ID), MoveRemoved("m"), MoveRemoved("n")], 4)
+
+    assert (begun.moves, begun.move_sizes) == ({"m": MoveRecord("m", 5)}, {"m": 2})
+    assert taken.move_sizes == {"m": 1, "n": 1}
+    assert (gone.moves, gone.move_sizes) == ({}, {})
+    assert difference(old, begun).moves == ("m",)
+    assert difference(begun, taken).moves == ("n",)
+    assert MetadataImage().apply(decode_changes(encode_changes(taken.as_changes())), 3) == taken
 
 
 GOOD = record(0, replicas=(1, 2, 3), isr=(1, 2), elr=(3,))

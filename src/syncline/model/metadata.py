@@ -5,25 +5,25 @@ the next is a batch of `Change`s. The controller commits the batch, and every
 broker applies the same batch to its own image, so that equal versions are
 equal images. An image is never modified: `apply` copies what a batch touches
 (one topic's tuple of partitions, the dict that holds it) and shares the rest.
-This makes `difference` cheap: a shared object has not changed.
+This makes `metadata_delta.difference` cheap: a shared object has not changed.
 
 Units: `version` counts committed batches; it is Kafka's metadata offset.
 Invariants: versions are consecutive; the partitions of a topic are numbered
 0..n-1 without holes; leader epochs and partition epochs never decrease.
 Source: KIP-500 and KIP-631 (metadata as a log of records), KIP-966 (eligible
-leader replicas).
+leader replicas), KIP-455 (reassignments; moves are ours).
 
 Records are named tuples because there are many of them: 2,000 partitions are
 created, encoded and decoded in some 10 ms, and JSON writes a tuple as an array.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar, assert_never
+from typing import Final, Generic, NamedTuple, TypeVar, assert_never
 from uuid import UUID
 
-from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.impairments import Fitness, Refusal
 
 _Key = TypeVar("_Key")
@@ -98,7 +98,11 @@ class BrokerRecord(NamedTuple):
 
 
 class PartitionRecord(NamedTuple):
-    """Replicas, in-sync set, leader and epochs of one partition."""
+    """Replicas, in-sync set, leader and epochs of one partition.
+
+    While it is reassigned, `replicas` are its future ones in their order and then those to be removed; `original` are
+    those of before in their order, and `move` is the id of the move that owns the reassignment, if one does.
+    """
 
     partition: int
     leader: BrokerId
@@ -111,11 +115,23 @@ class PartitionRecord(NamedTuple):
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     recovery: Recovery = Recovery.RECOVERED
+    original: tuple[BrokerId, ...] = ()
+    move: str = ""
 
     @property
     def has_leader(self) -> bool:
         """Whether some broker leads; an offline partition has none."""
         return self.leader != NONE
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def complete_size(self) -> int:
+        """How many replicas it has when none is missing: those being added do not count yet (KIP-352)."""
+        return len(self.replicas) - len(self.adding)
 
     def check_invariants(self) -> None:
         """Assert what holds for every partition after every decision."""
@@ -125,6 +141,23 @@ class PartitionRecord(NamedTuple):
         assert replicas.issuperset(self.elr), f"eligible without being a replica: {self}"
         assert not set(self.isr).intersection(self.elr), f"both in sync and only eligible: {self}"
         assert self.leader == NONE or self.leader in self.isr, f"the leader is not in its ISR: {self}"
+
+
+class MoveRecord(NamedTuple):
+    """A move: the reassignments that were requested together, and what bounds or steers them.
+
+    `throttle_bytes_per_s` bounds, at each broker and in each direction, the bytes that the move copies; NONE if nothing
+    does. `control` says by what the command that runs the move steers its rate: "" nothing, "deadline" (`deadline_ms`)
+    or "impact" (`impact_percent` of the clients' rate). `started_ms` and `deadline_ms` are Unix time.
+    """
+
+    move_id: str
+    throttle_bytes_per_s: int = NONE
+    started_ms: int = 0
+    control: str = ""
+    deadline_ms: int = NONE
+    impact_percent: int = NONE
+    name: str = ""
 
 
 class Topic(NamedTuple):
@@ -203,6 +236,20 @@ class ProducerIdsAllocated:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class MoveChanged:
+    """A move began, or its record is another one now."""
+
+    record: MoveRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRemoved:
+    """A move is over: it owns no reassignment any more."""
+
+    move_id: str
+
+
 Change = (
     ClusterCreated
     | ControllerChanged
@@ -213,21 +260,17 @@ Change = (
     | TopicDeleted
     | ConfigsChanged
     | ProducerIdsAllocated
+    | MoveChanged
+    | MoveRemoved
 )
-
-
-class MetadataDelta(NamedTuple):
-    """The difference between two images, in the order of the newer one."""
-
-    partitions: tuple[TopicPartition, ...] = ()
-    deleted_topics: tuple[Topic, ...] = ()
-    brokers: tuple[BrokerId, ...] = ()
-    configs: tuple[ConfigResource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The state of the cluster as of one version."""
+    """The state of the cluster as of one version.
+
+    `move_sizes` counts the reassignments that each move owns; it follows from the partitions, and is not written.
+    """
 
     version: int = 0
     cluster_id: str = ""
@@ -238,6 +281,8 @@ class MetadataImage:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    moves: Mapping[str, MoveRecord] = field(default_factory=dict)
+    move_sizes: Mapping[str, int] = field(default_factory=dict)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         """Return the topic with this id, None if there is none."""
@@ -299,9 +344,7 @@ class MetadataImage:
 
         A decision may try changes out without a new version; the empty image takes a snapshot of any version.
         """
-        assert self.version == 0 or version in (self.version, self.version + 1), (
-            f"version {version} after {self.version}"
-        )
+        assert self.version == 0 or 0 <= version - self.version <= 1, f"version {version} after {self.version}"
         draft = _Draft(self)
         for change in changes:
             draft.apply(change)
@@ -330,35 +373,53 @@ class MetadataImage:
         changes.extend(BrokerChanged(record) for record in self.brokers.values())
         changes.extend(TopicCreated(topic.name, topic.topic_id, topic.partitions) for topic in self.topics.values())
         changes.extend(ConfigsChanged(resource, dict(values)) for resource, values in self.configs.items())
+        changes.extend(MoveChanged(record) for record in self.moves.values())
         return tuple(changes)
 
 
+class _Copy(Generic[_Key, _Value]):
+    """A mapping of an image under construction: copied before the first write to it."""
+
+    __slots__ = ("_own", "now")
+
+    def __init__(self, base: Mapping[_Key, _Value]) -> None:
+        self.now = base
+        self._own: dict[_Key, _Value] | None = None
+
+    def written(self) -> dict[_Key, _Value]:
+        if self._own is None:
+            self.now = self._own = dict(self.now)
+        return self._own
+
+
 class _Draft:
-    """An image under construction: each mapping is copied before the first write to it."""
+    """An image under construction."""
 
     def __init__(self, base: MetadataImage) -> None:
-        self._base = base
         self._cluster_id = base.cluster_id
         self._controller_id = base.controller_id
         self._controller_epoch = base.controller_epoch
         self._next_producer_id = base.next_producer_id
-        self._brokers: dict[BrokerId, BrokerRecord] | None = None
-        self._topics: dict[str, Topic] | None = None
-        self._topic_names: dict[UUID, str] | None = None
-        self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        self._brokers = _Copy(base.brokers)
+        self._topics = _Copy(base.topics)
+        self._topic_names = _Copy(base.topic_names)
+        self._configs = _Copy(base.configs)
+        self._moves = _Copy(base.moves)
+        self._move_sizes = _Copy(base.move_sizes)
 
     def finish(self, version: int) -> MetadataImage:
-        base = self._base
         return MetadataImage(
             version=version,
             cluster_id=self._cluster_id,
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             next_producer_id=self._next_producer_id,
-            brokers=base.brokers if self._brokers is None else self._brokers,
-            topics=base.topics if self._topics is None else self._topics,
-            topic_names=base.topic_names if self._topic_names is None else self._topic_names,
-            configs=base.configs if self._configs is None else self._configs,
+            brokers=self._brokers.now,
+            topics=self._topics.now,
+            topic_names=self._topic_names.now,
+            configs=self._configs.now,
+            moves=self._moves.now,
+            move_sizes=self._move_sizes.now,
         )
 
     def apply(self, change: Change) -> None:
@@ -366,10 +427,12 @@ class _Draft:
             case PartitionsChanged(topic_id, partitions):
                 self._change_partitions(topic_id, partitions)
             case BrokerChanged(record):
-                self._writable_brokers()[record.broker_id] = record
+                self._brokers.written()[record.broker_id] = record
             case TopicCreated(name, topic_id, partitions):
-                self._writable_topics()[name] = Topic(name, topic_id, partitions)
-                self._writable_topic_names()[topic_id] = name
+                self._topics.written()[name] = Topic(name, topic_id, partitions)
+                self._topic_names.written()[topic_id] = name
+                for partition in partitions:
+                    self._count_move(partition.move, 1)
             case TopicDeleted(topic_id):
                 self._delete_topic(topic_id)
             case ConfigsChanged(resource, values):
@@ -380,117 +443,58 @@ class _Draft:
                 self._controller_id = broker_id
                 self._controller_epoch = controller_epoch
             case BrokerRemoved(broker_id):
-                self._writable_brokers().pop(broker_id, None)
+                self._brokers.written().pop(broker_id, None)
             case ClusterCreated(cluster_id):
                 self._cluster_id = cluster_id
+            case MoveChanged(move):
+                self._moves.written()[move.move_id] = move
+            case MoveRemoved(move_id):
+                self._moves.written().pop(move_id, None)
             case _:
                 assert_never(change)
 
     def _change_partitions(self, topic_id: UUID, changed: Sequence[PartitionRecord]) -> None:
-        topics = self._writable_topics()
-        name = (self._base.topic_names if self._topic_names is None else self._topic_names)[topic_id]
+        topics = self._topics.written()
+        name = self._topic_names.now[topic_id]
         topic = topics[name]
         partitions = list(topic.partitions)
         for record in changed:
             assert record.partition <= len(partitions), f"{name}: {record.partition} after {len(partitions)} partitions"
             if record.partition == len(partitions):
                 partitions.append(record)
+                self._count_move(record.move, 1)
                 continue
             before = partitions[record.partition]
             assert before.leader_epoch <= record.leader_epoch, f"{name}: a leader epoch falls, {before} to {record}"
-            assert before.partition_epoch <= record.partition_epoch, (
-                f"{name}: a partition epoch falls, {before} to {record}"
-            )
+            assert before.partition_epoch <= record.partition_epoch, f"{name}: a partition epoch falls, {record}"
             partitions[record.partition] = record
+            if before.move != record.move:
+                self._count_move(before.move, -1)
+                self._count_move(record.move, 1)
         topics[name] = Topic(name, topic_id, tuple(partitions))
 
     def _delete_topic(self, topic_id: UUID) -> None:
-        name = self._writable_topic_names().pop(topic_id)
-        del self._writable_topics()[name]
-        self._writable_configs().pop(ConfigResource(ResourceType.TOPIC, name), None)
+        name = self._topic_names.written().pop(topic_id)
+        for partition in self._topics.written().pop(name).partitions:
+            self._count_move(partition.move, -1)
+        self._configs.written().pop(ConfigResource(ResourceType.TOPIC, name), None)
+
+    def _count_move(self, move_id: str, count: int) -> None:
+        if not move_id:
+            return
+        sizes = self._move_sizes.written()
+        size = sizes.get(move_id, 0) + count
+        assert size >= 0, f"move {move_id} owns {size} reassignments"
+        if size:
+            sizes[move_id] = size
+        else:
+            del sizes[move_id]
 
     def _change_configs(self, resource: ConfigResource, values: Mapping[str, str | None]) -> None:
-        configs = self._writable_configs()
-        merged = dict(configs.get(resource, {}))
-        for name, value in values.items():
-            if value is None:
-                merged.pop(name, None)
-            else:
-                merged[name] = value
+        configs = self._configs.written()
+        after = {**configs.get(resource, {}), **values}
+        merged = {name: value for name, value in after.items() if value is not None}
         if merged:
             configs[resource] = merged
         else:
             configs.pop(resource, None)
-
-    def _writable_brokers(self) -> dict[BrokerId, BrokerRecord]:
-        if self._brokers is None:
-            self._brokers = dict(self._base.brokers)
-        return self._brokers
-
-    def _writable_topics(self) -> dict[str, Topic]:
-        if self._topics is None:
-            self._topics = dict(self._base.topics)
-        return self._topics
-
-    def _writable_topic_names(self) -> dict[UUID, str]:
-        if self._topic_names is None:
-            self._topic_names = dict(self._base.topic_names)
-        return self._topic_names
-
-    def _writable_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
-        if self._configs is None:
-            self._configs = dict(self._base.configs)
-        return self._configs
-
-
-def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """Return the changes that a broker has to apply when `new` follows `old`.
-
-    Skips objects that both images share. If a topic was deleted and created again under its name, lists both the old
-    topic and the partitions of the new one.
-    """
-    partitions: list[TopicPartition] = []
-    deleted: list[Topic] = []
-    if new.topics is not old.topics:
-        # `map` and `zip` look at thousands of topics without a line of ours for each.
-        pairs = zip(new.topics.values(), map(old.topics.get, new.topics), strict=True)
-        changed = [(topic, before) for topic, before in pairs if before is not topic]
-        for topic, before in changed:
-            if before is None or before.topic_id != topic.topic_id:
-                partitions.extend(TopicPartition(topic.name, record.partition) for record in topic.partitions)
-            else:
-                partitions.extend(_changed_partitions(before, topic))
-        continued = sum(before is not None and before.topic_id == topic.topic_id for topic, before in changed)
-        if len(new.topics) - len(changed) + continued < len(old.topics):
-            successors = zip(old.topics.values(), map(new.topics.get, old.topics), strict=True)
-            gone = [(topic, now) for topic, now in successors if now is not topic]
-            deleted = [topic for topic, now in gone if now is None or now.topic_id != topic.topic_id]
-    return MetadataDelta(
-        partitions=tuple(partitions),
-        deleted_topics=tuple(deleted),
-        brokers=tuple(_changed_keys(old.brokers, new.brokers)),
-        configs=tuple(_changed_keys(old.configs, new.configs)),
-    )
-
-
-def _changed_partitions(before: Topic, after: Topic) -> Iterator[TopicPartition]:
-    known = before.partitions
-    for record in after.partitions:
-        if record.partition < len(known):
-            old = known[record.partition]
-            if old is record or old == record:
-                continue
-        yield TopicPartition(after.name, record.partition)
-
-
-def _changed_keys(old: Mapping[_Key, _Value], new: Mapping[_Key, _Value]) -> Iterator[_Key]:
-    if old is new:
-        return
-    for key, value in new.items():
-        before = old.get(key)
-        # Most values are the same object: comparing equal ones takes longer.
-        if before is not value and before != value:
-            yield key
-    for key in old:
-        if key not in new:
-            yield key

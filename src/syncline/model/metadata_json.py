@@ -2,7 +2,8 @@
 
 A change is an array: a tag, then the fields in order. The controller's store and
 the stream of changes to brokers use the same text, so that it is encoded once.
-A reader refuses an unknown tag: skipping it would make images differ.
+A reader refuses an unknown tag: skipping it would make images differ. A record that was written before it had all of
+its fields has the defaults of the others.
 """
 
 import json
@@ -20,6 +21,9 @@ from syncline.model.metadata import (
     ConfigResource,
     ConfigsChanged,
     ControllerChanged,
+    MoveChanged,
+    MoveRecord,
+    MoveRemoved,
     PartitionRecord,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -38,6 +42,8 @@ _PARTITIONS: Final = "partitions"
 _TOPIC_DELETED: Final = "topic-"
 _CONFIGS: Final = "configs"
 _PRODUCER_IDS: Final = "producer-ids"
+_MOVE: Final = "move"
+_MOVE_REMOVED: Final = "move-"
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":"))
 
@@ -77,6 +83,10 @@ def _as_row(change: Change) -> tuple[object, ...]:
             return (_BROKER_REMOVED, broker_id)
         case ClusterCreated(cluster_id):
             return (_CLUSTER, cluster_id)
+        case MoveChanged(move):
+            return (_MOVE, move)
+        case MoveRemoved(move_id):
+            return (_MOVE_REMOVED, move_id)
         case _:
             assert_never(change)
 
@@ -102,6 +112,10 @@ def _from_row(row: Any) -> Change:
             return BrokerRemoved(row[1])
         case "cluster":
             return ClusterCreated(row[1])
+        case "move":
+            return MoveChanged(MoveRecord(*row[1]))
+        case "move-":
+            return MoveRemoved(row[1])
         case tag:
             raise ValueError(f"unknown change {tag!r}: the metadata was written by a newer version")
 
@@ -115,6 +129,7 @@ def _partitions_from_rows(rows: Iterable[Any]) -> tuple[PartitionRecord, ...]:
         replicas, isr, elr, last_known_elr, adding, removing = [
             share(ids, ids) if ids else () for ids in map(tuple, row[4:10])
         ]
+        original = tuple(row[11]) if len(row) > 11 else ()
         records.append(
             PartitionRecord(
                 row[0],
@@ -128,6 +143,8 @@ def _partitions_from_rows(rows: Iterable[Any]) -> tuple[PartitionRecord, ...]:
                 adding,
                 removing,
                 Recovery.RECOVERING if row[10] else Recovery.RECOVERED,
+                share(original, original),
+                row[12] if len(row) > 12 else "",
             )
         )
     return tuple(records)

@@ -46,6 +46,9 @@ class Reason(StrEnum):
     UNCLEAN_REQUESTED = "unclean-election-requested"
     UNCLEAN_ALLOWED = "unclean-election-allowed"
     LAST_LEADER_ABSENT = "last-leader-absent"
+    REASSIGNMENT_REQUESTED = "reassignment-requested"
+    REASSIGNMENT_CANCELLED = "reassignment-cancelled"
+    REASSIGNMENT_COMPLETED = "reassignment-completed"
 
     # About the cluster.
     CONTROLLER_TOOK_OVER = "controller-took-over"
@@ -61,7 +64,15 @@ STOPS: Final = frozenset({Reason.STOP_ANNOUNCED, Reason.STOP_GRANTED, Reason.STO
 UNFIT: Final = frozenset({Reason.DISK_FULL, Reason.NO_DESCRIPTORS, Reason.LOGS_DAMAGED, Reason.LOGS_FAILED})
 # Reasons of elections that an administrator or the balancer requested: nothing was wrong.
 WANTED: Final = frozenset(
-    {Reason.CREATED, Reason.PREFERRED_REPLICA_BACK, Reason.PREFERRED_REQUESTED, Reason.UNCLEAN_REQUESTED}
+    {
+        Reason.CREATED,
+        Reason.PREFERRED_REPLICA_BACK,
+        Reason.PREFERRED_REQUESTED,
+        Reason.UNCLEAN_REQUESTED,
+        Reason.REASSIGNMENT_REQUESTED,
+        Reason.REASSIGNMENT_CANCELLED,
+        Reason.REASSIGNMENT_COMPLETED,
+    }
 )
 
 

@@ -18,7 +18,8 @@ from syncline.core.replication.tick_index import TickIndex
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
-from syncline.model.metadata import MetadataDelta, MetadataImage
+from syncline.model.metadata import MetadataImage
+from syncline.model.metadata_delta import MetadataDelta
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView

@@ -89,6 +89,24 @@ class TopicCounters:
         self.failed_fetches += other.failed_fetches
 
 
+class ReplicationBytes:
+    """Bytes of records that this broker got from leaders and sent to followers; `moved_*` to replicas being added."""
+
+    __slots__ = ("bytes_in", "bytes_out", "moved_in", "moved_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.moved_in = 0
+        self.moved_out = 0
+
+    def sent(self, size_bytes: int, *, is_moved: bool) -> None:
+        """Count bytes that this broker sent to a follower."""
+        self.bytes_out += size_bytes
+        if is_moved:
+            self.moved_out += size_bytes
+
+
 class Counters:
     """Running totals of one broker."""
 
@@ -110,8 +128,7 @@ class Counters:
         "produce_expiries_total",
         "relinquish_skipped",
         "relinquished",
-        "replication_bytes_in",
-        "replication_bytes_out",
+        "replication",
         "topics",
     )
 
@@ -119,8 +136,7 @@ class Counters:
         self.topics: dict[str, TopicCounters] = {}
         # Topics that this broker no longer hosts, and requests for topics that it never hosted.
         self.elsewhere = TopicCounters()
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
+        self.replication = ReplicationBytes()
         # Reads for fetches: on the loop, or in a worker thread.
         self.memory_read_bytes = 0
         self.disk_read_bytes = 0
@@ -172,9 +188,11 @@ class Counters:
         (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(records, MAX_TIMESTAMP_POSITION)
         self.fetch_lag_ms.note(max(0, newest_ms - timestamp_ms) if timestamp_ms >= 0 else 0)
 
-    def replicated_in(self, size_bytes: int) -> None:
-        """Count bytes that this broker fetched from a leader."""
-        self.replication_bytes_in += size_bytes
+    def replicated_in(self, size_bytes: int, *, is_moved: bool) -> None:
+        """Count bytes that this broker fetched from a leader; moved if it is being added to the replicas."""
+        self.replication.bytes_in += size_bytes
+        if is_moved:
+            self.replication.moved_in += size_bytes
 
     def produce_expired(self, key: TopicPartition) -> None:
         """Count a partition whose records were not committed before their request timed out."""

@@ -232,6 +232,8 @@ class Partition:
     def lead(self, record: PartitionRecord, now_ms: int) -> None:
         """Become leader, or apply a change while leading. Raises StorageError; the role is then as it was."""
         is_new_term = record.leader_epoch != self.leader_epoch
+        # A leader that is confirmed in the next epoch, as when replicas were removed, led all the time.
+        leads_on = self.leader is not None and record.leader_epoch == self.leader_epoch + 1
         if is_new_term:
             self.log.assign_leader_epoch(record.leader_epoch)
         self.record = record
@@ -243,6 +245,8 @@ class Partition:
                 self._surroundings.broker_id,
                 replicas=record.replicas,
                 isr=record.isr,
+                adding=record.adding,
+                removing=record.removing,
                 leader_epoch=record.leader_epoch,
                 partition_epoch=record.partition_epoch,
                 epoch_start_offset=self.log.log_end,
@@ -262,14 +266,17 @@ class Partition:
                 leader.metadata_changed(
                     replicas=record.replicas,
                     isr=record.isr,
+                    adding=record.adding,
+                    removing=record.removing,
                     leader_epoch=record.leader_epoch,
                     partition_epoch=record.partition_epoch,
                     now_ms=now_ms,
                 )
             )
-        if is_new_term:
+        if is_new_term and not leads_on:
             # The waiting records were appended in an earlier leader epoch and may be truncated.
             self.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if is_new_term:
             self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watchers.role_changed()
         self.perform(leader.advance_high_watermark(now_ms))

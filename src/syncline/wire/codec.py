@@ -32,8 +32,13 @@ _Writer = Callable[[io.BytesIO, Entity], None]
 
 _REQUEST: Final = "request"
 _RESPONSE: Final = "response"
-# Messages between our own brokers with more fields than Kafka's.
-_OWN: Final = {(56, 3, _REQUEST): "syncline.wire.alter_partition_v3"}
+# Messages with more fields than Kafka's.
+_OWN: Final = {
+    (45, 1, _REQUEST): "syncline.wire.reassignments_v1",
+    (45, 1, _RESPONSE): "syncline.wire.reassignments_v1",
+    (46, 0, _RESPONSE): "syncline.wire.list_reassignments_v0",
+    (56, 3, _REQUEST): "syncline.wire.alter_partition_v3",
+}
 
 _modules: Final[dict[tuple[int, int, str], ModuleType]] = {}
 _readers: Final[dict[tuple[int, int, str], tuple[_Read, _CheckCounts | None]]] = {}

@@ -52,13 +52,22 @@ class _Field(NamedTuple):
     convert: Callable[[Any], Any] | None
 
 
+class _Tagged(NamedTuple):
+    """A tagged field: written if its value is not the default."""
+
+    tag: int
+    name: str
+    default: Any
+    convert: Callable[[Any], Any] | None
+
+
 class _Plan(NamedTuple):
     """How to take the entities of one class apart."""
 
     fields: tuple[_Field, ...]
     is_flexible: bool
-    # The names of tagged fields: read if they are there, and never written.
-    tagged: tuple[str, ...]
+    # Tagged fields, in the order of their tags; a message of many rows may have one of them at its top.
+    tagged: tuple["_Tagged", ...]
 
 
 @cache
@@ -77,7 +86,17 @@ def _plan(entity_type: Entity) -> _Plan:
             for each in own
         ),
         entity_type.__flexible__,
-        tuple(each.name for each in every if "tag" in each.metadata),
+        tuple(
+            _Tagged(
+                each.metadata["tag"],
+                each.name,
+                _tagged_default(each),
+                converter(hints[each.name], each.metadata.get("kafka_type")),
+            )
+            for each in sorted(
+                (each for each in every if "tag" in each.metadata), key=lambda each: each.metadata["tag"]
+            )
+        ),
     )
 
 
@@ -200,9 +219,9 @@ def _decode_tags(entity_type: Entity, view: memoryview, position: int, values: d
     count, position = read_unsigned(view, position)
     if count > TAGS_MAX:
         raise DecodeError(f"{count} tagged fields announced before {position}")
-    known = {each.metadata["tag"]: each for each in dataclasses.fields(entity_type) if "tag" in each.metadata}
+    known = {each.tag: each for each in _plan(entity_type).tagged}
     for each in known.values():
-        values[each.name] = _tagged_default(each)
+        values[each.name] = each.default
     for _ in range(count):
         tag, position = read_unsigned(view, position)
         size, position = read_unsigned(view, position)
@@ -253,7 +272,6 @@ def encode_in_steps(entity_type: Entity, fields: Mapping[str, Any]) -> Generator
 
 def _encode(entity_type: Entity, fields: Mapping[str, Any], out: io.BytesIO) -> Generator[None, None, None]:
     plan = _plan(entity_type)
-    assert not any(name in fields for name in plan.tagged), f"{entity_type.__name__}: {plan.tagged} have no value here"
     for field in plan.fields:
         value = fields[field.name]
         if field.array is None or value is None:
@@ -262,7 +280,20 @@ def _encode(entity_type: Entity, fields: Mapping[str, Any], out: io.BytesIO) -> 
         else:
             yield from _encode_array(field.array, value, out, is_flexible=plan.is_flexible)
     if plan.is_flexible:
-        out.write(b"\x00")
+        _encode_tags(entity_type, plan, fields, out)
+
+
+def _encode_tags(entity_type: Entity, plan: _Plan, fields: Mapping[str, Any], out: io.BytesIO) -> None:
+    encoded: list[tuple[int, bytes]] = []
+    for each in plan.tagged:
+        value = fields.get(each.name, each.default)
+        value = value if each.convert is None else each.convert(value)
+        if value != each.default:
+            own = io.BytesIO()
+            _field_writer(entity_type, each.name)(own, value)
+            encoded.append((each.tag, own.getvalue()))
+    out.write(varint(len(encoded)))
+    out.writelines(varint(tag) + varint(len(content)) + content for tag, content in encoded)
 
 
 def _encode_array(array: _Array, rows: Any, out: io.BytesIO, *, is_flexible: bool) -> Generator[None, None, None]:
@@ -291,7 +322,8 @@ def _field_writer(entity_type: Entity, name: str) -> Callable[[io.BytesIO, Any],
     from kio.serial._serialize import get_field_writer
 
     (field,) = (each for each in dataclasses.fields(entity_type) if each.name == name)
-    return get_field_writer(field, flexible=entity_type.__flexible__, is_request_header=False, is_tag=False)
+    is_tag = "tag" in field.metadata
+    return get_field_writer(field, flexible=entity_type.__flexible__, is_request_header=False, is_tag=is_tag)
 
 
 @cache

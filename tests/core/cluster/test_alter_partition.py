@@ -204,3 +204,17 @@ def test_two_items_for_one_partition_are_judged_one_after_the_other() -> None:
 
     assert [each.error for each in answer.results] == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
     assert world.t0.partition_epoch == 21
+
+
+@pytest.mark.parametrize(("isr", "successor"), [((1, 2, 3), 3), ((1, 2), 2)], ids=["one stays", "none stays"])
+def test_leader_that_relinquishes_in_a_move_is_followed_by_one_that_stays(isr: tuple[int, ...], successor: int) -> None:
+    """2 has the most records and is being removed: it would soon have to hand the partition on."""
+    record = partition(replicas=(3, 4, 1, 2), isr=isr, adding=(4,), removing=(1, 2), original=(1, 2, 3))
+    world = World(image(record, active=(1, 2, 3, 4)))
+    order = (2, *(each for each in isr if each == 3), 1)
+
+    result = ask(world, 1, 5, 20, list(order), relinquish=True)
+
+    assert result.error is ErrorCode.NEW_LEADER_ELECTED
+    assert world.t0.leader == successor
+    assert world.t0.replicas == (3, 4, 1, 2)

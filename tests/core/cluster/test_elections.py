@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
-from syncline.core.cluster.elections import ElectionKind, next_state
+from syncline.core.cluster.elections import Assignment, ElectionKind, next_state
 from syncline.core.cluster.standing import partitions_with, preferred_elections, unclean_elections
 from syncline.model.metadata import PartitionRecord, Recovery
 from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image, partition
@@ -44,7 +44,7 @@ def test_f07_election_table_where_broker_3_is_not_acceptable(change: dict[str, A
 
 def test_f07_losing_a_replica_restates_the_leader() -> None:
     """When the assignment loses a member the leader epoch rises, though the leader is the same."""
-    state = elect(TABLE, acceptable={1, 2}, replicas=(2, 1, 4))
+    state = elect(TABLE, acceptable={1, 2}, assignment=Assignment((2, 1, 4)))
 
     assert (state.leader, state.leader_epoch, state.partition_epoch) == (1, 101, 201)
 

@@ -12,20 +12,23 @@ import random
 import pytest
 
 from syncline.core.cluster.alter_partition import IsrRequest, alter_partition
-from tests.core.controller_world import ELR, TOPIC_ID, World, image
+from syncline.core.cluster.reassignments import Wanted, alter_reassignments
+from syncline.model.broker_config import BrokerConfig
+from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image
 
 BROKERS = (1, 2, 3)
+STEPS = ("produce", "produce", "kill", "restart", "fence", "heartbeat", "join", "join", "move", "cancel")
 
 
 class Replicas:
     """What each replica has, and how much of it is committed."""
 
-    def __init__(self, world: World, min_isr: int) -> None:
+    def __init__(self, world: World, min_isr: int, brokers: tuple[int, ...] = BROKERS) -> None:
         self.world = world
         self.min_isr = min_isr
-        self.records = dict.fromkeys(BROKERS, 0)
+        self.records = dict.fromkeys(brokers, 0)
         self.committed = 0
-        self.running = set(BROKERS)
+        self.running = set(brokers)
         self.incarnations = itertools.count()
 
     def check(self) -> None:
@@ -42,7 +45,8 @@ class Replicas:
         for member in record.isr:
             if member in self.running:
                 self.records[member] = self.records[record.leader]
-        if len(record.isr) >= self.min_isr and all(member in self.running for member in record.isr):
+        minimum = min(self.min_isr, record.complete_size)
+        if len(record.isr) >= minimum and all(member in self.running for member in record.isr):
             self.committed = self.records[record.leader]
 
     def propose(self, isr: tuple[int, ...]) -> None:
@@ -60,6 +64,18 @@ class Replicas:
         )
         epoch = self.world.image.brokers[record.leader].broker_epoch
         self.world.take(alter_partition(self.world.image, record.leader, epoch, [request], ELR))
+
+    def move(self, target: tuple[int, ...]) -> None:
+        """Request other replicas, none to cancel; what is no replica any more loses its log."""
+        wanted = [Wanted("t", 0, target or None)]
+        self.world.take(alter_reassignments(self.world.image, wanted, self.world.settings))
+        self.drop_strays()
+
+    def drop_strays(self) -> None:
+        """Delete what belongs to no replica; a broker that is down does so when it comes back."""
+        for broker in self.records:
+            if broker not in self.world.t0.replicas:
+                self.records[broker] = 0
 
     def kill(self, broker: int) -> None:
         """End a process; its log stays."""
@@ -102,6 +118,49 @@ def test_leaders_have_what_is_committed_under_random_faults(min_isr: int, seed: 
         replicas.check()
 
     assert world.t0.leader != -1
+
+
+@pytest.mark.parametrize("settings", [ELR, NO_ELR], ids=["elr", "no-elr"])
+@pytest.mark.parametrize("min_isr", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(100))
+def test_t55_leaders_have_what_is_committed_under_moves_and_faults(
+    min_isr: int, seed: int, settings: BrokerConfig
+) -> None:
+    """The same with moves, other moves before they are complete, and cancellations, over five brokers."""
+    dice = random.Random(seed)
+    brokers = (1, 2, 3, 4, 5)
+    world = World(image(active=brokers, configs={"min.insync.replicas": str(min_isr)}), settings)
+    replicas = Replicas(world, min_isr, brokers)
+
+    for _ in range(80):
+        broker = dice.choice(brokers)
+        step = dice.choice(STEPS)
+        if step == "produce":
+            replicas.produce()
+        elif step == "kill" and settings.eligible_leader_replicas_enable:
+            replicas.kill(broker)
+        elif step == "restart":
+            replicas.restart(broker)
+        elif step == "fence":
+            world.fence(broker)
+        elif step == "heartbeat" and broker in replicas.running:
+            world.heartbeat(broker)
+        elif step == "join":
+            replicas.propose(tuple({*world.t0.isr, *(each for each in world.t0.replicas if dice.random() < 0.6)}))
+            replicas.drop_strays()
+        elif step == "move":
+            replicas.move(tuple(dice.sample(brokers, dice.randint(1, 3))))
+        elif step == "cancel":
+            replicas.move(())
+        replicas.check()
+    for broker in brokers:
+        replicas.restart(broker)
+        world.heartbeat(broker)
+        replicas.check()
+    replicas.propose(world.t0.replicas)
+
+    assert world.t0.leader != -1
+    assert not world.t0.is_reassigned, "every replica is in sync, and the move is not over"
 
 
 @pytest.mark.parametrize("min_isr", [1, 2, 3])

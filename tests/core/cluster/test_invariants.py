@@ -44,6 +44,13 @@ def moved(**changes: Any) -> PartitionsChanged:
         pytest.param({"last_known_elr": (1,)}, "the last one is remembered", id="leader-and-last-leader"),
         pytest.param({"leader": -1, "last_known_elr": (1, 2)}, "more than one last leader", id="two-last-leaders"),
         pytest.param({"adding": (4,)}, "reassignment of other replicas", id="foreign-reassignment"),
+        pytest.param({"adding": (3,)}, "other replicas before", id="nothing-before"),
+        pytest.param({"adding": (3,), "original": (1,)}, "other replicas before", id="less-before"),
+        pytest.param({"original": (1, 2, 3)}, "other replicas before", id="before-of-nothing"),
+        pytest.param({"move": "m"}, "owns what is not reassigned", id="move-of-nothing"),
+        pytest.param({"removing": (1,), "original": (1, 2, 3)}, "stand before others", id="removed-first"),
+        pytest.param({"removing": (1, 2, 3), "original": (1, 2, 3)}, "removes every replica", id="nothing-left"),
+        pytest.param({"adding": (3,), "removing": (3,), "original": (1, 2)}, "both added and removed", id="both"),
     ],
 )
 def test_partition_whose_sets_contradict_each_other_is_caught(changes: dict[str, Any], complaint: str) -> None:

@@ -15,7 +15,8 @@ from syncline.core.replication.effects import IsrAnswer, IsrChange, IsrMember, P
 from syncline.core.replication.evidence import Evidence
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.model.metadata import MetadataDelta, MetadataImage
+from syncline.model.metadata import MetadataImage
+from syncline.model.metadata_delta import MetadataDelta
 from syncline.node.api import (
     api_56_alter_partition,
     api_62_broker_registration,

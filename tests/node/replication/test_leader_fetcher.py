@@ -148,11 +148,11 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     failures: list[str] = []
     count = Counters.replicated_in
 
-    def replicated_in(counters: Counters, size_bytes: int) -> None:
+    def replicated_in(counters: Counters, size_bytes: int, *, is_moved: bool) -> None:
         if not failures:
             failures.append("planted")
             raise ZeroDivisionError("planted")
-        count(counters, size_bytes)
+        count(counters, size_bytes, is_moved=is_moved)
 
     monkeypatch.setattr(Counters, "replicated_in", replicated_in)
     return failures

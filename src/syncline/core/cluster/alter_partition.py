@@ -16,7 +16,7 @@ from uuid import UUID
 
 from syncline.core.cluster.decision import Decision, TopicRules, Why, topic_rules
 from syncline.core.cluster.demotions import Demotions, RelinquishLimits
-from syncline.core.cluster.elections import ElectionKind, next_state
+from syncline.core.cluster.elections import ElectionKind, assignment_of, next_state
 from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
@@ -180,16 +180,17 @@ def _refused_relinquishment(
 def _relinquished(
     image: MetadataImage, request: IsrRequest, record: PartitionRecord, rules: TopicRules, settings: BrokerConfig
 ) -> PartitionRecord:
-    replicas = record.replicas
-    if settings.leader_relinquish_reorder_replicas:
-        replicas = (*(each for each in replicas if each != record.leader), record.leader)
+    assignment = assignment_of(record)
+    if settings.leader_relinquish_reorder_replicas and record.leader not in record.removing:
+        others = [each for each in record.replicas if each != record.leader and each not in record.removing]
+        assignment = assignment._replace(replicas=(*others, record.leader, *record.removing))
     state = next_state(
         record,
         acceptable=acceptable_in(image, request.topic_id, request.partition),
         fitness=fitness_in(image, request.topic_id, request.partition),
         min_isr=rules.min_isr,
         kind=ElectionKind.RELINQUISH,
-        replicas=replicas,
+        assignment=assignment,
         succession=tuple(broker for broker, _ in request.isr),
         recovery=request.recovery,
         eligible_replicas=settings.eligible_leader_replicas_enable,

@@ -14,6 +14,10 @@ high watermark does not advance then, so they hold everything below it, unless t
 are both empty, the last leader is the best guess: it was in the ISR to the end. Electing it, or any other replica
 outside ISR and ELR, is unclean: the record says RECOVERING until the leader confirms.
 
+While a partition is reassigned, a replica that is being removed leads on, but becomes leader only when no other can;
+and an unclean election takes one that is being added, and so may have nothing yet, last. The reassignment is complete
+in the record in which every replica that stays is in sync.
+
 Invariants: the leader is NONE or in the ISR; ISR and ELR are disjoint parts of the replicas; the partition epoch rises
 by one with every change, the leader epoch with every change of leader and whenever a replica is taken away. Asserted
 here and, over whole decisions, in `invariants`.
@@ -23,7 +27,7 @@ are ours: with one directory per broker, Kafka's broker stops when its disk is f
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
 from syncline.model.impairments import Fitness
@@ -37,13 +41,24 @@ _NOBODY: Final[frozenset[BrokerId]] = frozenset()
 _RANKS: Final = {fitness: rank for rank, fitness in enumerate(Fitness)}
 
 
+class Assignment(NamedTuple):
+    """The replicas of a partition and, of a reassignment, what it adds and removes, and what was there before."""
+
+    replicas: Replicas
+    adding: Replicas = ()
+    removing: Replicas = ()
+    original: Replicas = ()
+    move: str = ""
+
+
 class ElectionKind(Enum):
     """Which candidates an election considers, in which order."""
 
     ONLINE = "online"
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
-    # The leader relinquishes: the first valid successor in the order of its request, never itself.
+    # The leader relinquishes: the first valid successor in the order of its request, those that stay before those that
+    # are being removed, never itself.
     RELINQUISH = "relinquish"
 
 
@@ -59,7 +74,7 @@ def next_state(
     fitness: FitnessOf = _all_able,
     kind: ElectionKind = ElectionKind.ONLINE,
     isr: Replicas | None = None,
-    replicas: Replicas | None = None,
+    assignment: Assignment | None = None,
     lost_data: Collection[BrokerId] = _NOBODY,
     eligible_replicas: bool = True,
     recovery: Recovery | None = None,
@@ -67,12 +82,12 @@ def next_state(
 ) -> PartitionRecord:
     """Return the state after the change, the same object if nothing changes.
 
-    `isr` and `replicas` are the targets (None: as now). `lost_data` are brokers that may have lost what they
+    `isr` and `assignment` are the targets (None: as now). `lost_data` are brokers that may have lost what they
     acknowledged; they must not be in `isr`. `fitness` prefers replicas, and makes none valid. `min_isr` is the
     configured minimum. Without `eligible_replicas` the last member of an ISR stays in it, and no other replica is
     eligible. `succession` is for RELINQUISH; it must name a valid and fit replica besides the leader.
     """
-    draft = _Draft(record, acceptable, fitness, record.replicas if replicas is None else replicas)
+    draft = _Draft(record, acceptable, fitness, assignment_of(record) if assignment is None else assignment)
     draft.succession = succession
     draft.isr = record.isr if isr is None else isr
     draft.recovery = record.recovery if recovery is None else recovery
@@ -83,12 +98,17 @@ def next_state(
         draft.renew_eligible(min_isr, lost_data)
     draft.elect(kind)
     if not eligible_replicas:
-        draft.isr = draft.isr or record.isr
+        draft.isr = draft.isr or tuple(broker for broker in record.isr if broker in draft.replicas)
         if draft.isr:
             # Left from before ELR was disabled: no rule maintains them now, and ELR may be enabled again.
             draft.elr = ()
     draft.remember_last_leader(eligible_replicas=eligible_replicas)
     return draft.finish()
+
+
+def assignment_of(record: PartitionRecord) -> Assignment:
+    """Return the present assignment of a partition."""
+    return Assignment(record.replicas, record.adding, record.removing, record.original, record.move)
 
 
 def at_rest(record: PartitionRecord) -> PartitionRecord:
@@ -111,19 +131,23 @@ def at_rest(record: PartitionRecord) -> PartitionRecord:
 class _Draft:
     """The next state during the decision."""
 
-    def __init__(self, record: PartitionRecord, acceptable: Acceptable, fitness: FitnessOf, replicas: Replicas) -> None:
+    def __init__(
+        self, record: PartitionRecord, acceptable: Acceptable, fitness: FitnessOf, assignment: Assignment
+    ) -> None:
         self._record = record
         self._acceptable = acceptable
         self._fitness = fitness
-        self.replicas = replicas
+        self.assignment = assignment
         self.succession: Replicas = ()
-        self.adding = record.adding
-        self.removing = record.removing
         self.isr: Replicas = record.isr
         self.elr: Replicas = record.elr
         self.last_known: Replicas = record.last_known_elr
         self.leader = record.leader
         self.recovery = record.recovery
+
+    @property
+    def replicas(self) -> Replicas:
+        return self.assignment.replicas
 
     def remove_unfit(self) -> None:
         """Take unfit members out of the ISR if a fit one remains that can lead."""
@@ -133,16 +157,18 @@ class _Draft:
 
     def complete_reassignment(self) -> None:
         """Drop the replicas to be removed once every remaining one is in sync."""
-        if not self.adding and not self.removing:
+        adding, removing = self.assignment.adding, self.assignment.removing
+        if not adding and not removing:
             return
-        target = tuple(broker for broker in self.replicas if broker not in self.removing)
-        remaining_isr = tuple(broker for broker in self.isr if broker not in self.removing)
+        target = tuple(broker for broker in self.replicas if broker not in removing)
+        remaining_isr = tuple(broker for broker in self.isr if broker not in removing)
         if target and set(target) <= set(remaining_isr):
-            self.replicas, self.isr, self.adding, self.removing = target, remaining_isr, (), ()
+            self.assignment, self.isr = Assignment(target), remaining_isr
 
     def renew_eligible(self, min_isr: int, lost_data: Collection[BrokerId]) -> None:
         record = self._record
-        if len(self.isr) >= min(min_isr, len(self.replicas)):
+        # Replicas that are being added do not count: a lone replica would accept nothing while it gets company.
+        if len(self.isr) >= min(min_isr, len(self.replicas) - len(self.assignment.adding)):
             self.elr = ()
             return
         candidates = {*record.elr, *record.isr}
@@ -174,7 +200,7 @@ class _Draft:
             return self.replicas[0], True
         current = self._record.leader
         if kind is ElectionKind.RELINQUISH:
-            for broker in self.succession:
+            for broker in sorted(self.succession, key=self._goes):
                 if broker != current and self._is_fit(broker):
                     return broker, True
         in_order = self.replicas if current == NONE else (current, *self.replicas)
@@ -183,14 +209,21 @@ class _Draft:
                 if is_candidate(broker):
                     return broker, True
         last = self.last_known
-        if not self.isr and not self.elr and len(last) == 1 and self._acceptable(last[0]):
+        is_last_left = not self.isr and not self.elr and len(last) == 1 and last[0] in self.replicas
+        if is_last_left and self._acceptable(last[0]):
             return last[0], False
         if kind is ElectionKind.UNCLEAN:
             candidates = [broker for broker in self.replicas if self._acceptable(broker)]
             if candidates:
                 # Of equals the first one; `Fitness` names the fitter ones first.
-                return min(candidates, key=lambda broker: _RANKS[self._fitness(broker)]), False
+                return min(candidates, key=lambda each: (self._comes(each), _RANKS[self._fitness(each)])), False
         return NO_BROKER, True
+
+    def _comes(self, broker: BrokerId) -> bool:
+        return broker in self.assignment.adding
+
+    def _goes(self, broker: BrokerId) -> bool:
+        return broker in self.assignment.removing
 
     def _is_valid(self, broker: BrokerId) -> bool:
         members = self.isr or self.elr
@@ -204,6 +237,7 @@ class _Draft:
             self.last_known = ()
         elif eligible_replicas and not self.isr and self._record.leader != NONE:
             self.last_known = (self._record.leader,)
+        self.last_known = tuple(broker for broker in self.last_known if broker in self.replicas)
 
     def finish(self) -> PartitionRecord:
         record = self._record
@@ -211,13 +245,11 @@ class _Draft:
         leader_changes = self.leader != record.leader or (replica_lost and self.leader != NONE)
         state = record._replace(
             leader=self.leader,
-            replicas=self.replicas,
             isr=self.isr,
             elr=self.elr,
             last_known_elr=self.last_known,
-            adding=self.adding,
-            removing=self.removing,
             recovery=self.recovery,
+            **self.assignment._asdict(),
         )
         if state == record:
             return record

@@ -8,6 +8,7 @@ switch `check_invariants` is on: in simulated runs and in tests, after each deci
 Source: KIP-841 (only active brokers join an ISR), KIP-966 (ELR), KIP-903 (broker epochs); PartitionChangeBuilder.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -23,6 +24,8 @@ from syncline.model.metadata import (
     ConfigsChanged,
     ControllerChanged,
     MetadataImage,
+    MoveChanged,
+    MoveRemoved,
     PartitionRecord,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -58,6 +61,9 @@ def check_image(image: MetadataImage) -> None:
     for topic in image.topics.values():
         for partition in topic.partitions:
             check_partition(partition)
+    owners = Counter(each.move for topic in image.topics.values() for each in topic.partitions if each.move)
+    assert dict(owners) == image.move_sizes, f"moves own {dict(owners)}, not {image.move_sizes}"
+    assert image.moves.keys() == image.move_sizes.keys(), f"{image.moves} own {image.move_sizes} reassignments"
 
 
 def check_partition(record: PartitionRecord) -> None:
@@ -68,6 +74,13 @@ def check_partition(record: PartitionRecord) -> None:
     assert record.leader == NONE or not record.last_known_elr, f"a leader, and the last one is remembered: {record}"
     assert len(record.last_known_elr) <= 1, f"more than one last leader: {record}"
     assert {*record.adding, *record.removing} <= set(record.replicas), f"a reassignment of other replicas: {record}"
+    assert not set(record.adding) & set(record.removing), f"a replica is both added and removed: {record}"
+    stay = set(record.replicas).difference(record.adding)
+    assert set(record.original) == (stay if record.is_reassigned else set()), f"other replicas before: {record}"
+    assert not record.move or record.is_reassigned, f"a move owns what is not reassigned: {record}"
+    remaining = len(record.replicas) - len(record.removing)
+    assert remaining > 0, f"a reassignment removes every replica: {record}"
+    assert record.replicas[remaining:] == record.removing, f"replicas to be removed stand before others: {record}"
 
 
 def _check_change(image: MetadataImage, change: Change) -> None:
@@ -94,7 +107,9 @@ def _check_change(image: MetadataImage, change: Change) -> None:
             )
         case ClusterCreated(cluster_id):
             assert not image.cluster_id, f"cluster {image.cluster_id} would become {cluster_id}"
-        case TopicDeleted() | ConfigsChanged() | BrokerRemoved():
+        case MoveChanged(move):
+            assert move.throttle_bytes_per_s == NONE or move.throttle_bytes_per_s > 0, f"nothing could move: {move}"
+        case TopicDeleted() | ConfigsChanged() | BrokerRemoved() | MoveRemoved():
             pass
         case _:
             assert_never(change)
@@ -133,5 +148,8 @@ def _check_step(image: MetadataImage, topic: Topic, old: PartitionRecord, new: P
     assert set(new.elr) <= held_all, f"the ELR gains a replica that may lack committed records: {where}"
     for member in set(new.isr) - set(old.isr):
         assert image.is_active(member), f"broker {member} joins the ISR and is not active: {where}"
+    if old.is_reassigned and not new.is_reassigned:
+        # The member whose joining completes a reassignment may lead in the same change: the leader vouches for it.
+        held_all.update(new.isr)
     is_clean = new.leader in {NONE, old.leader} or new.leader in held_all
     assert is_clean or new.recovery is Recovery.RECOVERING, f"an unclean election passes for a clean one: {where}"

@@ -260,7 +260,7 @@ def after_min_isr_change(image: MetadataImage, settings: BrokerConfig) -> tuple[
     """Return the partitions that no longer need an ELR under the minimum sizes in `image`."""
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
-        if not record.elr or len(record.isr) < min(rules.min_isr, len(record.replicas)):
+        if not record.elr or len(record.isr) < min(rules.min_isr, record.complete_size):
             return record
         return next_state(
             record,

@@ -34,10 +34,22 @@ class InSyncSet:
     """The replicas of one partition as its leader knows them.
 
     `followers` are all replicas but the leader, in assignment order, `by_id` the same by broker id. `pending` is the
-    proposal that waits for the controller.
+    proposal that waits for the controller. `complete_size` is how many replicas there are when none is missing; those
+    that a reassignment is adding do not count yet.
     """
 
-    __slots__ = ("broker_id", "brokers", "by_id", "committed", "followers", "maximal", "pending", "replicas")
+    __slots__ = (
+        "broker_id",
+        "brokers",
+        "by_id",
+        "committed",
+        "complete_size",
+        "followers",
+        "maximal",
+        "pending",
+        "removing",
+        "replicas",
+    )
 
     def __init__(
         self,
@@ -47,11 +59,13 @@ class InSyncSet:
         replicas: Sequence[BrokerId],
         isr: Sequence[BrokerId],
         now_ms: int,
+        adding: Sequence[BrokerId] = (),
+        removing: Sequence[BrokerId] = (),
     ) -> None:
         self.broker_id = broker_id
         self.brokers = brokers
         self.by_id: dict[BrokerId, FollowerState] = {}
-        self.assign(replicas, now_ms)
+        self.assign(replicas, now_ms, adding, removing)
         self.commit(isr)
 
     def __repr__(self) -> str:
@@ -59,9 +73,18 @@ class InSyncSet:
         proposed = "" if pending is None else f" {pending.kind.value} {list(pending.broker_ids)}"
         return f"isr {list(self.committed)}{proposed}"
 
-    def assign(self, replicas: Sequence[BrokerId], now_ms: int) -> None:
+    def assign(
+        self,
+        replicas: Sequence[BrokerId],
+        now_ms: int,
+        adding: Sequence[BrokerId] = (),
+        removing: Sequence[BrokerId] = (),
+    ) -> None:
         """Keep the state of replicas that stay; start new ones empty."""
         self.replicas = tuple(replicas)
+        self.complete_size = len(self.replicas) - len(adding)
+        self.removing = tuple(removing)
+        assert {*adding, *removing} <= set(replicas), f"{adding} are added and {removing} removed: {replicas}"
         self.by_id = {
             broker_id: self.by_id.get(broker_id) or FollowerState(broker_id, now_ms)
             for broker_id in self.replicas

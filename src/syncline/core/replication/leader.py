@@ -100,6 +100,8 @@ class LeaderPartition:
         settings: PartitionSettings,
         brokers: KnownBrokers,
         now_ms: int,
+        adding: Sequence[BrokerId] = (),
+        removing: Sequence[BrokerId] = (),
         ticks: TickIndex | None = None,
         owner: object = None,
     ) -> None:
@@ -117,7 +119,9 @@ class LeaderPartition:
         self._stall = StallWatch(high_watermark, now_ms)
         self._ticks = TickIndex() if ticks is None else ticks
         self._ticks.add(self)
-        self.in_sync = InSyncSet(broker_id, brokers, replicas=replicas, isr=isr, now_ms=now_ms)
+        self.in_sync = InSyncSet(
+            broker_id, brokers, replicas=replicas, isr=isr, now_ms=now_ms, adding=adding, removing=removing
+        )
         self.effective_min_isr = self._effective_min_isr()
         for follower in self.in_sync.followers:
             follower.start_first_term(now_ms, in_isr=follower.counts)
@@ -299,6 +303,8 @@ class LeaderPartition:
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
         now_ms: int,
+        adding: Sequence[BrokerId] = (),
+        removing: Sequence[BrokerId] = (),
     ) -> Effects:
         """Apply a partition record that names this broker as the leader; a stale one changes nothing.
 
@@ -319,7 +325,7 @@ class LeaderPartition:
         self.partition_epoch = partition_epoch
         if not self.is_ticked:
             self._ticks.add(self)
-        in_sync.assign(replicas, now_ms)
+        in_sync.assign(replicas, now_ms, adding, removing)
         self.effective_min_isr = self._effective_min_isr()
         in_sync.commit(isr)
         if epochs_passed:
@@ -386,8 +392,8 @@ class LeaderPartition:
             self.slow_leader.check_invariants()
 
     def _effective_min_isr(self) -> int:
-        """Return `min.insync.replicas`, but never more than there are replicas."""
-        return min(self.settings.min_insync_replicas, len(self.in_sync.replicas))
+        """Return `min.insync.replicas`, but never more than there are replicas, without those being added."""
+        return min(self.settings.min_insync_replicas, self.in_sync.complete_size)
 
     def _start_term(self, now_ms: int, *, is_directly_after: bool) -> None:
         """Begin a new leader epoch on the broker that led before.

@@ -13,7 +13,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from syncline.model.errors import ErrorCode
-from syncline.node.controller.admin import AdminRequest, Fields, serve
+from syncline.node.controller.admin import serve
+from syncline.node.controller.admin_requests import AdminRequest, Fields
 from syncline.node.controller.private_messages import decode_forward, encode_forward_error
 from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey

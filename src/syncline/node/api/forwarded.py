@@ -11,6 +11,9 @@ What the versions mean:
     CreatePartitions (37)          v2 flexible
     ElectLeaders (43)              v1 the kind of election (KIP-460); v0 always means the preferred leader (KIP-183)
     IncrementalAlterConfigs (44)   sets, deletes, appends and subtracts (KIP-339)
+    AlterPartitionReassignments (45)  v1 may forbid another replication factor (KIP-455, KIP-860); tagged fields of ours
+                                   make a move of it (`wire.reassignments_v1`)
+    ListPartitionReassignments (46)   tagged fields of ours name the moves (`wire.list_reassignments_v0`)
     DescribeQuorum (55)            KIP-595, KIP-836, v2 KIP-853; `controller/quorum.py` has what stands for the quorum
 
 To forward another API, add its key here and its server to `controller/admin.py`.
@@ -31,6 +34,8 @@ KEYS: Final = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.DESCRIBE_QUORUM,
 )
 

@@ -9,7 +9,8 @@ Invariant: `image` advances by whole versions, and no part uses an image before 
 from collections.abc import Callable
 
 from syncline.model.errors import ErrorCode
-from syncline.model.metadata import MetadataDelta, MetadataImage, difference
+from syncline.model.metadata import MetadataImage
+from syncline.model.metadata_delta import MetadataDelta, difference
 from syncline.node.channel.link import ControllerLink
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news, encode_poll
 from syncline.wire.api import ApiKey

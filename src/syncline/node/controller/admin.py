@@ -6,9 +6,8 @@ its own in the reply; the request as a whole fails only if this broker is no
 longer the controller.
 """
 
-import asyncio
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from syncline.core.cluster.config_description import BrokerLayers, describe_topic
 from syncline.core.cluster.decision import Decision, Why
@@ -24,11 +23,11 @@ from syncline.core.cluster.topics import (
     requested_partitions,
 )
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId
 from syncline.model.metadata import NO_TOPIC_ID, Change, ConfigsChanged, MetadataImage, ProducerIdsAllocated
 from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
-from syncline.node.parts import decide_parts, in_independent_parts, in_parts, made_in_steps
+from syncline.node.controller.admin_requests import AdminRequest, Fields, Reply, decide_in_parts, is_over
+from syncline.node.parts import in_independent_parts, in_parts, made_in_steps
 from syncline.node.request import Steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows, SharedRows
@@ -36,29 +35,11 @@ from syncline.wire.rows import Rows, SharedRows
 if TYPE_CHECKING:
     from syncline.core.cluster.leader_elections import ElectionResult
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
 PRODUCER_ID_BLOCK: Final = 1_000
 # Partitions, topics or configurations of one decision; more are decided in parts, each a few milliseconds' work.
 DECIDED_AT_ONCE: Final = 25
 KEYS_PER_RESOURCE: Final = 20
 ELECTED_AT_ONCE: Final = 200
-
-Fields: TypeAlias = dict[str, Any]
-# Called with the fields of the reply (see `wire.entities.build`), or None when this broker is not the controller.
-Reply: TypeAlias = Callable[[Fields | None], None]
-
-
-class AdminRequest(NamedTuple):
-    """A decoded request, and the broker that the client sent it to."""
-
-    key: ApiKey
-    version: int
-    receiver: BrokerId
-    entity: Any
-    # Called before a request is decided in parts: others need not wait for it.
-    takes_long: Callable[[], None]
 
 
 def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Generator[None, None, bool]:
@@ -72,40 +53,13 @@ def serve(controller: ActiveController, requested: AdminRequest, reply: Reply) -
     return True
 
 
-def _decide(
-    controller: ActiveController,
-    requested: AdminRequest,
-    parts: Sequence[Sequence[_Item]],
-    decide: Callable[[Sequence[_Item], MetadataImage], Decision[tuple[_Result, ...]]],
-    answered: Callable[[list[_Result] | None], None],
-) -> None:
-    """Decide and commit the parts of a request one after the other; `answered` gets the results of all, or None."""
-
-    def decide_part(part: Sequence[_Item], take: Callable[[tuple[_Result, ...] | None], None]) -> None:
-        controller.decide(lambda image, _version: decide(part, image), take)
-
-    def all_answered(replies: list[tuple[_Result, ...] | None]) -> None:
-        results: list[_Result] = []
-        for each in replies:
-            if each is None:
-                answered(None)
-                return
-            results.extend(each)
-        answered(results)
-
-    if len(parts) > 1:
-        requested.takes_long()
-    loop = asyncio.get_running_loop()
-    decide_parts(loop, parts, decide_part, all_answered, goes_on=lambda results: results is not None)
-
-
 def _create_topics(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
     request = requested.entity
     topics: list[NewTopic] = []
     for each in request.topics:
         topics.append((yield from _new_topic(each)))
         yield
-    if _is_over(request):
+    if is_over(request):
         results = [TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics]
         reply({"topics": Rows(results, lambda result: _created(result, None))})
         return
@@ -140,7 +94,7 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
         parts = None if described is None else lambda result: _created(result, described)["configs"]
         reply({"topics": Rows(results, lambda result: _created(result, described), parts)})
 
-    _decide(controller, requested, parts, decide, answered)
+    decide_in_parts(controller, requested, parts, decide, answered)
 
 
 def _are_excessive(topics: Sequence[NewTopic], controller: ActiveController) -> Generator[None, None, bool]:
@@ -236,7 +190,7 @@ def _delete_topics(controller: ActiveController, requested: AdminRequest, reply:
         return topic.name if topic.name is not None else controller.image.topic_names.get(topic.topic_id, topic)
 
     def decide(part: Sequence[TopicReference], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
-        if _is_over(request):
+        if is_over(request):
             return _refused_all(part, ErrorCode.REQUEST_TIMED_OUT)
         if not controller.config.delete_topic_enable:
             code = ErrorCode.INVALID_REQUEST if requested.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
@@ -255,7 +209,7 @@ def _delete_topics(controller: ActiveController, requested: AdminRequest, reply:
         reply(None if results is None else {"responses": Rows(results, row)})
 
     parts = yield from in_independent_parts(topics, DECIDED_AT_ONCE, subject=subject)
-    _decide(controller, requested, parts, decide, answered)
+    decide_in_parts(controller, requested, parts, decide, answered)
 
 
 def _refused_all(topics: Sequence[TopicReference], code: ErrorCode) -> Decision[tuple[TopicResult, ...]]:
@@ -273,7 +227,7 @@ def _create_partitions(controller: ActiveController, requested: AdminRequest, re
         yield
 
     def decide(part: Sequence[MorePartitions], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
-        if _is_over(request):
+        if is_over(request):
             return Decision((), tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in part))
         decision = create_partitions(image, part, below=controller.below)
         return _only_validated(decision) if request.validate_only else decision
@@ -285,7 +239,7 @@ def _create_partitions(controller: ActiveController, requested: AdminRequest, re
         reply(None if results is None else {"results": Rows(results, row)})
 
     parts = yield from in_independent_parts(topics, DECIDED_AT_ONCE, subject=lambda topic: topic.name)
-    _decide(controller, requested, parts, decide, answered)
+    decide_in_parts(controller, requested, parts, decide, answered)
 
 
 def _alter_configs(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
@@ -325,7 +279,7 @@ def _alter_configs(controller: ActiveController, requested: AdminRequest, reply:
         subject=lambda resource: resource.subject,
         weight=lambda resource: 1 + len(resource.keys) // KEYS_PER_RESOURCE,
     )
-    _decide(controller, requested, parts, decide, answered)
+    decide_in_parts(controller, requested, parts, decide, answered)
 
 
 def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
@@ -341,7 +295,7 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
     number = int(getattr(request, "election_type", 0))
     kind = KINDS.get(number)
     refusal: tuple[ErrorCode, str | None] | None = None
-    if _is_over(request):
+    if is_over(request):
         refusal = (ErrorCode.REQUEST_TIMED_OUT, None)
     elif kind is None and wanted != []:
         refusal = (ErrorCode.INVALID_REQUEST, f"Unknown election type {number}")
@@ -380,7 +334,7 @@ def _elect_leaders(controller: ActiveController, requested: AdminRequest, reply:
             part.append((name, some))
             part_weight += weight
             yield
-    _decide(controller, requested, parts, decide, answered)
+    decide_in_parts(controller, requested, parts, decide, answered)
 
 
 def _elected(
@@ -434,9 +388,16 @@ def _only_validated(decision: Decision[Any]) -> Decision[Any]:
     return Decision((), decision.answer)
 
 
-def _is_over(request: Any) -> bool:
-    """Return whether the request's time-out leaves no time; then it has no effect."""
-    return bool(request.timeout.total_seconds() <= 0)
+def _alter_reassignments(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
+    from syncline.node.controller.reassignments import alter
+
+    yield from alter(controller, requested, reply)
+
+
+def _list_reassignments(controller: ActiveController, requested: AdminRequest, reply: Reply) -> Steps:
+    from syncline.node.controller.reassignments import list_all
+
+    yield from list_all(controller, requested, reply)
 
 
 SERVERS: Final[dict[ApiKey, Callable[[ActiveController, AdminRequest, Reply], Steps | None]]] = {
@@ -446,6 +407,8 @@ SERVERS: Final[dict[ApiKey, Callable[[ActiveController, AdminRequest, Reply], St
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_reassignments,
     ApiKey.DESCRIBE_QUORUM: _describe_quorum,
     ApiKey.ALLOCATE_PRODUCER_IDS: _allocate_producer_ids,
 }

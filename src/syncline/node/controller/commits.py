@@ -26,6 +26,7 @@ from syncline.coordination.port import Batch, Coordination, LeaseLost
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.decision_events import Replaced, replaced_by
 from syncline.core.cluster.invariants import check_decision
+from syncline.core.cluster.moves import applied
 from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import encode_changes
 
@@ -94,18 +95,19 @@ class Commits:
         before = self.tentative
         version = before.version + 1
         decision = decide(before, version)
-        if not decision.changes:
+        changes = decision.changes
+        if not changes:
             if before is self.committed:
                 answered(decision.answer)
                 return
             version = before.version
         else:
-            self.tentative = before.apply(decision.changes, version)
+            changes, self.tentative = applied(before, changes, version)
             if self._is_checked:
-                check_decision(before, decision.changes, self.tentative, decision.why)
-        replaced = replaced_by(decision.changes, before)
+                check_decision(before, changes, self.tentative, decision.why)
+        replaced = replaced_by(changes, before)
         self._waiting.append(
-            Decided(version, replaced, decision.changes, decision.answer, answered, decision.why, proposed_by_leader)
+            Decided(version, replaced, changes, decision.answer, answered, decision.why, proposed_by_leader)
         )
         if not self._in_commit:
             self._commit()

@@ -44,6 +44,7 @@ def settle_rows(
     unknown: dict[SessionPartition, ErrorCode],
     isolation_level: int,
     version: int,
+    replica_id: int,
 ) -> None:
     """Add `rows` to the answer, in their order, and have the session record what it contains.
 
@@ -62,7 +63,7 @@ def settle_rows(
             at_bound=entry.fetch_offset >= row.bound,
         )
         if row.records:
-            _count_out(serving, row)
+            _count_out(serving, row, replica_id)
         elif row.error == ErrorCode.UNKNOWN_SERVER_ERROR and row.partition is not None:
             row.partition.counters.failed_fetches += 1
         if belongs:
@@ -117,9 +118,11 @@ def answer_in_steps(
     request.reply_parts((yield from encode_fetch_in_steps(response, request.version)))
 
 
-def _count_out(serving: FetchServing, row: Row) -> None:
+def _count_out(serving: FetchServing, row: Row, replica_id: int) -> None:
     if row.entry.is_follower:
-        serving.counters.replication_bytes_out += len(row.records)
+        record = None if row.partition is None else row.partition.record
+        is_moved = record is not None and replica_id in record.adding
+        serving.counters.replication.sent(len(row.records), is_moved=is_moved)
     elif row.partition is not None:
         row.partition.counters.bytes_out += len(row.records)
 

@@ -401,6 +401,7 @@ class FetchOperation:
             unknown=unknown,
             isolation_level=self._fetch.isolation_level,
             version=self._request.version,
+            replica_id=self._fetch.replica_id,
         )
         # As in Kafka, partitions that do not exist come last.
         if len(rows) > PARTITIONS_AT_ONCE and _is_long(len(rows), self._request):

@@ -13,7 +13,8 @@ from typing import Protocol
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType, Topic, directory_id
+from syncline.model.metadata import MetadataImage, ResourceType, Topic, directory_id
+from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView

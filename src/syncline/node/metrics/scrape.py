@@ -282,10 +282,10 @@ class Scraper:
 
     def _add_traffic(self, page: Page) -> None:
         counters = self._broker.counters
-        page.add(table.REPLICATION_BYTES_IN, counters.replication_bytes_in)
-        page.add(table.REPLICATION_BYTES_OUT, counters.replication_bytes_out)
-        page.add(table.REASSIGNMENT_BYTES_IN, 0)
-        page.add(table.REASSIGNMENT_BYTES_OUT, 0)
+        page.add(table.REPLICATION_BYTES_IN, counters.replication.bytes_in)
+        page.add(table.REPLICATION_BYTES_OUT, counters.replication.bytes_out)
+        page.add(table.REASSIGNMENT_BYTES_IN, counters.replication.moved_in)
+        page.add(table.REASSIGNMENT_BYTES_OUT, counters.replication.moved_out)
         page.add(table.INVALID_MAGIC, counters.invalid_batches[Fault.MAGIC])
         page.add(table.INVALID_CRC, counters.invalid_batches[Fault.CHECKSUM])
         page.add(table.INVALID_OFFSETS, counters.invalid_batches[Fault.OFFSETS])

@@ -89,7 +89,7 @@ AT_MIN_ISR_PARTITIONS: Final = _kafka(
     "Led here, with exactly as many replicas in sync as min.insync.replicas requires.")
 REASSIGNING_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:ReassigningPartitions", GAUGE, "partitions",
-    "Led here, with a reassignment running. Reassignment is not offered yet: 0.")
+    "Led here, with a reassignment running.")
 LEADER_COUNT: Final = _kafka(
     "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Led here.")
 PARTITION_COUNT: Final = _kafka(
@@ -245,10 +245,10 @@ REPLICATION_BYTES_OUT: Final = _kafka(
     "server:BrokerTopicMetrics:ReplicationBytesOutPerSec", COUNTER, "bytes", "Of batches sent to followers.")
 REASSIGNMENT_BYTES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:ReassignmentBytesInPerSec", COUNTER, "bytes",
-    "Fetched by replicas being added. Reassignment is not offered yet: 0.")
+    "Fetched by replicas being added.")
 REASSIGNMENT_BYTES_OUT: Final = _kafka(
     "server:BrokerTopicMetrics:ReassignmentBytesOutPerSec", COUNTER, "bytes",
-    "Sent to replicas being added. Reassignment is not offered yet: 0.")
+    "Sent to replicas being added.")
 INVALID_MAGIC: Final = _kafka(
     "server:BrokerTopicMetrics:InvalidMagicNumberRecordsPerSec", COUNTER, "batches", "Refused for their format.")
 INVALID_CRC: Final = _kafka(

@@ -141,7 +141,9 @@ class FollowedLogs:
         took_ms = clock.mono_ms() - began_ms
         if took_ms >= NOTABLE_MS:
             self._surroundings.observer.disk.wrote(partition.key, took_ms)
-        self._surroundings.counters.replicated_in(len(row.records))
+        record = partition.record
+        is_moved = record is not None and self._surroundings.broker_id in record.adding
+        self._surroundings.counters.replicated_in(len(row.records), is_moved=is_moved)
         self.fetched_bytes += len(row.records)
         partition.watchers.log_end_moved()
 

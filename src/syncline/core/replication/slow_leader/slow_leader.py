@@ -242,7 +242,7 @@ class SlowLeader:
         processing_ms = request.processing_ms(now_ms)
         if not is_member or not entry.qualifies or processing_ms <= rules.process_time_max_ms:
             return NOTHING
-        order = succession(in_sync.broker_id, in_sync.committed, in_sync.followers)
+        order = succession(in_sync.broker_id, in_sync.committed, in_sync.followers, in_sync.removing)
         numbers = (
             ("now_ms", now_ms),
             ("follower", broker_id),

@@ -3,6 +3,7 @@
 One hard idea: the leader knows exactly which member has the most records, the controller does not. So the leader
 submits the ISR in the order of succession, itself last, and the controller elects the first that may lead. The
 member that was kept waiting has the fewest records; were it elected, the others would have to cut their logs to it.
+One that a reassignment is removing comes after those that stay, as it would soon hand the partition on.
 
 Four limits keep leadership from circling: a minimum tenure, a pause that doubles after each refusal, and, at the
 controller, a quota and a mark (`demotions`).
@@ -28,19 +29,21 @@ REFUSALS: Final = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.ELIG
 
 
 def succession(
-    leader: BrokerId, members: Collection[BrokerId], followers: Sequence[FollowerState]
+    leader: BrokerId,
+    members: Collection[BrokerId],
+    followers: Sequence[FollowerState],
+    removing: Collection[BrokerId] = (),
 ) -> tuple[BrokerId, ...]:
     """Return the ISR in the order of succession: most records first, ties in assignment order, the leader last.
 
     `followers` come in assignment order.
     """
     assert leader in members, f"leader {leader} is not one of the members {members}"
-    ranked = sorted((each for each in followers if each.broker_id in members), key=_missing)
+    ranked = sorted(
+        (each for each in followers if each.broker_id in members),
+        key=lambda each: (each.broker_id in removing, -each.log_end),
+    )
     return (*(each.broker_id for each in ranked), leader)
-
-
-def _missing(follower: FollowerState) -> int:
-    return -follower.log_end
 
 
 class Backoff:
