@@ -21,6 +21,7 @@ from .witnesses import (
     misses_follower,
     misses_leader,
     observation,
+    reassigned,
     sample,
     slow_disk,
     stall,
@@ -479,6 +480,29 @@ def unclean_change_of_the_isr() -> Witnesses:
         dataclasses.replace(
             left(1, 9_000, 0, rule="fencing", why=SILENT), before=(1,), after=(2,), rule="election", change="expand"
         )
+    ]
+
+
+@incident(None)
+def replicas_moved() -> Witnesses:
+    """First to 4 and 5, then to 4 alone: 1 leaves, and 4 leads, in the change in which 4 joins."""
+    completed = Why(Reason.REASSIGNMENT_COMPLETED, {})
+    change = left(1, 9_000, 0, rule="reassignment", why=completed)
+    return [
+        reassigned(1_000, "started", (4, 5, 3, 1, 2), (4, 5), (1, 2), "night"),
+        reassigned(2_000, "changed", (4, 2, 3, 1), (4,), (1,), "night"),
+        reassigned(9_000, "completed", (4, 2, 3), (4,), (1,), "night"),
+        elected(1, 4, 9_000, completed),
+        dataclasses.replace(change, before=(1, 2, 3), after=(2, 3, 4), change="expand"),
+    ]
+
+
+@incident(None)
+def move_cancelled() -> Witnesses:
+    """By an administrator, before 4 was in sync."""
+    return [
+        reassigned(1_000, "started", (1, 2, 3, 4), (4,), ()),
+        reassigned(5_000, "cancelled", (1, 2, 3), (4,), ()),
     ]
 
 

@@ -13,6 +13,7 @@ from syncline.model.events import (
     FollowerProgress,
     IsrChange,
     Observation,
+    Reassignment,
     Truncation,
     Watermark,
 )
@@ -172,6 +173,25 @@ def elected(before: int, after: int, at: int, why: Why) -> Election:
         reason=why.reason,
         isr_before=(1, 2, 3),
         evidence=why.numbers,
+    )
+
+
+def reassigned(
+    at: int, phase: Any, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...], move: str = ""
+) -> Reassignment:
+    """Return a step of a reassignment of replicas 1, 2 and 3, by controller 3."""
+    return Reassignment(
+        ts_ms=NOON + at,
+        broker=3,
+        topic=TOPIC,
+        partition=PARTITION,
+        phase=phase,
+        replicas=replicas,
+        adding=adding,
+        removing=removing,
+        original=(1, 2, 3),
+        move=move,
+        reason=Reason.REASSIGNMENT_REQUESTED,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.model.metadata import PartitionRecord
+from syncline.node.partition_status import show
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -126,6 +127,8 @@ async def test_t49_dead_target_keeps_the_move_open(world: World) -> None:
     await world.later(40)
 
     assert await moving(world, 2) == [((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))]
+    (row,) = show(world.broker(1), {"topic": "t"})["partitions"]
+    assert (row["adding"], row["removing"], row["move"]) == ([4, 5, 6], [1, 2, 3], "")
     assert (record(world).leader, set(record(world).isr)) == (1, {1, 2, 3, 4, 5})
 
     await world.start(6)

@@ -152,16 +152,21 @@ def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
     ]
     if row.get("trouble"):
         notes.append(f"leader: {TROUBLES.get(row['trouble'], row['trouble'])}")
+    if row["leader"] in row.get("removing", ()):
+        notes.append("leader: being removed")
     if not row["followers"]:
         return [[*head, "-", "-", "-", "-", "-", ", ".join(notes)]]
     return [
-        [*(head if index == 0 else [""] * len(head)), *_follower(each, notes if index == 0 else [])]
+        [*(head if index == 0 else [""] * len(head)), *_follower(each, notes if index == 0 else [], row)]
         for index, each in enumerate(row["followers"])
     ]
 
 
-def _follower(row: dict[str, Any], notes: list[str]) -> list[Any]:
+def _follower(row: dict[str, Any], notes: list[str], partition: dict[str, Any]) -> list[Any]:
     notes = list(notes)
+    for name in ("adding", "removing"):
+        if row["broker"] in partition.get(name, ()):
+            notes.append({"adding": "being added", "removing": "being removed"}[name])
     if not row["in_isr"]:
         notes.append("not in ISR")
     if row.get("trouble"):

@@ -20,6 +20,9 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         since_ms, lasted_ms | rule | evidence {}
     observation         kind string | subject | phase: begin, ongoing, end | since_ms, lasted_ms
                         topic, partition | evidence {}
+    reassignment        topic, partition | phase: started, changed, completed, cancelled
+                        replicas, adding, removing, original: [broker] | move string | reason: `reasons.Reason`
+                        evidence {}
     broker_state        subject | state: registered, unfenced, fenced, shutdown | reason: `reasons.Reason`
                         evidence {}
     fault               kind, target string | phase: begin, end | note string
@@ -30,7 +33,8 @@ Who writes what:
 - a follower: its truncations;
 - every broker: what it observes (`observation`: it decided nothing, but something was unusual);
 - the controller: elections (also the first one of a new partition, reason CREATED, leader_before -1), ISR changes that
-  it decides itself (a fenced replica: rule "fencing"), and the states of brokers (`subject` is the broker concerned);
+  it decides itself (a fenced replica: rule "fencing", one that a reassignment drops or adds: "reassignment"), the
+  reassignments of replicas, and the states of brokers (`subject` is the broker concerned);
 - the injector of a fault: that fault, with broker -1 if the injector is not a broker. A fault's target is "broker-N",
   "TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
   have the same kind and target.
@@ -183,6 +187,29 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """The replicas of a partition are reassigned, to other ones than before, or no longer.
+
+    `replicas` are those of after the event; at the end, `adding` and `removing` say what was in progress until then.
+    """
+
+    TYPE: ClassVar[str] = "reassignment"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    partition: int
+    phase: Literal["started", "changed", "completed", "cancelled"]
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+    original: tuple[BrokerId, ...]
+    move: str = ""
+    reason: Reason = Reason.UNKNOWN
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
     """The controller's view of broker `subject` changed."""
 
@@ -222,7 +249,7 @@ class UnknownEvent:
 
 
 KnownEvent: TypeAlias = (
-    IsrChange | Election | Truncation | FollowerProgress | Watermark | Observation | BrokerState | Fault
+    IsrChange | Election | Truncation | FollowerProgress | Watermark | Observation | Reassignment | BrokerState | Fault
 )
 Event: TypeAlias = KnownEvent | UnknownEvent
 
@@ -233,7 +260,7 @@ _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
     known: tuple(f.name for f in fields(known) if f.name not in {"ts_ms", "broker"}) for known in _CLASSES
 }
 _ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
-_LISTS: Final = frozenset({"before", "after", "isr", "isr_before"})
+_LISTS: Final = frozenset({"before", "after", "isr", "isr_before", "replicas", "adding", "removing", "original"})
 
 # One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order.
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -286,7 +313,7 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
 def journal_key(event: Event) -> bytes:
     """Return the key of the event's journal record: its partition, its broker, or its fault's target."""
     match event:
-        case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark():
+        case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark() | Reassignment():
             return f"{event.topic}-{event.partition}".encode()
         case Observation() if event.topic:
             return f"{event.topic}-{event.partition}".encode()

@@ -71,6 +71,7 @@ def _row(broker: "Host", partition: "Partition", leader: "LeaderPartition") -> d
         "isr": list(leader.isr),
         "maximal_isr": sorted(leader.in_sync.maximal),
         "replicas": list(leader.in_sync.replicas),
+        **_reassignment(partition),
         "is_change_pending": leader.in_sync.pending is not None,
         "is_under_min_isr": leader.is_under_min_isr,
         "log_start": partition.log.log_start,
@@ -80,6 +81,12 @@ def _row(broker: "Host", partition: "Partition", leader: "LeaderPartition") -> d
         "lag_mode": leader.settings.lag.name,
         "followers": [_follower(broker, partition, leader, each, now_ms) for each in leader.followers],
     }
+
+
+def _reassignment(partition: "Partition") -> dict[str, Any]:
+    record = partition.record
+    assert record is not None, "a leader has the record that made it one"
+    return {"adding": list(record.adding), "removing": list(record.removing), "move": record.move}
 
 
 def _follower(

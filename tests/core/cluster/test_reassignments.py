@@ -10,6 +10,7 @@ import pytest
 
 from syncline.core.cluster.alter_partition import IsrRequest, alter_partition
 from syncline.core.cluster.decision import Decision, Why
+from syncline.core.cluster.decision_events import events_of, replaced_by
 from syncline.core.cluster.reassignments import (
     ReassignmentResult,
     Wanted,
@@ -21,6 +22,8 @@ from syncline.core.cluster.standing import preferred_elections
 from syncline.core.cluster.topics import MorePartitions, TopicReference, create_partitions, delete_topics
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
+from syncline.model.events import Election, Reassignment
+from syncline.model.ids import BrokerId
 from syncline.model.metadata import MoveRecord, PartitionRecord, Recovery
 from syncline.model.reasons import Reason
 from tests.core.controller_world import ELR, NO_ELR, TOPIC_ID, World, image, partition
@@ -258,6 +261,72 @@ def test_t54_eligible_original_takes_over_cleanly() -> None:
     assert move(world).error is ErrorCode.NONE
 
     assert (world.t0.leader, world.t0.isr, world.t0.recovery) == (2, (2,), Recovery.RECOVERED)
+
+
+def journal(world: World, decide: Any, *, proposed_by_leader: bool = False) -> list[tuple[Any, ...]]:
+    """Take a decision and return what the journal says of it."""
+    before = world.image
+    decision = decide()
+    replaced = replaced_by(decision.changes, before)
+    world.take(decision)
+    events = events_of(
+        replaced,
+        decision.changes,
+        why=decision.why,
+        proposed_by_leader=proposed_by_leader,
+        writer=BrokerId(9),
+        ts_ms=1,
+    )
+    return [_told(each) for each in events]
+
+
+def _told(event: Any) -> tuple[Any, ...]:
+    match event:
+        case Reassignment():
+            return event.phase, event.replicas, event.adding, event.removing, event.original, event.move, event.reason
+        case Election():
+            return "leads", event.leader_after, event.reason
+        case _:
+            return event.rule, event.before, event.after, event.evidence["reason"]
+
+
+def test_journal_tells_each_step_of_a_move() -> None:
+    """Started, changed, completed with the election and the ISR that follow from it; the leader tells only of 4."""
+    world = six()
+
+    def ask(replicas: tuple[int, ...] | None, owner: MoveRecord | None = None) -> Any:
+        return lambda: alter_reassignments(world.image, [Wanted("t", 0, replicas)], ELR, move=owner)
+
+    def joining() -> Any:
+        record = world.t0
+        isr = tuple((each, -1) for each in (*record.isr, *record.adding))
+        request = IsrRequest(TOPIC_ID, 0, record.leader_epoch, record.partition_epoch, isr)
+        return alter_partition(world.image, record.leader, record.leader + 100, [request], ELR)
+
+    requested, completed = Reason.REASSIGNMENT_REQUESTED, Reason.REASSIGNMENT_COMPLETED
+    before = (1, 2, 3)
+    assert journal(world, ask((4, 5, 3))) == [("started", (4, 5, 3, 1, 2), (4, 5), (1, 2), before, "", requested)]
+    assert journal(world, ask((4, 2, 3), owned())) == [("changed", (4, 2, 3, 1), (4,), (1,), before, "m", requested)]
+    assert journal(world, ask((4, 2, 3), owned(throttle_bytes_per_s=1))) == []
+    assert journal(world, joining, proposed_by_leader=True) == [
+        ("completed", (4, 2, 3), (4,), (1,), before, "m", completed),
+        ("leads", 4, completed),
+        ("reassignment", (1, 2, 3), (2, 3, 4), completed),
+    ]
+    before = (4, 2, 3)
+    assert journal(world, ask((2, 3, 4))) == [("completed", (2, 3, 4), (), (), before, "", requested)]
+    before = (2, 3, 4)
+    assert journal(world, ask((2, 3))) == [
+        ("completed", (2, 3), (), (4,), before, "", requested),
+        ("leads", 2, requested),
+        ("reassignment", (2, 3, 4), (2, 3), requested),
+    ]
+    journal(world, ask((2, 5)))
+    assert journal(world, ask(None)) == [("cancelled", (2, 3), (5,), (3,), (2, 3), "", Reason.REASSIGNMENT_CANCELLED)]
+    journal(world, ask((2, 5)))
+    assert journal(world, lambda: delete_topics(world.image, [TopicReference("t")])) == [
+        ("cancelled", (2, 5, 3), (5,), (3,), (2, 3), "", Reason.DELETED)
+    ]
 
 
 EMPTY = "The manual partition assignment includes an empty replica list."

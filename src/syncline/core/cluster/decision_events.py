@@ -1,7 +1,8 @@
 """The journal's events about a committed decision of the controller.
 
 Events are derived from the changes, by comparing each record with the one before, so that no path can change a leader
-or an ISR without an event. The ISR that a leader proposed is left out: the leader writes that event, with its evidence.
+or an ISR without an event. The ISR that a leader proposed is left out: the leader writes that event, with its evidence;
+unless the proposal completes a reassignment, which takes members out that the leader did not mention.
 A decision keeps the replaced records until then, and not the image that it rests on: thousands of decisions may wait
 for one commit, and each image of a large cluster is megabytes.
 
@@ -10,11 +11,11 @@ Source: ours; docs/journal.md describes the events.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from syncline.core.cluster.decision import Why
-from syncline.model.events import BrokerState, Election, Event, IsrChange, Json
+from syncline.model.events import BrokerState, Election, Event, IsrChange, Json, Reassignment
 from syncline.model.ids import NONE, BrokerId
 from syncline.model.metadata import (
     NO_BROKER,
@@ -26,8 +27,13 @@ from syncline.model.metadata import (
     PartitionsChanged,
     Recovery,
     TopicCreated,
+    TopicDeleted,
 )
 from syncline.model.reasons import Reason
+
+_REASSIGNING: Final = frozenset(
+    {Reason.REASSIGNMENT_REQUESTED, Reason.REASSIGNMENT_CANCELLED, Reason.REASSIGNMENT_COMPLETED}
+)
 
 
 class _Pen(NamedTuple):
@@ -74,6 +80,11 @@ def replaced_by(changes: Iterable[Change], before: MetadataImage) -> Replaced:
                 if change.topic_id in topics:
                     records = {**topics[change.topic_id].partitions, **records}
                 topics[change.topic_id] = ReplacedTopic(topic.name, len(present), records)
+        elif isinstance(change, TopicDeleted):
+            topic = before.topic_by_id(change.topic_id)
+            if topic is not None:
+                records = {each.partition: each for each in topic.partitions if each.is_reassigned}
+                topics[change.topic_id] = ReplacedTopic(topic.name, len(topic.partitions), records)
     return Replaced(brokers, topics)
 
 
@@ -95,6 +106,11 @@ def events_of(
         elif isinstance(change, TopicCreated):
             for record in change.partitions:
                 yield _election(change.name, None, record, created)
+        elif isinstance(change, TopicDeleted):
+            gone = before.topics.get(change.topic_id)
+            for record in () if gone is None else gone.partitions.values():
+                assert gone is not None, "a topic that was not there had reassignments"
+                yield _reassignment(gone.name, "cancelled", record, record, pen)
         elif isinstance(change, PartitionsChanged):
             topic = before.topics.get(change.topic_id)
             if topic is None:
@@ -105,10 +121,60 @@ def events_of(
                     continue
                 old = topic.partitions[record.partition]
                 assert record.partition_epoch > old.partition_epoch, f"{topic.name}: {old} is followed by {record}"
-                if old.leader != record.leader:
-                    yield _election(topic.name, old, record, pen)
-                if not proposed_by_leader and set(old.isr) != set(record.isr):
-                    yield _isr_change(topic.name, old, record, pen)
+                yield from _changed(topic.name, old, record, pen, proposed_by_leader=proposed_by_leader)
+
+
+def _changed(
+    topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pen, *, proposed_by_leader: bool
+) -> Iterator[Event]:
+    phase = _phase(old, new, pen.why.reason)
+    if phase == "completed" and proposed_by_leader:
+        pen = pen._replace(why=pen.why._replace(reason=Reason.REASSIGNMENT_COMPLETED))
+    if phase is not None:
+        yield _reassignment(topic, phase, old, new, pen)
+    if old.leader != new.leader:
+        yield _election(topic, old, new, pen)
+    is_leaders = proposed_by_leader and not (phase == "completed" and old.removing)
+    if not is_leaders and set(old.isr) != set(new.isr):
+        yield _isr_change(topic, old, new, pen)
+
+
+_Phase = Literal["started", "changed", "completed", "cancelled"]
+
+
+def _phase(old: PartitionRecord, new: PartitionRecord, reason: Reason) -> _Phase | None:
+    """Return what a change does to the reassignment of a partition, None if nothing."""
+    if new.is_reassigned:
+        if not old.is_reassigned:
+            return "started"
+        is_same = (old.adding, old.removing, old.move) == (new.adding, new.removing, new.move)
+        return None if is_same else "changed"
+    if old.is_reassigned:
+        return "cancelled" if set(new.replicas) == set(old.original) else "completed"
+    # What needed no waiting is complete as soon as it is requested.
+    return "completed" if reason is Reason.REASSIGNMENT_REQUESTED and old.replicas != new.replicas else None
+
+
+def _reassignment(topic: str, phase: _Phase, old: PartitionRecord, new: PartitionRecord, pen: _Pen) -> Reassignment:
+    shown = new if new.is_reassigned else old
+    adding, removing = shown.adding, shown.removing
+    if not shown.is_reassigned:
+        adding = tuple(sorted(set(new.replicas).difference(old.replicas)))
+        removing = tuple(sorted(set(old.replicas).difference(new.replicas)))
+    return Reassignment(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        topic=topic,
+        partition=new.partition,
+        phase=phase,
+        replicas=new.replicas,
+        adding=adding,
+        removing=removing,
+        original=shown.original or old.replicas,
+        move=shown.move,
+        reason=pen.why.reason,
+        evidence={**pen.why.numbers, "leader_epoch": new.leader_epoch, "isr": list(new.isr)},
+    )
 
 
 def _broker_events(before: Replaced, record: BrokerRecord, pen: _Pen) -> Iterator[Event]:
@@ -163,6 +229,7 @@ def _standing(old: PartitionRecord, new: PartitionRecord) -> dict[str, Json]:
 
 def _isr_change(topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pen) -> IsrChange:
     shrinks = set(old.isr) > set(new.isr)
+    is_reassigned = pen.why.reason in _REASSIGNING
     return IsrChange(
         ts_ms=pen.ts_ms,
         broker=pen.writer,
@@ -174,7 +241,7 @@ def _isr_change(topic: str, old: PartitionRecord, new: PartitionRecord, pen: _Pe
         outcome="committed",
         before=tuple(sorted(old.isr)),
         after=tuple(sorted(new.isr)),
-        rule="fencing" if shrinks else "election",
+        rule="reassignment" if is_reassigned else "fencing" if shrinks else "election",
         evidence={
             "reason": pen.why.reason,
             **pen.why.numbers,

@@ -15,7 +15,15 @@ from syncline.explain.diagnosis.causes import LOOK_BACK_MS, SLACK_MS, Causes, na
 from syncline.explain.diagnosis.condition import CLOCKS_MS, Condition, Kind
 from syncline.explain.diagnosis.conditions import conditions_of
 from syncline.explain.diagnosis.disk_conditions import decided_kind
-from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect, Finding, is_wanted, main_finding
+from syncline.explain.diagnosis.findings import (
+    REASSIGNMENT_RULE,
+    Cause,
+    Diagnosis,
+    Effect,
+    Finding,
+    is_wanted,
+    main_finding,
+)
 from syncline.explain.diagnosis.history import History, Observed
 from syncline.model.events import Election, Event, IsrChange, Json, Truncation, Watermark
 from syncline.model.reasons import Reason, reason_of
@@ -92,6 +100,11 @@ class _Effects:
             for each in history.truncations
             if since_ms <= each.ts_ms <= until_ms and each.log_end_after < each.log_end_before
         ]
+        found += [
+            Finding(Effect.REASSIGNED, each.ts_ms, Cause.UNKNOWN, -1, self._leader_at(each.ts_ms), event=each)
+            for each in history.reassignments
+            if since_ms <= each.ts_ms <= until_ms
+        ]
         for each in history.of_kind("protection"):
             is_mine = (each.last.topic, each.last.partition) == (history.topic, history.partition)
             if is_mine and each.begin_ms <= until_ms and each.end_ms >= since_ms:
@@ -132,6 +145,8 @@ class _Effects:
         return Finding(Effect.JOINED, change.ts_ms, cause, replica, leader, condition, change)
 
     def _leaving(self, change: IsrChange, replica: int, leader: int) -> Finding:
+        if change.rule == REASSIGNMENT_RULE:
+            return Finding(Effect.LEFT, change.ts_ms, Cause.UNKNOWN, replica, leader, event=change)
         numbers = _leaving_numbers(change, replica)
         caught_up_ms = numbers.get("caught_up_ms")
         begin_ms = caught_up_ms if isinstance(caught_up_ms, int) else change.ts_ms - LOOK_BACK_MS

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from syncline.explain.diagnosis.condition import DEPTH, Condition
-from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
+from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
 from syncline.model.reasons import WANTED
 
 
@@ -49,11 +49,14 @@ class Effect(StrEnum):
     HELD = "watermark-held"
     SPARED = "kept-in-isr-by-pending-fetch"
     TRUNCATED = "truncated"
+    REASSIGNED = "reassigned"
     NOTHING = "none"
 
 
 # Effects that follow from another effect, and need no cause of their own.
-NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED})
+NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED, Effect.REASSIGNED})
+# The rule of a member of the ISR that left because its replica is no longer wanted.
+REASSIGNMENT_RULE: Final = "reassignment"
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class Finding:
     replica: int = -1
     leader: int = -1
     condition: Condition | None = None
-    event: IsrChange | Election | Watermark | Truncation | None = None
+    event: IsrChange | Election | Watermark | Truncation | Reassignment | None = None
     # Unix times and numbers for the sentences.
     numbers: dict[str, Json] = field(default_factory=dict)
     # Other conditions of that time, which do not suffice as cause or are explained by it.
@@ -77,6 +80,8 @@ class Finding:
         """Whether the rule alone explains it: it follows from another effect, or is a requested election."""
         if self.effect is Effect.ELECTED and isinstance(self.event, Election):
             return self.event.leader_before < 0 or is_wanted(self.event)
+        if self.effect is Effect.LEFT and isinstance(self.event, IsrChange):
+            return self.event.rule == REASSIGNMENT_RULE
         return self.effect in NO_TROUBLE
 
     @property

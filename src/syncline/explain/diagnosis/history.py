@@ -19,6 +19,7 @@ from syncline.model.events import (
     FollowerProgress,
     IsrChange,
     Observation,
+    Reassignment,
     Truncation,
     UnknownEvent,
     Watermark,
@@ -70,6 +71,7 @@ class History:
         self.watermarks: list[Watermark] = []
         self.progress: list[FollowerProgress] = []
         self.states: list[BrokerState] = []
+        self.reassignments: list[Reassignment] = []
         observed: dict[_Name, Observed] = {}
         for event in _each_once(events):
             match event:
@@ -91,6 +93,8 @@ class History:
                     self.watermarks.append(event)
                 case FollowerProgress():
                     self.progress.append(event)
+                case Reassignment():
+                    self.reassignments.append(event)
                 case _:
                     assert_never(event)
         self.observations: list[Observed] = sorted(observed.values(), key=lambda each: each.begin_ms)

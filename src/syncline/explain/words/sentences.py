@@ -7,11 +7,11 @@ converts Unix milliseconds to the reader's time of day.
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect, Finding
+from syncline.explain.diagnosis.findings import REASSIGNMENT_RULE, Cause, Diagnosis, Effect, Finding
 from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import Show, count, listed, reason_in_words, span, title_of
-from syncline.model.events import Election, IsrChange, Json, Truncation, Watermark
+from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
 from syncline.model.reasons import UNFIT, reason_of
 
 # Name the time of a proposal if the controller took longer than this to answer it.
@@ -74,6 +74,8 @@ def _effect(finding: Finding, partition: str, show: Show) -> list[str]:
             return [_held(finding, event, partition, show)]
         case Truncation():
             return [_truncated(event, partition, at)]
+        case Reassignment():
+            return [_reassigned(event, partition, at)]
         case _:
             assert_never(event)
 
@@ -120,6 +122,8 @@ def _left(finding: Finding, event: IsrChange, left: str, show: Show) -> list[str
     if event.rule == "election":
         elected = ", ".join(map(str, event.after))
         return [wording.LEFT_IN_ELECTION.format(left=left, elected=elected, reason=_reason(event.evidence))]
+    if event.rule == REASSIGNMENT_RULE:
+        return [wording.LEFT_REASSIGNED.format(left=left, reason=_reason(event.evidence))]
     if event.rule == "fencing" and finding.cause is Cause.STOPPED:
         return [wording.LEFT_STOPPING.format(left=left, controller=event.broker)]
     if event.rule == "fencing" and reason_of(event.evidence.get("reason")) in UNFIT:
@@ -187,6 +191,8 @@ def _joined_by(event: IsrChange) -> str:
         return wording.HAD_EVERYTHING.format(numbers=ends)
     if event.rule == "election":
         return wording.WAS_ELECTED
+    if event.rule == REASSIGNMENT_RULE:
+        return wording.HAD_EVERYTHING.format(numbers="")
     return wording.BY_RULE.format(rule=event.rule)
 
 
@@ -226,6 +232,23 @@ def _truncated(event: Truncation, partition: str, at: str) -> str:
         rule=event.rule,
         epoch_end=wording.EPOCH_END.format(epoch=epoch, end=count(end)) if is_known else "",
     )
+
+
+def _reassigned(event: Reassignment, partition: str, at: str) -> str:
+    what = wording.REASSIGNED[event.phase].format(
+        partition=partition,
+        at=at,
+        original=", ".join(map(str, event.original)),
+        target=", ".join(map(str, (each for each in event.replicas if each not in event.removing))),
+        replicas=", ".join(map(str, event.replicas)),
+    )
+    move = wording.OF_MOVE.format(move=event.move) if event.move else ""
+    lists = [
+        words.format(brokers=", ".join(map(str, brokers)))
+        for words, brokers in ((wording.ADDED, event.adding), (wording.REMOVED, event.removing))
+        if brokers and event.phase in ("started", "changed")
+    ]
+    return wording.REASSIGNMENT.format(what=what, lists="".join(lists), move=move)
 
 
 def _elected(event: Election, partition: str, at: str) -> str:

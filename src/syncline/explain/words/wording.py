@@ -92,6 +92,7 @@ BESIDES: Final = "Besides: {titles}."
 # A replica left.
 LEFT: Final = "Replica {replica} left the ISR of {partition} at {at}"
 LEFT_IN_ELECTION: Final = "{left}: the controller elected {elected}, outside the ISR ({reason})."
+LEFT_REASSIGNED: Final = "{left}: it is no replica any more ({reason})."
 LEFT_STOPPING: Final = "{left}: it announced its stop to controller {controller}."
 LEFT_UNFIT: Final = "{left}: controller {controller} took it out ({reason})."
 LEFT_FENCED: Final = "{left}: controller {controller} fenced it ({reason})."
@@ -143,6 +144,16 @@ TRUNCATED: Final = (
     "{leader} has another history from there on ({rule}{epoch_end})."
 )
 EPOCH_END: Final = ": there, epoch {epoch} ends at {end}"
+REASSIGNED: Final = {
+    "started": "The replicas of {partition} are moved from {original} to {target} since {at}",
+    "changed": "The replicas of {partition} are moved from {original} to {target} since {at}, and no longer elsewhere",
+    "completed": "The replicas of {partition} are {replicas} since {at}; they were {original}",
+    "cancelled": "The move of the replicas of {partition} away from {original} ended at {at} before it was complete",
+}
+ADDED: Final = "; {brokers} must get everything first"
+REMOVED: Final = "; {brokers} will be removed then"
+OF_MOVE: Final = " (move {move})"
+REASSIGNMENT: Final = "{what}{lists}{move}."
 LEADERLESS: Final = "{partition} lost its leader at {at} (before: broker {before})"
 ELECTED: Final = "Broker {leader} became leader of {partition} at {at} {before}, epoch {epoch}"
 IN_PLACE_OF: Final = "in place of broker {before}"
