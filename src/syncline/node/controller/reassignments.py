@@ -6,8 +6,7 @@ consequence, before the first is decided. If the controller changes between two 
 same request again begins the rest, and changes nothing about what has begun.
 """
 
-from collections.abc import Generator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.core.cluster.decision import Decision
@@ -53,12 +52,16 @@ def alter(controller: ActiveController, requested: AdminRequest, reply: Reply) -
     """Start, change and cancel reassignments; reply when that is committed."""
     request = requested.entity
     wanted: list[Wanted] = []
+    topics: list[_Part] = []
     for topic in request.topics:
+        start = len(wanted)
         for each in topic.partitions:
             replicas = None if each.replicas is None else tuple(each.replicas)
             wanted.append(Wanted(str(topic.name), int(each.partition_index), replicas))
             yield
-    answer = _AlterAnswer(request, reply)
+        topics.append(_Part(str(topic.name), start, len(wanted)))
+        yield
+    answer = _AlterAnswer(request, topics, reply)
     try:
         move = _requested_move(controller, request, len(wanted))
     except RequestError as refusal:
@@ -110,7 +113,11 @@ def _begin_move(
             results.extend(_judged(controller, requested.entity, part, move, image).answer)
             yield
         if any(result.error for result in results):
-            answer.answered(refused_together(results))
+            refused: list[ReassignmentResult] = []
+            for some in in_parts(results, _SCANNED_AT_ONCE):
+                refused.extend(refused_together(some))
+                yield
+            answer.answered(refused)
             return
     _decide(controller, requested, wanted, move, answer)
 
@@ -160,45 +167,55 @@ def _decide(
 class _AlterAnswer:
     """The reply to one request, when its results are known."""
 
-    def __init__(self, request: Any, reply: Reply) -> None:
+    def __init__(self, request: Any, parts: Sequence[_Part], reply: Reply) -> None:
         self._request = request
+        self._parts = parts
         self._reply = reply
         self.move_id = ""
 
     def refuse(self, wanted: Sequence[Wanted], refusal: RequestError) -> None:
-        """Give every partition, and the whole request, the same refusal."""
-        results = [ReassignmentResult(each.topic, each.partition, refusal.code, refusal.message) for each in wanted]
-        self.answered(results, refusal.code, refusal.message)
+        """Give every partition, and the whole request, the same refusal; of too many, only the whole request."""
+
+        def row(each: Wanted) -> Fields:
+            return _result_row(ReassignmentResult(each.topic, each.partition, refusal.code, refusal.message))
+
+        parts = self._parts if len(wanted) <= PARTITIONS_PER_REQUEST_MAX else ()
+        self._send(Rows(parts, _topic_of(wanted, row), _parts_of), refusal.code, refusal.message)
 
     def move_changed(self, code: ErrorCode | None) -> None:
         """Answer a request that named a move and no partition; None: this broker is not the controller."""
         if code is None:
             self._reply(None)
-            return
-        self.answered((), code, f"There is no move {self.move_id}: it is over." if code else None)
+        else:
+            self._send((), code, f"There is no move {self.move_id}: it is over." if code else None)
 
-    def answered(self, results: Results | None, code: ErrorCode = ErrorCode.NONE, message: str | None = None) -> None:
-        """Reply; None: this broker is not the controller."""
+    def answered(self, results: Results | None) -> None:
+        """Reply with the results of all partitions, in order; None: this broker is not the controller."""
         if results is None:
             self._reply(None)
             return
-        topics = self._request.topics
-        bounds = accumulate((len(topic.partitions) for topic in topics), initial=0)
-        parts = [_Part(str(topic.name), *ends) for topic, ends in zip(topics, pairwise(bounds), strict=True)]
-        assert not parts or parts[-1].end == len(results), f"{len(results)} results for {parts[-1].end} partitions"
+        expected = self._parts[-1].end if self._parts else 0
+        assert expected == len(results), f"{len(results)} results for {expected} partitions"
+        self._send(Rows(self._parts, _topic_of(results, _result_row), _parts_of), ErrorCode.NONE, None)
 
-        def row(part: _Part) -> Fields:
-            return {"name": part.topic, "partitions": Rows(results[part.start : part.end], _result_row)}
-
+    def _send(self, responses: Rows | tuple[()], code: ErrorCode, message: str | None) -> None:
         self._reply(
             {
                 "allow_replication_factor_change": getattr(self._request, "allow_replication_factor_change", True),
                 "error_code": code,
                 "error_message": message,
-                "responses": Rows(parts, row, lambda part: range(part.start, part.end)),
+                "responses": responses,
                 "move_id": self.move_id,
             }
         )
+
+
+def _topic_of(items: Sequence[Any], row: Callable[[Any], Fields]) -> Callable[[_Part], Fields]:
+    return lambda part: {"name": part.topic, "partitions": Rows(items[part.start : part.end], row)}
+
+
+def _parts_of(part: _Part) -> range:
+    return range(part.start, part.end)
 
 
 def _result_row(result: ReassignmentResult) -> Fields:
@@ -212,7 +229,8 @@ def list_all(controller: ActiveController, requested: AdminRequest, reply: Reply
     if requested.entity.topics is None:
         for topic in image.topics.values():
             found = yield from _reassigned_of(topic)
-            rows.append((topic.name, found))
+            if found:
+                rows.append((topic.name, found))
     else:
         listed: dict[tuple[str, int], int] = {}
         for each in requested.entity.topics:
@@ -225,12 +243,14 @@ def list_all(controller: ActiveController, requested: AdminRequest, reply: Reply
                     if listed[key] <= _LISTED_MAX:
                         found.append(record)
                 yield
-            rows.append((str(each.name), found))
+            if found:
+                rows.append((str(each.name), found))
+            yield
     reply(
         {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "topics": Rows([row for row in rows if row[1]], _topic_row, lambda row: row[1]),
+            "topics": Rows(rows, _topic_row, lambda row: row[1]),
             "moves": [_move_row(move) for move in image.moves.values()],
         }
     )
