@@ -419,3 +419,26 @@ async def test_thousands_of_partitions_move_in_parts(world: World) -> None:
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in some] == [
         ("t", [expected[0]] * 2)
     ]
+
+
+@pytest.mark.brokers(2, **FAST)
+async def test_copies_that_go_together_are_synced_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sync of a directory takes the loop milliseconds, and a cancellation may end thousands of copies at once."""
+    await world.topic(partitions=20, replicas=(1, 2))
+    client = await world.client()
+    leaders = [each.leader for each in world.broker(1).image.topics["t"].partitions]
+    clients = {1: client, 2: await world.client(2)}
+    for number, leader in enumerate(leaders):
+        await clients[leader].produce("t", batch(), partition=number)
+    disk = world.host(2).disk
+    assert disk is not None
+    await world.until(lambda: sum(name in directories(world, 2) for name in map("t-{}".format, range(20))) == 20)
+    synced: list[str] = []
+    sync = disk.sync_directory
+    monkeypatch.setattr(disk, "sync_directory", lambda path: (synced.append(path), sync(path)))
+
+    await move(world, *[(1,)] * 20)
+    await world.until(lambda: all(name.endswith("-delete") for name in directories(world, 2)))
+
+    assert synced.count(world.broker(2).logs.path) == 1
+    await without(world, 2)

@@ -267,16 +267,21 @@ class LogDirectory:
         if self._log_starts.is_on_disk(key):
             self.checkpoint_log_starts(later=False)
 
-    def delete(self, key: TopicPartition, now_ms: int) -> None:
+    def delete(self, key: TopicPartition, now_ms: int, *, sync: bool = True) -> None:
         """Close a log and rename its directory; `sweep` removes the files when they are due.
 
-        Raises StorageError; the log then stays, in use, until its name is used again or the broker starts.
+        Who deletes many at once does so without `sync`, and then calls `sync_deletions`. Raises StorageError; the log
+        then stays, in use, until its name is used again or the broker starts.
         """
         log = self.logs[key]
         if self._disk.exists(log.directory):
-            self._rename_to_delete(log.directory, now_ms + log.settings.file_delete_delay_ms)
+            self._rename_to_delete(log.directory, now_ms + log.settings.file_delete_delay_ms, sync=sync)
         del self.logs[key]
         log.close()
+
+    def sync_deletions(self) -> None:
+        """Make deletions safe that were not synced. Raises OSError; a power cut may then bring the logs back."""
+        self._save_names()
 
     def topic_of_damaged(self, key: TopicPartition) -> UUID | None:
         """Return the topic id of a damaged log, None if no readable file contains it. Raises OSError if refused."""
@@ -362,7 +367,7 @@ class LogDirectory:
         self._rename_to_delete(log.path, now_ms)
         self.aside.forget(log)
 
-    def _rename_to_delete(self, directory: str, due_ms: int) -> None:
+    def _rename_to_delete(self, directory: str, due_ms: int, *, sync: bool = True) -> None:
         name = directory.rpartition("/")[2]
         number = 0
         while True:
@@ -375,7 +380,8 @@ class LogDirectory:
             self._disk.rename(directory, target)
             self._graveyard.add(target, due_ms)
             self._has_unsafe_names = True
-            self._save_names()
+            if sync:
+                self._save_names()
         except OSError as error:
             raise storage_error(error, f"Cannot delete {name} in {self.path}") from error
 

@@ -111,6 +111,7 @@ class ImageApplication:
             self._delete_topics(delta.deleted_topics, now_ms)
         for key in delta.partitions:
             self._assign(key, now_ms)
+        self._replicas.sync_deletions()
         for leader_id in moved_leaders:
             self._fetchers.leader_moved(leader_id)
         self._fetchers.go()
@@ -212,5 +213,6 @@ class ImageApplication:
         for key in keys:
             if self._cluster.image.partition(*key) is not None:
                 self._assign(key, now_ms)
+        self._replicas.sync_deletions()
         self._fetchers.go()
         self._settle()

@@ -156,7 +156,7 @@ class HostedReplicas:
         """Stop hosting: the replica was moved away or its topic deleted."""
         self._stop_hosting(partition)
         try:
-            self._logs.delete(partition.key, now_ms)
+            self._logs.delete(partition.key, now_ms, sync=False)
         except (StorageError, OSError) as error:
             # The rest of the image must still be applied. What could not be deleted for lack of space is deleted when
             # the name is used again, or at the next start.
@@ -164,6 +164,15 @@ class HostedReplicas:
                 self.offline.fail(partition.key, error)
             else:
                 self.writes.refused(partition.key, error)
+
+    def sync_deletions(self) -> None:
+        """Make the deletions of one image durable together: each would take the loop some milliseconds."""
+        try:
+            self._logs.sync_deletions()
+        except OSError as error:
+            log.error(
+                "the deletion of logs could not be synced; after a power cut, the next start repeats it: %s", error
+            )
 
     def _let_go_of(self, key: TopicPartition) -> Offset:
         """Stop hosting a partition whose log is damaged, and keep the log."""
