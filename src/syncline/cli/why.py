@@ -98,7 +98,7 @@ def why(
         return
     leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
     print(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
-    for line in _lags(present):
+    for line in (*_moves(present), *_lags(present)):
         print(line)
     show_time = show if now_ms - diagnosis.since_ms < _UNIT_MS["d"] else show_with_date
     paragraphs = tell(diagnosis, show_time)
@@ -129,6 +129,19 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
                     answer = control.call("journal.unwritten", timeout_s=ASK_S, topic=topic, partition=partition)
                     events += [from_json(event.encode()) for event in answer["events"]]
     return present, events
+
+
+def _moves(present: dict[str, Any] | None) -> list[str]:
+    """Return a line about the reassignment that is in progress, if one is."""
+    lists = [
+        f"{name} {', '.join(map(str, brokers))}"
+        for name in ("adding", "removing")
+        if (brokers := (present or {}).get(name))
+    ]
+    if present is None or not lists:
+        return []
+    move = f" (move {present['move']})" if present.get("move") else ""
+    return [f"now: its replicas are being reassigned, {' and '.join(lists)}{move}"]
 
 
 def _lags(present: dict[str, Any] | None) -> list[str]:
