@@ -105,11 +105,15 @@ class S0:
         leader_epoch: int = 5,
         partition_epoch: int = 21,
         replicas: Sequence[int] | None = None,
+        adding: Sequence[int] = (),
+        removing: Sequence[int] = (),
     ) -> Effects:
         """Deliver a partition record."""
         return self.note(
             self.partition.metadata_changed(
                 replicas=self.partition.in_sync.replicas if replicas is None else replicas,
+                adding=adding,
+                removing=removing,
                 isr=isr,
                 leader_epoch=leader_epoch,
                 partition_epoch=partition_epoch,

@@ -95,6 +95,10 @@ class InSyncSet:
     def commit(self, isr: Sequence[BrokerId]) -> None:
         """Make `isr` the committed one; nothing is pending any more."""
         self.committed = tuple(isr)
+        if self.complete_size < len(self.replicas) and set(self.replicas).difference(self.removing) <= set(isr):
+            # This ISR completes the reassignment. The record that says so may arrive after the next change of the ISR;
+            # until then a smaller minimum would commit without replicas that the controller holds eligible.
+            self.complete_size = len(self.replicas) - len(self.removing)
         self.pending: ProposeIsr | None = None
         self._count(isr)
 
