@@ -22,7 +22,7 @@ from syncline.wire.codec import (
 from syncline.wire.entities import build
 from syncline.wire.reassignments_v1 import THROTTLE_TAG
 from syncline.wire.rows import Rows
-from syncline.wire.stepwise import ROWS_AT_ONCE, encode_in_steps
+from syncline.wire.stepwise import encode_in_steps
 
 ALTER, LIST = ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS
 OWN = {"throttle": 5, "control": "deadline", "deadline_ms": 9, "impact_percent": -1, "move_id": "m", "name": "night"}
@@ -125,7 +125,7 @@ def test_long_answer_has_its_tagged_fields_too() -> None:
 
 def test_list_of_thousands_names_each_move() -> None:
     """So long an answer is made in steps, and its rows when they are written."""
-    count = 10 * ROWS_AT_ONCE
+    count = 3_000
     rows = listing(count, original=(1,), move_id="m")["topics"][0]["partitions"]
     topics = Rows([rows], lambda some: {"name": "t", "partitions": Rows(some, dict)}, lambda some: some)
     encoded = encode_fields(LIST, 0, listing(0) | {"topics": topics, "moves": []})

@@ -373,14 +373,15 @@ def test_replication_factor_changes_only_if_that_is_allowed() -> None:
     assert move(world, 4, 5, 3, 6, allow_factor_change=True).error is ErrorCode.NONE
 
 
-def test_partition_named_twice_is_changed_twice() -> None:
-    """In order: the last one counts."""
+def test_partition_named_twice_is_judged_by_what_it_was() -> None:
+    """The last change counts; a cancellation finds nothing that the same request has begun."""
     world = six()
-    wanted = [Wanted("t", 0, (4, 5, 6)), Wanted("t", 0, (1, 2, 5))]
+    wanted = [Wanted("t", 0, (4, 5, 6)), Wanted("t", 0, (1, 2, 5)), Wanted("t", 0, None), Wanted("t", 0, (1, 2, 3))]
 
     results = world.take(alter_reassignments(world.image, wanted, ELR))
 
-    assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.NONE]
+    none = ErrorCode.NONE
+    assert [result.error for result in results] == [none, none, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, none]
     assert state(world) == ((1, 2, 5, 3), (5,), (3,), (1, 2, 3))
 
 

@@ -74,28 +74,30 @@ def alter_reassignments(
     allow_factor_change: bool = True,
     move: MoveRecord | None = None,
 ) -> Decision[tuple[ReassignmentResult, ...]]:
-    """Return the outcome of a request; a partition that is named twice is changed twice, in order.
+    """Return the outcome of a request.
+
+    Each partition is judged by the state before the request; of one that is named twice, the last change counts.
 
     With `move` the reassignments become that move's, and if one of them is refused, none starts.
     """
-    changed = _Changed(image)
+    changed: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
     for each in wanted:
         try:
-            topic, before = changed.find(each)
+            topic, before = _find(image, each)
             after = _reassigned(image, topic, before, each, settings, allow_factor_change, move)
         except RequestError as refusal:
             results.append(ReassignmentResult(each.topic, each.partition, refusal.code, refusal.message))
             continue
         if after is not before:
-            changed.put(topic, after)
+            changed.setdefault(topic.topic_id, {})[each.partition] = after
         results.append(ReassignmentResult(each.topic, each.partition))
     assert len(results) == len(wanted), f"{len(results)} results for {len(wanted)} partitions"
     if move is not None and any(result.error for result in results):
         return Decision((), refused_together(results))
-    changes: list[Change] = changed.changes()
+    changes: list[Change] = [PartitionsChanged(topic_id, tuple(new.values())) for topic_id, new in changed.items()]
     if move is not None:
-        is_owner = any(record.move for record in changed.now.values())
+        is_owner = any(record.move for new in changed.values() for record in new.values())
         changes = [*_move_changes(image, move, is_owner=is_owner), *changes]
     is_cancelled = all(each.replicas is None for each in wanted)
     why = Why(Reason.REASSIGNMENT_CANCELLED if is_cancelled else Reason.REASSIGNMENT_REQUESTED)
@@ -137,37 +139,15 @@ def owner_of_all(image: MetadataImage, wanted: Sequence[Wanted]) -> str:
     return owner
 
 
-class _Changed:
-    """The partitions that a request has changed so far; one that is named twice is changed in two steps."""
-
-    def __init__(self, image: MetadataImage) -> None:
-        self._image = image
-        self._steps: list[dict[UUID, dict[int, PartitionRecord]]] = [{}]
-        self.now: dict[tuple[UUID, int], PartitionRecord] = {}
-
-    def find(self, wanted: Wanted) -> tuple[Topic, PartitionRecord]:
-        topic = self._image.topics.get(wanted.topic)
-        if topic is None:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {wanted.topic}.")
-        if not 0 <= wanted.partition < len(topic.partitions):
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wanted.topic}:{wanted.partition}."
-            )
-        present = topic.partitions[wanted.partition]
-        return topic, self.now.get((topic.topic_id, wanted.partition), present)
-
-    def put(self, topic: Topic, record: PartitionRecord) -> None:
-        if record.partition in self._steps[-1].get(topic.topic_id, {}):
-            self._steps.append({})
-        self._steps[-1].setdefault(topic.topic_id, {})[record.partition] = record
-        self.now[topic.topic_id, record.partition] = record
-
-    def changes(self) -> list[Change]:
-        return [
-            PartitionsChanged(topic_id, tuple(records.values()))
-            for step in self._steps
-            for topic_id, records in step.items()
-        ]
+def _find(image: MetadataImage, wanted: Wanted) -> tuple[Topic, PartitionRecord]:
+    topic = image.topics.get(wanted.topic)
+    if topic is None:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {wanted.topic}.")
+    if not 0 <= wanted.partition < len(topic.partitions):
+        raise RequestError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wanted.topic}:{wanted.partition}."
+        )
+    return topic, topic.partitions[wanted.partition]
 
 
 def _reassigned(

@@ -326,8 +326,8 @@ class LeaderPartition:
         if not self.is_ticked:
             self._ticks.add(self)
         in_sync.assign(replicas, now_ms, adding, removing)
-        self.effective_min_isr = self._effective_min_isr()
         in_sync.commit(isr)
+        self.effective_min_isr = self._effective_min_isr()
         if epochs_passed:
             self._start_term(now_ms, is_directly_after=epochs_passed == 1)
         effects: Effects = NOTHING
@@ -354,6 +354,7 @@ class LeaderPartition:
         assert set(answer.isr) <= in_sync.maximal, f"the controller commits {answer.isr} for {proposal!r}: {self!r}"
         self.partition_epoch = answer.partition_epoch
         in_sync.commit(answer.isr)
+        self.effective_min_isr = self._effective_min_isr()
         committed = IsrCommitted(before, in_sync.committed, proposal.kind, answer.partition_epoch, proposal.evidence)
         return (committed, *self._propose_waiting(now_ms), *self.advance_high_watermark(now_ms))
 

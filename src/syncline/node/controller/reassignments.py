@@ -67,7 +67,9 @@ def alter(controller: ActiveController, requested: AdminRequest, reply: Reply) -
     except RequestError as refusal:
         answer.refuse(wanted, refusal)
         return
-    if move is None:
+    if move is None and not topics:
+        answer.nothing()
+    elif move is None:
         _decide(controller, requested, wanted, None, answer)
     elif wanted:
         yield from _begin_move(controller, requested, wanted, move, answer)
@@ -78,7 +80,7 @@ def alter(controller: ActiveController, requested: AdminRequest, reply: Reply) -
 
 def _requested_move(controller: ActiveController, request: Any, partition_count: int) -> MoveRecord | None:
     """Return the move that is asked for, None for Kafka's own request; raise `RequestError` if it is refused."""
-    if is_over(request):
+    if is_over(request) and request.topics:
         raise RequestError(ErrorCode.REQUEST_TIMED_OUT)
     if partition_count > PARTITIONS_PER_REQUEST_MAX:
         raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
@@ -141,7 +143,7 @@ def _judged(
         image,
         part,
         controller.config,
-        allow_factor_change=bool(getattr(request, "allow_replication_factor_change", True)),
+        allow_factor_change=_is_change_allowed(request),
         move=move,
     )
 
@@ -180,7 +182,12 @@ class _AlterAnswer:
             return _result_row(ReassignmentResult(each.topic, each.partition, refusal.code, refusal.message))
 
         parts = self._parts if len(wanted) <= PARTITIONS_PER_REQUEST_MAX else ()
-        self._send(Rows(parts, _topic_of(wanted, row), _parts_of), refusal.code, refusal.message)
+        # As in Kafka, what was not looked at is allowed.
+        self._send(Rows(parts, _topic_of(wanted, row), _parts_of), refusal.code, refusal.message, is_any_allowed=True)
+
+    def nothing(self) -> None:
+        """Answer a request without topics as Kafka does: with an empty text, even if it has no time."""
+        self._send((), ErrorCode.NONE, "", is_any_allowed=True)
 
     def move_changed(self, code: ErrorCode | None) -> None:
         """Answer a request that named a move and no partition; None: this broker is not the controller."""
@@ -198,16 +205,22 @@ class _AlterAnswer:
         assert expected == len(results), f"{len(results)} results for {expected} partitions"
         self._send(Rows(self._parts, _topic_of(results, _result_row), _parts_of), ErrorCode.NONE, None)
 
-    def _send(self, responses: Rows | tuple[()], code: ErrorCode, message: str | None) -> None:
+    def _send(
+        self, responses: Rows | tuple[()], code: ErrorCode, message: str | None, *, is_any_allowed: bool = False
+    ) -> None:
         self._reply(
             {
-                "allow_replication_factor_change": getattr(self._request, "allow_replication_factor_change", True),
+                "allow_replication_factor_change": is_any_allowed or _is_change_allowed(self._request),
                 "error_code": code,
                 "error_message": message,
                 "responses": responses,
                 "move_id": self.move_id,
             }
         )
+
+
+def _is_change_allowed(request: Any) -> bool:
+    return bool(getattr(request, "allow_replication_factor_change", True))
 
 
 def _topic_of(items: Sequence[Any], row: Callable[[Any], Fields]) -> Callable[[_Part], Fields]:
