@@ -17,6 +17,7 @@ from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.medium import ROOM_BYTES
+from syncline.virtual.moves import Operator, every_partition_has_two
 
 # The room that a "full" disk still has, so that it may fail in the middle of an operation.
 ROOM_LEFT_BYTES_MAX: Final = 4096
@@ -31,11 +32,13 @@ class Injector:
         clients: tuple[str, ...],
         partitions: tuple[TopicPartition, ...],
         costly: CostlyClient | None = None,
+        operator: Operator | None = None,
     ) -> None:
         self._cluster = cluster
         self._clients = clients
         self._partitions = partitions
         self._costly = costly
+        self._operator = operator
         self._rng = cluster.rng("targets")
         self._undo: dict[int, Callable[[], None]] = {}
         # By the number of the strike.
@@ -120,6 +123,10 @@ class Injector:
                 assert self._costly is not None, "no client sends costly requests"
                 self._costly.send(host.broker_id, host.name, fault.amount)
                 return _nothing
+            case "move" | "cancel":
+                assert self._operator is not None, "nobody moves replicas"
+                self._operator.request(fault, host)
+                return _nothing
             case "reset":
                 return self._reset(host)
             case "lose_lease":
@@ -132,6 +139,8 @@ class Injector:
         if not host.is_up:
             return None
         is_power_cut = fault.kind == "power_cut" and self._cluster.may_lose_power()
+        if self._operator is not None:
+            is_power_cut = is_power_cut and every_partition_has_two(self._cluster)
         self._cluster.kill(host, is_power_cut=is_power_cut)
 
         def restart() -> None:

@@ -26,6 +26,9 @@ from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, dra
 from syncline.virtual.injector import Injector
 from syncline.virtual.links import SECOND
 from syncline.virtual.liveness.watch import LivenessWatch
+from syncline.virtual.moves import BROKERS as MOVES_BROKERS
+from syncline.virtual.moves import CONFIG as MOVES_CONFIG
+from syncline.virtual.moves import Operator, draw_moves, leftovers
 from syncline.virtual.sandbox import sealed
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace
@@ -40,7 +43,9 @@ LAST_WRITES_S: Final = 2
 LAST_PROBES_S: Final = 6
 SETTLE_S: Final = 45
 CLIENT_STOP_S: Final = 5
+REPLICATION_FACTOR: Final = 3
 EPOCH_REQUEST_SHARE: Final = 0.3
+MOVES_SHARE: Final = 0.3
 SLOW_READ_SHARE: Final = 0.3
 # Leaders that relinquish at once, again and again: safety must not depend on their patience (KIP-501).
 SLOW_READ_CONFIG: Final = {
@@ -127,11 +132,21 @@ class Simulation:
             config["log.truncation.mode"] = "epoch-request"
         if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
             config.update(SLOW_READ_CONFIG)
+        # Moves are for faults that strike often: what L9 expects of a partition, it does of three replicas.
+        self._has_moves = settings.with_faults and not settings.with_lasting_faults and settings.plan is None
+        self._has_moves = self._has_moves and stream(seed, "moves").random() < MOVES_SHARE
+        if self._has_moves:
+            config.update(MOVES_CONFIG)
         if settings.with_lasting_faults:
             config["broker.session.timeout.ms"] = stream(seed, "lasting").choice(LASTING_SESSION_MS)
         self._cluster = VirtualCluster(
             seed,
-            ClusterSettings(config=config, is_shuffled=rng.random() < 0.5, check_invariants=settings.check_invariants),
+            ClusterSettings(
+                brokers=MOVES_BROKERS if self._has_moves else 3,
+                config=config,
+                is_shuffled=rng.random() < 0.5,
+                check_invariants=settings.check_invariants,
+            ),
             Trace(lines),
         )
         self._cluster.loop.set_exception_handler(self._unhandled)
@@ -212,7 +227,8 @@ class Simulation:
         quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
         clients = tuple(client.name for client in self._clients())
         costly = CostlyClient(cluster) if self._settings.with_lasting_faults else None
-        injector = Injector(cluster, clients, self._keys, costly)
+        operator = Operator(cluster, self._keys) if self._has_moves else None
+        injector = Injector(cluster, clients, self._keys, costly, operator)
         injector.schedule(self._plan(loop.now_ns, quiet_ns))
         await asyncio.sleep((quiet_ns - loop.now_ns) / SECOND)
         injector.heal_all()
@@ -247,6 +263,8 @@ class Simulation:
                 plan = draw_lasting_plan(rng, names, begin_ns, end_ns)
             else:
                 plan = draw_plan(rng, names, begin_ns, end_ns, FaultSettings())
+            if self._has_moves:
+                plan = tuple(sorted((*plan, *draw_moves(stream(self._seed, "requests"), begin_ns, end_ns))))
         self._result.plan = plan
         return plan
 
@@ -264,7 +282,7 @@ class Simulation:
         )
         await admin.start()
         topics = [
-            NewTopic(name, num_partitions=self._partitions, replication_factor=len(cluster.hosts))
+            NewTopic(name, num_partitions=self._partitions, replication_factor=REPLICATION_FACTOR)
             for name in self._topics
         ]
         while not all(name in cluster.store.image.topics for name in self._topics):
@@ -288,7 +306,8 @@ class Simulation:
         return [*self._producers, *self._consumers]
 
     def _unsettled(self) -> str | None:
-        return unsettled(self._cluster, self._keys, self._producers, self._consumers)
+        what = leftovers(self._cluster) if self._has_moves else None
+        return what or unsettled(self._cluster, self._keys, self._producers, self._consumers)
 
     def _judge(self) -> None:
         cluster = self._cluster
