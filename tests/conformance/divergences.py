@@ -29,6 +29,8 @@ WHOLE_BATCHES = (
 EXACT_TABLE = "Syncline advertises exactly what it serves, which is a part of Kafka's table."
 OWN_LISTENERS = "Brokers listen for each other, not for a controller, and take no new listeners while they run."
 FIXED = "No request changes the levels of loggers; nor is there a telemetry or a newer kind of group to configure."
+FROM_THE_ORIGINAL = "A request for a partition that is being reassigned is compared with its original replicas."
+STILL_ELIGIBLE = "Cancelling drops nothing that may have committed records: the replica that is away stays eligible."
 NO_FEATURES = "Syncline has no feature levels; its behaviour comes with its version."
 
 DIVERGENCES: tuple[Divergence, ...] = (
@@ -61,6 +63,21 @@ DIVERGENCES: tuple[Divergence, ...] = (
     Divergence("produce_batches.topic_decompresses.v*", "reply.responses.*.records.*", OPAQUE, step=1),
     Divergence("produce_batches.wrong_max_timestamp.v*", "reply.*", OPAQUE),
     Divergence("produce_batches.old_timestamps.v*", "reply.responses.*.max_timestamp", OPAQUE),
+    Divergence(
+        "departed_reassignments.cancelled_with_another_order.v*",
+        "reply.topics.0.partitions.0.leader_id",
+        "A cancellation restores the order of the replicas.",
+        step=3,
+    ),
+    Divergence("departed_reassignments.back_to_what_it_was.v*", "reply.topics*", FROM_THE_ORIGINAL, step=2),
+    Divergence("departed_reassignments.back_to_what_it_was.v*", "reply.topics.*", FROM_THE_ORIGINAL, step=3),
+    Divergence("departed_reassignments.offline.v*", "reply.responses.*", STILL_ELIGIBLE, step=2),
+    Divergence("departed_reassignments.offline.v*", "reply.topics*", STILL_ELIGIBLE, step=3),
+    Divergence(
+        "throttles.bad_rates.v*",
+        "reply.responses.0.error_message",
+        "Kafka does not know these names where it appends; Syncline says that they are no lists. The codes are equal.",
+    ),
     Divergence("fetch.partition_limits.v*", "reply.*.cut_bytes", WHOLE_BATCHES),
     Divergence("fetch.request_limits.v*", "reply.*.cut_bytes", WHOLE_BATCHES),
     Divergence("fetch.below_min_bytes.v*", "reply.*.cut_bytes", WHOLE_BATCHES),

@@ -20,8 +20,12 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
+from syncline.wire.list_reassignments_v0 import ListPartitionReassignmentsResponse
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS = dt.timedelta(milliseconds=1)
+# kio refuses tags that its schema does not have.
+WITH_OWN_TAGS: dict[tuple[int, int], Any] = {(46, 0): ListPartitionReassignmentsResponse}
 Kind = typing.Literal["request", "response"]
 ZEROS: dict[str, Any] = {
     "string": "", "bytes": b"", "bool": False, "float64": 0.0,
@@ -38,12 +42,16 @@ def encode_request(key: int, version: int, body: dict[str, Any]) -> bytes:
 
 
 def decode_response(key: int, version: int, data: bytes) -> dict[str, Any]:
-    """Return the answer as a tree; bytes behind it are a mistake of the broker and raise `ValueError`."""
-    entity, used = entity_reader(load_response_schema(key, version))(data, 0)
+    """Return the answer as a tree; bytes behind it are a mistake of the broker and raise `ValueError`.
+
+    Kafka's clients ignore tagged fields that they do not know, and so does this.
+    """
+    schema = load_response_schema(key, version)
+    entity, used = entity_reader(WITH_OWN_TAGS.get((key, version), schema))(data, 0)
     if used != len(data):
         raise ValueError(f"{len(data) - used} bytes behind the answer")
     tree: dict[str, Any] = _plain(entity)
-    return tree
+    return _known_part(schema, tree)
 
 
 def known_part(key: int, version: int, body: dict[str, Any]) -> dict[str, Any]:

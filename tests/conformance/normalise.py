@@ -17,7 +17,9 @@ from tests.conformance import batches
 
 Tree = dict[str, Any]
 DROPPED = {"throttle_time", "finalized_features_epoch"}
-BROKER_FIELDS = {"node_id", "broker_id", "leader_id", "preferred_read_replica"}
+BROKER_FIELDS = {
+    "node_id", "broker_id", "leader_id", "preferred_read_replica", "replicas", "adding_replicas", "removing_replicas",
+}  # fmt: skip
 ORDERED_LISTS = {"coordinators", "batches", "records", "responses.partitions"}
 SYMBOLIC = {"producer_id": "producer", "topic_id": "topic-id", "session_id": "session"}
 EMPTY_VALUES = {-1, 0, None, ""}

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.conformance.apis import (
     ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -23,6 +24,7 @@ from tests.conformance.apis import (
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -330,6 +332,32 @@ def elect_leaders(version: int, topics: Any, kind: int = PREFERRED, *, timeout: 
         rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in topic_rows(topics)]
     body = {"election_type": kind, "topic_partitions": rows, "timeout": timeout}
     return Step(key=ELECT_LEADERS, version=version, body=body, own_rows=topics is None, **more)
+
+
+def reassign(version: int, topics: Any, *, timeout: int = 10_000, allow: bool = True, **more: Any) -> Step:
+    """Return an AlterPartitionReassignments; topics map partitions to replicas, None cancels; `allow` is of v1."""
+    rows = [
+        {
+            "name": name(topic),
+            "partitions": [
+                {"partition_index": index, "replicas": replicas} for index, replicas in partition_pairs(partitions)
+            ],
+        }
+        for topic, partitions in topic_rows(topics)
+    ]
+    body: dict[str, Any] = {"timeout": timeout, "topics": rows}
+    if version >= 1:
+        body["allow_replication_factor_change"] = allow
+    return Step(key=ALTER_PARTITION_REASSIGNMENTS, version=version, body=body, **more)
+
+
+def list_reassignments(topics: Any = None, *, version: int = 0, timeout: int = 10_000, **more: Any) -> Step:
+    """Return a ListPartitionReassignments; topics map to partition indexes, None asks for all."""
+    rows = None
+    if topics is not None:
+        rows = [{"name": name(topic), "partition_indexes": list(indexes)} for topic, indexes in topic_rows(topics)]
+    body = {"timeout": timeout, "topics": rows}
+    return Step(key=LIST_PARTITION_REASSIGNMENTS, version=version, body=body, own_rows=topics is None, **more)
 
 
 def describe_quorum(version: int, topics: Any = ((METADATA_TOPIC, (0,)),), **more: Any) -> Step:
