@@ -417,14 +417,14 @@ def test_minimum_counts_the_replicas_of_before() -> None:
     assert (world.t0.isr, world.t0.elr) == ((1,), ())
 
 
-def test_partitions_are_added_in_a_move_with_the_factor_of_before() -> None:
-    """KIP-455 forbade it first; the replication factor does not count what is being added."""
+def test_partitions_are_added_in_a_move_with_the_factor_that_is_wanted() -> None:
+    """KIP-455 forbade it first; the replication factor does not count what is being removed."""
     world = six()
-    move(world, 1, 2, 3, 4)
+    move(world, 1, 4, 5, 6)
 
     world.take(create_partitions(world.image, [MorePartitions("t", 2)], below=lambda _bound: 0))
 
-    assert len(world.image.topics["t"].partitions[1].replicas) == 3
+    assert len(world.image.topics["t"].partitions[1].replicas) == 4
 
 
 def owned(move_id: str = "m", **others: Any) -> MoveRecord:

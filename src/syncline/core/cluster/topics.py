@@ -346,7 +346,8 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, below: Below)
     additional = topic.count - present
     _validate_total(excessive=additional > PARTITIONS_PER_REQUEST_MAX)
     first = known.partitions[0]
-    factor = len(first.replicas) - len(first.adding)
+    # While it is reassigned, the one that is wanted.
+    factor = len(first.replicas) - len(first.removing)
     if topic.assignments is None:
         replicas: Sequence[Replicas] = place(
             image.brokers, partitions=additional, replication_factor=factor, below=below, first_partition=present
