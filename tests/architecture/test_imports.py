@@ -27,6 +27,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "rules of replication stand below those of fetching, cluster and groups stand alone": {
         "core/fetching/planted.py": "import syncline.core.groups.target"
     },
+    "throttles are decided from rates and lists alone": {"core/throttle/planted.py": "import syncline.records.target"},
     "within replication, only the leader knows KIP-501": {
         "core/replication/acknowledgement.py": "import syncline.core.replication.slow_leader.target"
     },
@@ -35,6 +36,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "what clients may take is decided without knowing their requests": {
         "node/clients/planted.py": "import syncline.storage.target"
+    },
+    "what moves may take of a broker is decided without knowing how they are served": {
+        "node/throttle/planted.py": "import syncline.node.request"
     },
     "the report is drawn without Spark": {"pipeline/report/planted.py": "import pyspark"},
     "no cycles": {

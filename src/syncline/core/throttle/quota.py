@@ -1,0 +1,245 @@
+"""A quota on replicated bytes: whether more may move now, how much, and when to look again.
+
+Bytes that have moved are always recorded; a quota refuses only further ones. Two rules, behind one protocol:
+
+    KafkaQuota   exceeded while the rate of `rate.py` is *above* the quota. Optimistic: everything that is asked for
+                 while it is not exceeded passes, so that a round of answers may be many seconds of quota.
+    StrictQuota  a bucket of tokens that fills at the quota's rate up to half a second's worth, and goes into debt
+                 when a batch is larger than what is left. Bytes promised to reads under way are reserved. Over any
+                 time T the average is at most `quota x (1 + 0.5 s / T)` and one batch.
+
+One hard idea of the strict rule: once empty it stays exhausted until it is nearly full again. Otherwise a fetch per
+batch would spend the tokens as they drip in; so there are some two fetches per second instead.
+
+In-sync replicas are never held back, but counted (KAFKA-4313): their bytes are `exempt`. They put the bucket into debt
+by at most a second's worth, or a quota below their need would hold back others long after it was raised.
+
+Units: bytes and bytes per second; times in ms. Tokens count thousandths of bytes, because a quota of q bytes per second
+is q thousandths per ms: all arithmetic is exact.
+Source: KIP-73; KIP-599 (a bucket with debt).
+"""
+
+from typing import Final, Protocol
+
+from syncline.core.throttle.mode import ThrottleMode
+from syncline.core.throttle.rate import WindowedRate
+
+UNLIMITED: Final = 2**63 - 1
+# How much of a quota the bucket holds, and how full it is before it is used again after it was empty.
+CAPACITY_MS: Final = 500
+REFILL_MS: Final = 450
+# The debt, as time of the quota, that in-sync replicas can cause.
+EXEMPT_DEBT_MS: Final = 1_000
+# When to look again at a quota in Kafka's mode (`replica.fetch.backoff.ms`).
+RETRY_MS: Final = 1_000
+_BYTE: Final = 1_000
+
+
+class Quota(Protocol):
+    """A bound on bytes per second."""
+
+    @property
+    def limit_bytes_per_s(self) -> int:
+        """Return the bound, `UNLIMITED` if there is none."""
+
+    def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
+        """Bound from now on by another rate; what was recorded stays."""
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Return whether nothing more may move now."""
+
+    def allowance_bytes(self, now_ms: int) -> int:
+        """Return how many bytes may move now, 0 if the quota is exceeded."""
+
+    def reserve(self, size_bytes: int) -> None:
+        """Promise bytes to a read or a request; `release` takes all of them back when it has ended."""
+
+    def release(self, size_bytes: int) -> None:
+        """Take back what was promised; what really moved is then recorded."""
+
+    def cut_short(self) -> None:
+        """Note that a read got less than it could have: the rest of the allowance is not worth another one."""
+
+    def record(self, size_bytes: int, now_ms: int, *, exempt_bytes: int = 0) -> None:
+        """Count bytes that moved; `exempt_bytes` of them are those of in-sync replicas."""
+
+    def rate(self, now_ms: int) -> float:
+        """Return the bytes per second that moved, as `byte-rate` shows it."""
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return when to look again if the quota is exceeded, `now_ms` if it is not, None for never."""
+
+
+def make_quota(mode: ThrottleMode, rate: WindowedRate, limit_bytes_per_s: int, now_ms: int) -> Quota:
+    """Return a quota of this mode that counts with `rate`, which may have a history."""
+    quota: Quota = StrictQuota(rate) if mode is ThrottleMode.STRICT else KafkaQuota(rate)
+    quota.set_limit(limit_bytes_per_s, now_ms)
+    return quota
+
+
+class KafkaQuota:
+    """A quota that is exceeded while the measured rate is above it."""
+
+    __slots__ = ("_limit", "_rate")
+
+    def __init__(self, rate: WindowedRate) -> None:
+        self._rate = rate
+        self._limit = UNLIMITED
+
+    def __repr__(self) -> str:
+        return f"KafkaQuota({self._limit} B/s, {self._rate})"
+
+    @property
+    def limit_bytes_per_s(self) -> int:
+        """Return the bound."""
+        return self._limit
+
+    def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
+        """Bound from now on by another rate."""
+        assert 0 <= bytes_per_s <= UNLIMITED, f"a quota of {bytes_per_s} B/s"
+        self._limit = bytes_per_s
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Return whether the rate is above the bound; equal is still fine."""
+        return self._rate.rate(now_ms) > self._limit
+
+    def allowance_bytes(self, now_ms: int) -> int:
+        """Return 0 or everything."""
+        return 0 if self.is_exceeded(now_ms) else UNLIMITED
+
+    def reserve(self, size_bytes: int) -> None:
+        """Ignore what is under way, as Kafka does."""
+
+    def release(self, size_bytes: int) -> None:
+        """Ignore what was under way."""
+
+    def cut_short(self) -> None:
+        """Cut nothing: the allowance is everything."""
+
+    def record(self, size_bytes: int, now_ms: int, *, exempt_bytes: int = 0) -> None:
+        """Count bytes; those of in-sync replicas like all others."""
+        assert 0 <= exempt_bytes <= size_bytes, f"{exempt_bytes} of {size_bytes} bytes"
+        self._rate.record(size_bytes, now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the measured rate."""
+        return self._rate.rate(now_ms)
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return the end of Kafka's pause."""
+        return now_ms + RETRY_MS if self.is_exceeded(now_ms) else now_ms
+
+
+class StrictQuota:
+    """A quota that holds over every time, with a bucket of tokens."""
+
+    __slots__ = ("_filled_ms", "_is_exhausted", "_limit", "_rate", "_reserved_bytes", "_tokens")
+
+    def __init__(self, rate: WindowedRate) -> None:
+        self._rate = rate
+        self._limit = UNLIMITED
+        # In thousandths of bytes; a new bound starts with an empty bucket.
+        self._tokens = 0
+        self._filled_ms = 0
+        self._reserved_bytes = 0
+        self._is_exhausted = True
+
+    def __repr__(self) -> str:
+        state = "exhausted" if self._is_exhausted else "open"
+        return (
+            f"StrictQuota({self._limit} B/s, {self._tokens / _BYTE} tokens, {self._reserved_bytes} promised, {state})"
+        )
+
+    @property
+    def limit_bytes_per_s(self) -> int:
+        """Return the bound."""
+        return self._limit
+
+    def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
+        """Bound from now on by another rate; tokens and debts stay, up to what the smaller bucket holds."""
+        assert 0 <= bytes_per_s <= UNLIMITED, f"a quota of {bytes_per_s} B/s"
+        self._fill(now_ms)
+        self._limit = bytes_per_s
+        self._tokens = min(self._tokens, self._capacity)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Return whether the bucket is empty, or has yet to fill again."""
+        if self._limit == UNLIMITED:
+            return False
+        self._fill(now_ms)
+        return self._is_exhausted or self._free <= 0
+
+    def allowance_bytes(self, now_ms: int) -> int:
+        """Return the tokens that are not promised."""
+        if self._limit == UNLIMITED:
+            return UNLIMITED
+        return 0 if self.is_exceeded(now_ms) else max(1, self._free // _BYTE)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Promise bytes to a read or a request."""
+        assert size_bytes >= 0, f"{size_bytes} bytes are promised"
+        self._reserved_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Take back what was promised."""
+        self._reserved_bytes -= size_bytes
+        assert self._reserved_bytes >= 0, f"{size_bytes} bytes are taken back and were not promised: {self}"
+
+    def cut_short(self) -> None:
+        """Wait until the bucket is nearly full."""
+        self._is_exhausted = True
+
+    def record(self, size_bytes: int, now_ms: int, *, exempt_bytes: int = 0) -> None:
+        """Take tokens for bytes that moved, going into debt if need be."""
+        assert 0 <= exempt_bytes <= size_bytes, f"{exempt_bytes} of {size_bytes} bytes"
+        self._rate.record(size_bytes, now_ms)
+        if self._limit == UNLIMITED:
+            return
+        self._fill(now_ms)
+        self._tokens -= (size_bytes - exempt_bytes) * _BYTE
+        if exempt_bytes:
+            deepest = min(self._tokens, -self._limit * EXEMPT_DEBT_MS)
+            self._tokens = max(self._tokens - exempt_bytes * _BYTE, deepest)
+        if self._tokens <= 0:
+            self._is_exhausted = True
+
+    def rate(self, now_ms: int) -> float:
+        """Return the measured rate."""
+        return self._rate.rate(now_ms)
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return when the bucket is full enough, not counting what else moves until then."""
+        if not self.is_exceeded(now_ms):
+            return now_ms
+        if not self._limit:
+            return None
+        missing = self._enough - self._free
+        return now_ms + max(1, -(-missing // self._limit))
+
+    def check_invariants(self) -> None:
+        """Assert that the bucket does not run over."""
+        assert self._limit == UNLIMITED or self._tokens <= self._capacity, f"too many tokens: {self}"
+        assert self._reserved_bytes >= 0, f"a negative promise: {self}"
+
+    @property
+    def _capacity(self) -> int:
+        return max(_BYTE, self._limit * CAPACITY_MS) if self._limit else 0
+
+    @property
+    def _enough(self) -> int:
+        return max(_BYTE, self._limit * REFILL_MS)
+
+    @property
+    def _free(self) -> int:
+        return self._tokens - self._reserved_bytes * _BYTE
+
+    def _fill(self, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._filled_ms
+        assert elapsed_ms >= 0, f"the clock went back from {self._filled_ms} to {now_ms}"
+        self._filled_ms = now_ms
+        if self._limit == UNLIMITED:
+            return
+        self._tokens = min(self._capacity, self._tokens + self._limit * elapsed_ms)
+        # What is promised does not count: otherwise one who waits would wait for the reads of all others to end.
+        if self._is_exhausted and self._limit and self._tokens >= self._enough:
+            self._is_exhausted = False

@@ -1,0 +1,1 @@
+"""What replication may take of this broker: quotas, lists of throttled replicas, and the throttles of moves."""
