@@ -287,6 +287,14 @@ class BrokerConfig:
         check=one_of(*_REPLICA_SELECTORS))
     replica_socket_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
         "How long a follower waits for the answer to a fetch.")
+    replication_quota_mode: str = setting(STRING, "strict", CLUSTER_WIDE,
+        "How quotas on replication are kept: strict holds them over every time, kafka looks only at what was moved, so"
+        " that the average may be a multiple of the quota. See `throttling.md`.", check=one_of("strict", "kafka"),
+        own=True)
+    replication_quota_window_num: int = setting(INT, 11, READ_ONLY,
+        "Over how many samples the rate of throttled replication is measured.", check=at_least(1))
+    replication_quota_window_size_seconds: int = setting(INT, 1, READ_ONLY,
+        "How long each sample of that rate is.", check=at_least(1))
     request_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
         "How long requests between brokers may take.")
     socket_listen_backlog_size: int = setting(INT, 1_024, READ_ONLY,

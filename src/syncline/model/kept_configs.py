@@ -123,8 +123,6 @@ _BROKER_ROWS: Final = (
     _row("remote.log.manager.follower.thread.pool.size", INT, "2", at_least(1), CLUSTER_WIDE),
     _row("remote.log.reader.threads", INT, "10", at_least(1), CLUSTER_WIDE),
     _row("replica.socket.receive.buffer.bytes", INT, "65536", None, READ_ONLY),
-    _row("replication.quota.window.num", INT, "11", at_least(1), READ_ONLY),
-    _row("replication.quota.window.size.seconds", INT, "1", at_least(1), READ_ONLY),
     _row("sasl.enabled.mechanisms", LIST, "GSSAPI", None, PER_BROKER),
     _row("sasl.jaas.config", PASSWORD, None, None, PER_BROKER),
     _row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, PER_BROKER),

@@ -65,6 +65,8 @@ from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.slow_reads import SlowReads
 from syncline.node.stepping import Stepping
 from syncline.node.tasks import Tasks
+from syncline.node.throttle.moves import NoMoves
+from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.node.topic_creation import TopicCreation
 from syncline.node.unanswered_refusals import UnansweredRefusals
 from syncline.storage.disk import Disk
@@ -209,6 +211,7 @@ class Broker:
             low_watermarks=low_watermarks,
             check_invariants=check_invariants,
         )
+        throttles = ReplicationThrottles(broker_id=broker_id, loop=loop, clock=clock, config=config, moves=NoMoves())
         fetchers = Fetchers(
             FetcherSurroundings(
                 broker_id=broker_id,
@@ -225,6 +228,7 @@ class Broker:
                 cuts=Cuts(clock, loop, disk, observer.disk),
                 journal=partition_journal,
                 refused_writes=refused_writes,
+                throttle=throttles.follower,
                 settle=settle,
             ),
             by_leader,
@@ -321,6 +325,7 @@ class Broker:
             low_watermarks=low_watermarks,
             groups=groups,
             metadata_rows=rows,
+            throttles=throttles,
             on_config=config_changed,
             on_unfit=on_unfit,
             settle=settle,
@@ -349,7 +354,14 @@ class Broker:
             followers=observer.followers,
             disk=observer.disk,
             counters=counters,
+            throttle=throttles.leader,
         )
+
+        def throttles_changed() -> None:
+            sessions.release_held()
+            fetchers.throttle_changed()
+
+        throttles.on_change = throttles_changed
         self.producing = Producing(
             clock=clock,
             cluster=cluster,
@@ -439,6 +451,11 @@ class Broker:
         used_bytes = sum(partition.log.size_bytes for partition in self.partitions.values())
         return free_bytes + used_bytes + self.logs.aside.size_bytes, free_bytes
 
+    @property
+    def throttles(self) -> ReplicationThrottles:
+        """Return what bounds replication from and to this broker."""
+        return self._images.throttles
+
     # After the first image, and stopping.
 
     def delete_strays(self) -> None:
@@ -458,6 +475,7 @@ class Broker:
         self.fetching.slow_reads.close()
         self.replicas.writes.close()
         self.isr_ticks.close()
+        self.throttles.close()
         self.observer.close()
         self.journal.close()
         self._groups.close()

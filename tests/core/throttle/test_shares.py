@@ -8,8 +8,9 @@ from syncline.core.throttle.shares import SHARE_BYTES_MIN, partition_share, requ
 
 def test_each_request_takes_its_part() -> None:
     """Two leaders that feed one broker get the same."""
-    assert [900, 450, 300] == [request_part(900, contenders) for contenders in (1, 2, 3)]
-    assert (1, 0) == (request_part(1, 5), request_part(0, 5))
+    assert [900, 450, 300] == [request_part(900, 0, contenders) for contenders in (1, 2, 3)]
+    assert [450, 450] == [request_part(900, 0, 2), request_part(450, 450, 2)]
+    assert (1, 0) == (request_part(1, 0, 5), request_part(0, 900, 5))
 
 
 def test_partitions_get_their_limit_in_turn_and_the_last_one_a_worthwhile_rest() -> None:

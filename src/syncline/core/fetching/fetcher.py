@@ -44,6 +44,7 @@ class Fetcher(Generic[Key]):
         "_changed",
         "_comparing",
         "_held",
+        "_limits",
         "_partitions",
         "_sent",
         "_session_epoch",
@@ -56,6 +57,8 @@ class Fetcher(Generic[Key]):
         # Dicts as ordered sets: the order of a set is not deterministic.
         self._changed: dict[Key, None] = {}
         self._held: dict[Key, None] = {}
+        # What a throttle leaves to partitions that it does not hold.
+        self._limits: dict[Key, int] = {}
         self._backing_off: dict[Key, None] = {}
         # Partitions that must ask the leader for the end of an epoch before they may fetch.
         self._comparing: dict[Key, None] = {}
@@ -77,7 +80,17 @@ class Fetcher(Generic[Key]):
         """Stop following the partition."""
         self._partitions.pop(key, None)
         self._held.pop(key, None)
+        self._limits.pop(key, None)
         self._changed[key] = None
+
+    @property
+    def held_count(self) -> int:
+        """Return how many partitions a throttle holds."""
+        return len(self._held)
+
+    def is_held(self, key: Key) -> bool:
+        """Return whether a throttle holds a partition."""
+        return key in self._held
 
     def touch(self, key: Key) -> None:
         """Look at the partition when making the next request: its state changed."""
@@ -92,14 +105,23 @@ class Fetcher(Generic[Key]):
 
     def hold(self, key: Key) -> None:
         """Leave the partition out while a throttle holds it."""
+        assert key in self._partitions, f"{key} is held and not followed"
         self._held[key] = None
+        self._limits.pop(key, None)
         self._changed[key] = None
 
-    def release(self, key: Key) -> None:
-        """Fetch the partition again."""
+    def release(self, key: Key, limit_bytes: int = 0) -> None:
+        """Fetch the partition again: so many bytes at once, 0 as configured."""
+        assert limit_bytes >= 0, f"{key} is limited to {limit_bytes} bytes"
         if key in self._held:
             del self._held[key]
             self._changed[key] = None
+        if self._limits.get(key, 0) != limit_bytes:
+            self._changed[key] = None
+            if limit_bytes:
+                self._limits[key] = limit_bytes
+            else:
+                del self._limits[key]
 
     def sent(self, key: Key) -> FetchAsk | None:
         """Return what the session has for a partition, None when the partition is not in it."""
@@ -200,6 +222,7 @@ class Fetcher(Generic[Key]):
             assert key not in self._held or key in self._changed, f"{key} is held, and the leader would not learn it"
         for key in self._held:
             assert key in self._partitions, f"{key} is held and not followed"
+            assert key not in self._limits, f"{key} is held and has a share"
         assert 0 <= self._session_epoch <= SESSION_EPOCH_MAX, f"session epoch {self._session_epoch}"
         assert self._session_id != NO_SESSION_ID or self._session_epoch == _FULL, f"epoch {self._session_epoch} of none"
         for partition in self._partitions.values():
@@ -221,7 +244,8 @@ class Fetcher(Generic[Key]):
         if partition is None or key in self._held:
             return None
         if partition.is_ready(now_ms):
-            return partition.ask()
+            ask = partition.ask()
+            return ask._replace(limit_bytes=self._limits[key]) if key in self._limits else ask
         if partition.phase is FollowerPhase.FETCHING:
             self._backing_off[key] = None
         elif partition.phase is FollowerPhase.COMPARING:

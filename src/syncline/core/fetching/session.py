@@ -11,12 +11,16 @@ An entry becomes quiet when it was answered at its bound without error and has n
 changed since the look; `watchers` makes it pending again. A request without a
 session gets one without an id, so that all fetches share one code path.
 
+A throttle holds entries back: a lagging follower's partition for which a quota (its *gate*) has nothing left is not
+looked at again before the gate opens, whatever is appended to it. So 2,000 throttled partitions cost nothing, either.
+
 Units: session epochs count requests: 0 opens, -1 ends, after 2^31-1 comes 1. Times in ms of the node's monotonic clock.
-Invariants: `pending()` keeps the session's order; served partitions move to its end.
-Source: KIP-227, KIP-516 (names or ids, never both in one session).
+Invariants: `pending()` keeps the session's order; served partitions move to its end; what is held is not pending.
+Source: KIP-227, KIP-516 (names or ids, never both in one session), KIP-73 (throttles).
 """
 
-from collections.abc import Callable, Hashable, Iterable
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -72,6 +76,7 @@ class SessionPartition:
         "change_count",
         "current_leader_epoch",
         "fetch_offset",
+        "gate",
         "is_follower",
         "is_pending",
         "key",
@@ -96,6 +101,8 @@ class SessionPartition:
         self.change_count = 0
         self.looked_change_count = 0
         self.is_pending = False
+        # The quota that holds it back.
+        self.gate: object | None = None
         self.target: object | None = None
         self._clock = session.clock
         self.ask(spec)
@@ -137,13 +144,18 @@ class SessionPartition:
         """Use the session's new clock; the old one keeps what was proved before."""
         self._clock = clock
 
-    def changed(self, *, wakes: bool) -> None:
-        """Mark the partition as changed; wake the parked fetch if that may have made it answerable."""
+    def changed(self, *, wakes: bool, frees: bool = False) -> None:
+        """Mark the partition as changed; wake the parked fetch if that may have made it answerable.
+
+        `frees`: its role changed, so that no throttle may hold it. More records make no difference to a throttle.
+        """
         session = self.session
         if session is None:
             return
         self.change_count += 1
         if not self.is_pending:
+            if self.gate is not None and not frees:
+                return
             session.make_pending(self)
         if wakes and session.on_change is not None:
             session.on_change(self)
@@ -171,6 +183,7 @@ class FetchSession:
     """
 
     __slots__ = (
+        "_held",
         "_next_order",
         "_pending",
         "broker_epoch",
@@ -209,6 +222,8 @@ class FetchSession:
         self.on_change: Callable[[SessionPartition], None] | None = None
         # A dict as an ordered set: the order of a set is not deterministic.
         self._pending: dict[SessionPartition, None] = {}
+        # By gate, what a throttle holds back.
+        self._held: dict[object, dict[SessionPartition, None]] = {}
         self._next_order = 0
         self.payer: Payer | None = None
 
@@ -263,14 +278,56 @@ class FetchSession:
             entry = self.partitions.pop(key, None)
             if entry is not None:
                 self._pending.pop(entry, None)
+                if entry.gate is not None:
+                    self._let_go(entry)
                 entry.leave()
                 if self.payer is not None:
                     self.payer.keep(-PARTITION_BYTES)
 
     def make_pending(self, entry: SessionPartition) -> None:
         """Let the next fetch look at `entry`."""
+        if entry.gate is not None:
+            self._let_go(entry)
         entry.is_pending = True
         self._pending[entry] = None
+
+    @property
+    def held_count(self) -> int:
+        """Return how many entries throttles hold back."""
+        return sum(len(entries) for entries in self._held.values())
+
+    @property
+    def held(self) -> Iterator[SessionPartition]:
+        """Iterate over the entries that throttles hold back."""
+        for entries in self._held.values():
+            yield from entries
+
+    @property
+    def gates(self) -> tuple[object, ...]:
+        """Return the quotas that hold entries back."""
+        return tuple(self._held)
+
+    def hold(self, entry: SessionPartition, gate: object) -> None:
+        """Skip `entry` until its gate opens."""
+        assert entry.session is self, f"{entry!r} is not part of {self!r}"
+        self.make_quiet(entry)
+        if entry.gate is not None:
+            self._let_go(entry)
+        entry.gate = gate
+        self._held.setdefault(gate, {})[entry] = None
+
+    def release(self, gate: object, count: int) -> None:
+        """Look at up to `count` entries that a gate held back, those first whose turn it is."""
+        held = self._held.get(gate, {})
+        for entry in heapq.nsmallest(count, held, key=_order_of) if len(held) > count else list(held):
+            self.make_pending(entry)
+
+    def _let_go(self, entry: SessionPartition) -> None:
+        held = self._held[entry.gate]
+        del held[entry]
+        if not held:
+            del self._held[entry.gate]
+        entry.gate = None
 
     def make_quiet(self, entry: SessionPartition) -> None:
         """Skip `entry` until something changes."""
@@ -311,6 +368,8 @@ class FetchSession:
                 f"{entry!r} and {self!r} disagree on whether it is pending"
             )
             assert entry.looked_change_count <= entry.change_count, f"{entry!r} was looked at before it changed"
+            assert entry.gate is None or not entry.is_pending, f"{entry!r} is held back and looked at"
+            assert entry.gate is None or entry in self._held[entry.gate], f"{entry!r} is held back by nobody"
             orders.add(entry.order)
         assert len(orders) == len(self.partitions), f"two entries of {self!r} have the same turn"
         assert max(orders, default=-1) < self._next_order, f"turn {max(orders)} of {self!r} is yet to be given"
@@ -329,6 +388,7 @@ class FetchSession:
                 entry.session = entry.target = None
         self.partitions = {}
         self._pending = {}
+        self._held = {}
         self.on_change = None
 
 

@@ -13,7 +13,7 @@ of their last use; each is counted for one connection at most.
 Source: KIP-227 (its eviction rules; Kafka does not bound the bytes).
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from syncline.core.fetching.session import (
@@ -73,6 +73,23 @@ class SessionCache:
     def clients_bytes(self) -> int:
         """The memory that clients' sessions take."""
         return self._bytes.total
+
+    @property
+    def held_count(self) -> int:
+        """The number of partitions that throttles hold back, once per follower."""
+        return sum(session.held_count for session in self._sessions.values() if session.is_follower)
+
+    def held(self) -> Iterator[tuple[FetchSession, SessionPartition]]:
+        """Iterate over what throttles hold back."""
+        for session in self._sessions.values():
+            for entry in session.held:
+                yield session, entry
+
+    def release_held(self) -> None:
+        """Look again at all that throttles hold back: the throttles changed."""
+        for session in self._sessions.values():
+            for gate in session.gates:
+                session.release(gate, len(session.partitions))
 
     def find(self, session_id: int) -> "FetchSession | None":
         """Return a remembered session; it does not count as used."""

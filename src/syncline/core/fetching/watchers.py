@@ -67,4 +67,4 @@ class PartitionWatchers:
     def role_changed(self) -> None:
         """Mark and wake all: the partition changed its leadership, vanished or failed."""
         for entry in (*self._followers, *self._consumers):
-            entry.changed(wakes=True)
+            entry.changed(wakes=True, frees=True)

@@ -49,12 +49,16 @@ _make: Final = tuple.__new__
 
 
 class FetchAsk(NamedTuple):
-    """What a follower requests from its leader for one partition."""
+    """What a follower requests from its leader for one partition.
+
+    `limit_bytes` is what a throttle leaves it; 0: as much as the broker's configuration says.
+    """
 
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
     leader_epoch: LeaderEpoch
     log_start: Offset
+    limit_bytes: int = 0
 
 
 class EpochQuestion(NamedTuple):
@@ -190,7 +194,7 @@ class FollowerPartition:
 
     def ask(self) -> FetchAsk:
         """Return what to request from the leader."""
-        return _make(FetchAsk, (self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start))
+        return _make(FetchAsk, (self.fetch_offset, self.last_fetched_epoch, self.leader_epoch, self.log_start, 0))
 
     def accepts(self, sent: FetchAsk) -> bool:
         """Return whether an answer to `sent` still fits this log; otherwise it is dropped."""

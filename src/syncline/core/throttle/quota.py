@@ -42,6 +42,10 @@ class Quota(Protocol):
     def limit_bytes_per_s(self) -> int:
         """Return the bound, `UNLIMITED` if there is none."""
 
+    @property
+    def promised_bytes(self) -> int:
+        """Return what is promised to reads and requests under way."""
+
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; what was recorded stays."""
 
@@ -58,7 +62,7 @@ class Quota(Protocol):
         """Take back what was promised; what really moved is then recorded."""
 
     def cut_short(self) -> None:
-        """Note that a read got less than it could have: the rest of the allowance is not worth another one."""
+        """Note that the rest of the allowance is not worth another read: wait until the bucket is nearly full."""
 
     def record(self, size_bytes: int, now_ms: int, *, exempt_bytes: int = 0) -> None:
         """Count bytes that moved; `exempt_bytes` of them are those of in-sync replicas."""
@@ -93,6 +97,11 @@ class KafkaQuota:
     def limit_bytes_per_s(self) -> int:
         """Return the bound."""
         return self._limit
+
+    @property
+    def promised_bytes(self) -> int:
+        """Return 0: what is under way does not count."""
+        return 0
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate."""
@@ -154,6 +163,11 @@ class StrictQuota:
     def limit_bytes_per_s(self) -> int:
         """Return the bound."""
         return self._limit
+
+    @property
+    def promised_bytes(self) -> int:
+        """Return what is promised."""
+        return self._reserved_bytes
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; tokens and debts stay, up to what the smaller bucket holds."""

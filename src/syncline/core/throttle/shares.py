@@ -15,11 +15,15 @@ from typing import Final
 SHARE_BYTES_MIN: Final = 65_536
 
 
-def request_part(allowance_bytes: int, contenders: int) -> int:
-    """Return how much of an allowance one of several requests may use; never nothing while there is an allowance."""
+def request_part(allowance_bytes: int, promised_bytes: int, contenders: int) -> int:
+    """Return how much of an allowance one of several requests may use; never nothing while there is an allowance.
+
+    What is promised to the requests of others counts, or the first would get half, the second half of the rest.
+    """
     assert contenders >= 1, f"an allowance for {contenders} requests"
     assert allowance_bytes >= 0, f"an allowance of {allowance_bytes} bytes"
-    return min(allowance_bytes, max(1, allowance_bytes // contenders))
+    assert promised_bytes >= 0, f"{promised_bytes} bytes are promised"
+    return min(allowance_bytes, max(1, (allowance_bytes + promised_bytes) // contenders))
 
 
 def partition_share(left_bytes: int, limit_bytes: int, *, is_first: bool) -> int:

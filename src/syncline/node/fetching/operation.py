@@ -27,6 +27,7 @@ from syncline.node.fetching.judged import NOTHING, Judged, has_news, judged
 from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
+from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
 from syncline.node.parts import in_parts
 from syncline.wire.fetch import FetchRequest
@@ -57,6 +58,7 @@ class FetchOperation:
         "_rows",
         "_serving",
         "_taken_up_ms",
+        "_throttled",
         "is_answered",
     )
 
@@ -76,6 +78,8 @@ class FetchOperation:
         self._taken_up_ms = 0
         # The pending fetch of a follower that slow reads protect (KIP-501).
         self._pending: PendingRequest | None = None
+        # What throttles leave of a follower's fetch, None while nothing is throttled.
+        self._throttled: ThrottledReads | None = None
         self.is_answered = False
         request.on_lost = self._give_up
 
@@ -127,6 +131,8 @@ class FetchOperation:
         if not room_bytes:
             # With no memory for an answer, it waits for its deadline.
             return
+        if self._throttled is not None:
+            self._throttled.free(self._context.session, self._serving.clock.mono_ms())
         if fetch_ready(
             self._reader.glances(self._context.pending()), min(self._fetch.min_bytes, self._fetch.max_bytes)
         ):
@@ -149,7 +155,13 @@ class FetchOperation:
     def _changed(self, _entry: SessionPartition) -> None:
         self._serving.woken.wake(self)
 
+    def throttle_opened(self) -> None:
+        """Look again: a quota may have something left."""
+        self._serving.woken.wake(self)
+
     def _leave_purgatory(self) -> None:
+        if self._throttled is not None:
+            self._serving.throttle.forget(self)
         if self._bucket >= 0:
             self._serving.deadlines.forget(self, self._bucket)
             self._bucket = -1
@@ -159,6 +171,8 @@ class FetchOperation:
         self.is_answered = True
         self._leave_purgatory()
         self._rows = []
+        if self._throttled is not None:
+            self._throttled.end()
         session = self._context.session
         if self._pending is not None:
             self._serving.slow_reads.lost(self, self._pending, session)
@@ -176,6 +190,8 @@ class FetchOperation:
             min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
             has_room=room_bytes > 0,
         )
+        if self._serving.throttle.is_active:
+            self._begin_throttled_look()
         entries = self._context.pending()
         if len(entries) > PARTITIONS_AT_ONCE and _is_long(len(entries), self._request):
             self.read_began(0)
@@ -186,6 +202,16 @@ class FetchOperation:
             self._decide()
         elif self._serving.slow_reads.rules is not None and self._fetch.replica_id >= 0:
             self._pend()
+
+    def _begin_throttled_look(self) -> None:
+        if self._fetch.replica_id < 0:
+            return
+        if self._throttled is None:
+            throttled = ThrottledReads(
+                self._serving.throttle, BrokerId(self._fetch.replica_id), is_full=self._context.is_full
+            )
+            self._throttled = self._reader.throttled = throttled
+        self._throttled.look(self._context.session, self._serving.clock.mono_ms())
 
     def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
         rows = self._rows = []
@@ -330,6 +356,11 @@ class FetchOperation:
         deadline_ms = self._taken_up_ms + self._fetch.max_wait_ms
         self._bucket = self._serving.deadlines.park(self, deadline_ms, self._fetch.max_wait_ms)
         self._context.session.on_change = self._changed
+        if self._throttled is not None:
+            self._throttled.hold(self._context.session, is_answered=False)
+            if self._throttled.is_holding or self._context.session.gates:
+                self._serving.throttle.wait(self)
+            self._throttled.end()
         # What it keeps is counted with its session.
         self._request.park(0)
 
@@ -413,6 +444,9 @@ class FetchOperation:
         if unknown:
             rows.sort(key=lambda row: row.entry in unknown)
         settle(rows)
+        if self._throttled is not None:
+            self._throttled.hold(context.session, is_answered=True)
+            self._throttled.count(rows, settled.topics, self._request.version, serving.clock.mono_ms())
         answer(self._request, context, settled)
 
 

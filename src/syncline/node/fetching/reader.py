@@ -19,6 +19,7 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
+from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
 from syncline.storage.errors import StorageError
@@ -52,7 +53,7 @@ class WaitsForReads(Protocol):
 class PartitionReader:
     """Reads the partitions of one fetch request."""
 
-    __slots__ = ("_at_once_bytes", "_fetch", "_rack", "_serving", "_version", "unknown")
+    __slots__ = ("_at_once_bytes", "_fetch", "_rack", "_serving", "_version", "throttled", "unknown")
 
     def __init__(self, serving: FetchServing, fetch: FetchRequest, version: int) -> None:
         self._serving = serving
@@ -65,6 +66,8 @@ class PartitionReader:
         self._rack = fetch.rack_id if is_sent_on else ""
         # Partitions that did not exist when the request came; the answer says so, even if they are created meanwhile.
         self.unknown: dict[SessionPartition, ErrorCode] = {}
+        # What throttles leave of a follower's fetch, None while nothing is throttled.
+        self.throttled: ThrottledReads | None = None
 
     @property
     def looks_for_near_replicas(self) -> bool:
@@ -193,12 +196,18 @@ class PartitionReader:
             return
         if grant.max_bytes == 0 and not grant.whole_first_batch:
             return
+        limit_bytes = grant.max_bytes
+        if self.throttled is not None:
+            allowed_bytes = self.throttled.allow(row, partition, limit_bytes)
+            if allowed_bytes is None:
+                return
+            limit_bytes = allowed_bytes
         try:
             plan = partition.log.read_plan(
-                row.entry.fetch_offset, grant.max_bytes, row.bound, at_least_one=grant.whole_first_batch
+                row.entry.fetch_offset, limit_bytes, row.bound, at_least_one=grant.whole_first_batch
             )
             # The size is unknown until the bytes are found; it is at most what was granted.
-            size_bytes = plan.size_bytes if isinstance(plan, Slice) else grant.max_bytes
+            size_bytes = plan.size_bytes if isinstance(plan, Slice) else limit_bytes
             if isinstance(plan, Slice) and not size_bytes:
                 return
             is_large = size_bytes > self._at_once_bytes and not row.is_progress
@@ -211,6 +220,8 @@ class PartitionReader:
             row.fail(self._storage_error)
             return
         budget.spend(size_bytes)
+        if self.throttled is not None:
+            self.throttled.reads(row, size_bytes)
         if data is not None:
             row.records = data
             self._at_once_bytes -= size_bytes
@@ -277,6 +288,7 @@ class PartitionReader:
             readable = log.readable(entry.fetch_offset, bound)
             available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
             is_on_older = readable.is_on_older_segment
-            # It is neither throttled nor broken.
-            looks.append(_make(FetchLook, (entry.fetch_offset, bound, available_bytes, is_on_older, False, False)))
+            is_throttled = self.throttled is not None and self.throttled.is_closed(entry, partition)
+            look = (entry.fetch_offset, bound, available_bytes, is_on_older, is_throttled, False)
+            looks.append(_make(FetchLook, look))
         return looks

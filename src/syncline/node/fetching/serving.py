@@ -10,6 +10,7 @@ from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
 from syncline.node.disk_watch import DiskWatch
+from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.follower_watch import FollowerWatch
 from syncline.node.live_configs import LiveConfigs
@@ -33,3 +34,4 @@ class FetchServing(NamedTuple):
     followers: FollowerWatch
     disk: DiskWatch
     counters: Counters
+    throttle: LeaderThrottle

@@ -1,6 +1,7 @@
 """Applying an image: making the hosted partitions match the metadata.
 
-The order matters. Brokers come first (only live ones count), then configurations, then deletions, and finally roles.
+The order matters. Brokers come first (only live ones count), then configurations, then deletions, then throttles, which
+bound the first fetch, and finally roles.
 A disk error of one partition does not keep others from getting their roles. No code acts on a newer image before
 `apply` has returned.
 """
@@ -28,6 +29,7 @@ from syncline.node.metadata_rows import MetadataRows
 from syncline.node.partition import HearsOfRefusals, Partition
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.slow_reads import SlowReads
+from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.storage.errors import StorageError, refusal_of
 
 log = logging.getLogger("syncline.node")
@@ -61,6 +63,7 @@ class ImageApplication:
         low_watermarks: LowWatermarks,
         groups: DeletesOffsets,
         metadata_rows: MetadataRows,
+        throttles: ReplicationThrottles,
         on_config: Callable[[BrokerConfig], None],
         on_unfit: Callable[[str], object],
         settle: Callable[[], None],
@@ -80,6 +83,7 @@ class ImageApplication:
         self._low_watermarks = low_watermarks
         self._groups = groups
         self._metadata_rows = metadata_rows
+        self.throttles = throttles
         # Called when this broker's own configuration has changed.
         self._on_config = on_config
         self._on_unfit = on_unfit
@@ -109,6 +113,8 @@ class ImageApplication:
         self._apply_configs(delta)
         if delta.deleted_topics:
             self._delete_topics(delta.deleted_topics, now_ms)
+        # Before the first fetch of a partition.
+        self.throttles.apply(new, delta, self._configs.broker)
         for key in delta.partitions:
             self._assign(key, now_ms)
         self._replicas.sync_deletions()

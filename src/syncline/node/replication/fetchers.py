@@ -36,6 +36,12 @@ class Fetchers:
         if fetcher is not None:
             fetcher.connection.drop()
 
+    def throttle_changed(self) -> None:
+        """Find out again which partitions a throttle concerns; the caller then calls `go`."""
+        for leader_id, fetcher in self.by_leader.items():
+            fetcher.throttle_changed()
+            self._touched[leader_id] = fetcher
+
     def go(self) -> None:
         """Start fetching the added partitions."""
         touched, self._touched = self._touched, {}

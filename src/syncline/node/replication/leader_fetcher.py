@@ -48,6 +48,7 @@ from syncline.node.replication.leader_questions import (
     offset_request,
 )
 from syncline.node.replication.surroundings import FetcherSurroundings
+from syncline.node.replication.throttled import ThrottledFetches
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import encode_request
 from syncline.wire.errors import DecodeError
@@ -76,6 +77,9 @@ class LeaderFetcher:
             leader_id, surroundings, on_late_cut=self._cut_late, send_doubt=self.connection.send_doubt
         )
         self._wake_timer: asyncio.TimerHandle | None = None
+        # None while nothing is throttled.
+        self.throttled: ThrottledFetches | None = None
+        self.throttle_changed()
         # For the metrics: the time of creation, and the number of fetches.
         self.created_ms = surroundings.clock.mono_ms()
         self.fetch_count = 0
@@ -123,17 +127,36 @@ class LeaderFetcher:
             latest_epoch=partition.log.epochs.latest_epoch,
         )
         self._fetcher.add(key, follower)
+        if self.throttled is not None:
+            self.throttled.look_at(key, partition)
         self._perform(key, partition, effects)
 
     def remove(self, partition: Partition) -> None:
         """Stop following a partition."""
         key = _key(partition)
         self._logs.end(key, partition)
+        if self.throttled is not None:
+            self.throttled.leave(key)
         if self._partitions.pop(key, None) is not None:
             self._fetcher.remove(key)
 
+    def throttle_changed(self) -> None:
+        """Find out again which partitions a throttle concerns; the caller then calls `go`."""
+        throttle, now_ms = self._surroundings.throttle, self._surroundings.clock.mono_ms()
+        if self.throttled is None:
+            if not throttle.is_active:
+                return
+            self.throttled = ThrottledFetches(
+                throttle, self._fetcher, self._partitions, self._surroundings.broker_id, self.go
+            )
+        self.throttled.look_at_all(now_ms)
+        if not throttle.is_active:
+            self.throttled = None
+
     def close(self) -> None:
         """Stop fetching."""
+        if self.throttled is not None:
+            self.throttled.close(self._surroundings.clock.mono_ms())
         self._logs.close()
         if self._wake_timer is not None:
             self._wake_timer.cancel()
@@ -146,6 +169,8 @@ class LeaderFetcher:
             assert key in self._fetcher, f"{partition} is followed, and not fetched"
             assert partition.follower is not None, f"{partition} is fetched, and does not follow"
         self._logs.check_invariants(self._partitions)
+        if self.throttled is not None:
+            self.throttled.check_invariants()
 
     # The cycle.
 
@@ -163,11 +188,14 @@ class LeaderFetcher:
         if questions:
             self._ask_epochs(questions, now_ms)
             return
+        decide_ms = None
+        if self.throttled is not None:
+            decide_ms = self.throttled.share_out(now_ms, self._surroundings.configs.broker.replica_fetch_max_bytes)
         plan = self._fetcher.next_request(now_ms)
         if plan is None:
             self._sleep(now_ms)
             return
-        self._fetch(plan, now_ms)
+        self._fetch(plan, now_ms, None if decide_ms is None else decide_ms - now_ms)
 
     def _sleep(self, now_ms: int) -> None:
         wake_ms = self._fetcher.next_wake_ms()
@@ -179,7 +207,10 @@ class LeaderFetcher:
         self.go()
 
     def _connection_lost(self) -> None:
-        self._fetcher.disconnected(self._surroundings.clock.mono_ms())
+        now_ms = self._surroundings.clock.mono_ms()
+        if self.throttled is not None:
+            self.throttled.ended(now_ms)
+        self._fetcher.disconnected(now_ms)
         self.go()
 
     def _cut_late(self, key: Key) -> None:
@@ -189,10 +220,14 @@ class LeaderFetcher:
 
     # Fetches.
 
-    def _fetch(self, plan: FetchRequestPlan[Key], now_ms: int) -> None:
+    def _fetch(self, plan: FetchRequestPlan[Key], now_ms: int, max_wait_ms: int | None) -> None:
         surroundings = self._surroundings
         request = fetch_request(
-            plan, surroundings.configs.broker, surroundings.broker_id, surroundings.registration.broker_epoch
+            plan,
+            surroundings.configs.broker,
+            surroundings.broker_id,
+            surroundings.registration.broker_epoch,
+            max_wait_ms=max_wait_ms,
         )
         self.fetch_count += 1
         parts = (encode_fetch_request(request, FETCH_VERSION),)
@@ -242,6 +277,9 @@ class LeaderFetcher:
             effects = self._logs.append(key, partition, row)
             if row.records:
                 self._fetcher.processed(key)
+            if self.throttled is not None:
+                self.throttled.received(key, partition, len(row.records), self._surroundings.clock.mono_ms())
+                self.throttled.look_at(key, partition)
             self._logs.report_catching_up(key, partition, row.high_watermark)
         self._fetcher.touch(key)
         if effects:

@@ -35,9 +35,15 @@ Key = tuple[bytes, int]
 
 
 def fetch_request(
-    plan: FetchRequestPlan[Key], config: BrokerConfig, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    plan: FetchRequestPlan[Key],
+    config: BrokerConfig,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    *,
+    max_wait_ms: int | None = None,
 ) -> FetchRequest:
-    """Return the Fetch request that a plan describes."""
+    """Return the Fetch request that a plan describes; it waits for data as long as configured, or shorter."""
+    wait_ms = config.replica_fetch_wait_max_ms
     topics: dict[bytes, list[FetchPartition]] = {}
     for (topic_id, index), ask in plan.listed:
         topics.setdefault(topic_id, []).append(
@@ -49,7 +55,7 @@ def fetch_request(
                     ask.fetch_offset,
                     ask.last_fetched_epoch,
                     ask.log_start,
-                    config.replica_fetch_max_bytes,
+                    ask.limit_bytes or config.replica_fetch_max_bytes,
                 ),
             )
         )
@@ -61,7 +67,7 @@ def fetch_request(
         (
             broker_id,
             broker_epoch,
-            config.replica_fetch_wait_max_ms,
+            wait_ms if max_wait_ms is None else min(wait_ms, max_wait_ms),
             config.replica_fetch_min_bytes,
             min(config.replica_fetch_response_max_bytes, RESPONSE_BYTES_MAX),
             READ_UNCOMMITTED,

@@ -15,6 +15,7 @@ from syncline.node.live_configs import LiveConfigs
 from syncline.node.observer import Observer
 from syncline.node.partition import HearsOfRefusals, Partition
 from syncline.node.replication.cuts import Cuts
+from syncline.node.replication.throttled import FollowerThrottle
 from syncline.node.tasks import Tasks
 
 
@@ -50,4 +51,5 @@ class FetcherSurroundings(NamedTuple):
     cuts: Cuts
     journal: JournalsTruncations
     refused_writes: HearsOfRefusals
+    throttle: FollowerThrottle
     settle: Callable[[], None]

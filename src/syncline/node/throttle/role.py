@@ -1,0 +1,234 @@
+"""The throttle of one broker in one role: as a leader that sends, or as a follower that receives.
+
+A partition must pass the broker's own quota if a list names it (KIP-73), and the quota of its move while that adds a
+replica. Fetches that wait for a quota are called when one may have something left, first those that wait longest: one
+timer per role, set to the first time at which a quota is no longer exceeded.
+
+Units: bytes per second; times in ms of the node's clock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
+
+from syncline.core.throttle.held_time import HeldTime
+from syncline.core.throttle.mode import ThrottleMode
+from syncline.core.throttle.quota import UNLIMITED, Quota, make_quota
+from syncline.core.throttle.rate import WindowedRate
+from syncline.core.throttle.throttled_replicas import ListedPartitions
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.throttle.moves import UNTHROTTLED, Moving
+
+log = logging.getLogger("syncline.node")
+
+Role = Literal["leader", "follower"]
+
+
+class Throttled(Protocol):
+    """What waits for a quota."""
+
+    def throttle_opened(self) -> None:
+        """Look again: a quota may have something left."""
+
+
+class QuotaState:
+    """One quota, with what lasts when its rule or limit changes."""
+
+    __slots__ = ("held", "limit_bytes_per_s", "quota", "rate")
+
+    def __init__(self, num: int, sample_ms: int) -> None:
+        self.rate = WindowedRate(num, sample_ms)
+        self.held = HeldTime(num, sample_ms)
+        self.limit_bytes_per_s = UNLIMITED
+        self.quota: Quota = make_quota(ThrottleMode.STRICT, self.rate, UNLIMITED, 0)
+
+    def set_mode(self, mode: ThrottleMode, now_ms: int) -> None:
+        """Keep the quota by another rule; promises of the one before end with it."""
+        self.quota = make_quota(mode, self.rate, self.limit_bytes_per_s, now_ms)
+
+    def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
+        """Bound by another rate."""
+        self.limit_bytes_per_s = bytes_per_s
+        self.quota.set_limit(bytes_per_s, now_ms)
+
+
+class RoleThrottle:
+    """What bounds the bytes that one broker sends, or receives."""
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        window: tuple[int, int],
+    ) -> None:
+        self.role = role
+        # Whether any partition is throttled; while it is False, nobody asks for more.
+        self.is_active = False
+        self.mode = ThrottleMode.STRICT
+        self._loop = loop
+        self._clock = clock
+        # The number of samples and their length in ms.
+        self._window = window
+        self._lists = ListedPartitions(broker_id)
+        # The broker's own quota under "", those of moves by their ids.
+        self._states: dict[str, QuotaState] = {"": QuotaState(*window)}
+        self._moving: dict[TopicPartition, Moving] = {}
+        self._contenders: dict[Quota, dict[object, None]] = {}
+        self._waiting: dict[Throttled, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.role} throttle, {self.mode.value}: {self._states['']}, {len(self._waiting)} wait>"
+
+    # What fetches ask.
+
+    def listed(self, key: TopicPartition, /) -> Quota | None:
+        """Return the broker's quota if a list names the partition."""
+        return self._states[""].quota if key in self._lists else None
+
+    def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
+        """Return the quota of the move that gives `receiver` a replica of the partition."""
+        moving = self._moving.get(key)
+        if moving is None or receiver not in moving.adding:
+            return None
+        return self._states[moving.move_id].quota
+
+    def contend(self, quota: Quota, who: object, /) -> None:
+        """Note that a fetcher needs some of a quota."""
+        self._contenders.setdefault(quota, {})[who] = None
+
+    def concede(self, quota: Quota, who: object, /) -> None:
+        """Note that it needs nothing more."""
+        those = self._contenders.get(quota)
+        if those is not None:
+            those.pop(who, None)
+            if not those:
+                del self._contenders[quota]
+
+    def contenders(self, quota: Quota, /) -> int:
+        """Return how many fetchers need some of a quota, at least one."""
+        return max(1, len(self._contenders.get(quota, ())))
+
+    # Waiting.
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many fetches wait for a quota."""
+        return len(self._waiting)
+
+    def wait(self, waiting: Throttled, /) -> None:
+        """Call `waiting` each time a quota may have something left."""
+        self._waiting[waiting] = None
+        self._arm()
+
+    def forget(self, waiting: Throttled, /) -> None:
+        """Call it no more."""
+        if waiting in self._waiting:
+            del self._waiting[waiting]
+            self.look(self._clock.mono_ms())
+
+    def look(self, now_ms: int) -> None:
+        """Note which quotas hold something back now."""
+        for state in self._states.values():
+            state.held.look(now_ms, is_exceeded=bool(self._waiting) and state.quota.is_exceeded(now_ms))
+
+    def _arm(self) -> None:
+        now_ms = self._clock.mono_ms()
+        self.look(now_ms)
+        if self._timer is not None or not self._waiting:
+            return
+        if self.role == "leader" and self.mode is ThrottleMode.KAFKA:
+            # There, only data that is not throttled, or its deadline, ends a fetch's wait.
+            return
+        times_ms = [
+            at_ms
+            for state in self._states.values()
+            if state.quota.is_exceeded(now_ms) and (at_ms := state.quota.next_ms(now_ms)) is not None
+        ]
+        if times_ms:
+            self._timer = self._loop.call_later(max(1, min(times_ms) - now_ms) / 1_000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        for waiting in list(self._waiting):
+            try:
+                waiting.throttle_opened()
+            except Exception:
+                # The others wait, too.
+                log.exception("a fetch failed when its throttle opened")
+        self._arm()
+
+    def close(self) -> None:
+        """Wake nobody more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+
+    # Changing.
+
+    def set_mode(self, mode: ThrottleMode) -> bool:
+        """Keep all quotas by this rule; return whether it is another one."""
+        if mode is self.mode:
+            return False
+        self.mode = mode
+        for state in self._states.values():
+            state.set_mode(mode, self._clock.mono_ms())
+        return True
+
+    def set_limit(self, bytes_per_s: int) -> bool:
+        """Bound listed partitions by this rate; return whether it is another one."""
+        state = self._states[""]
+        if state.limit_bytes_per_s == bytes_per_s:
+            return False
+        state.set_limit(bytes_per_s, self._clock.mono_ms())
+        return True
+
+    def set_list(self, topic: str, items: Iterable[str]) -> None:
+        """Replace the list of a topic."""
+        self._lists.set_topic(topic, items)
+
+    def set_moves(self, moving: Mapping[TopicPartition, Moving]) -> None:
+        """Bound the partitions that move; those of one move share its rate."""
+        now_ms = self._clock.mono_ms()
+        self._moving = {
+            key: each for key, each in moving.items() if each.throttle_bytes_per_s != UNTHROTTLED and each.adding
+        }
+        limits = {each.move_id: each.throttle_bytes_per_s for each in self._moving.values()}
+        for move_id in [move_id for move_id in self._states if move_id and move_id not in limits]:
+            del self._states[move_id]
+        for move_id, bytes_per_s in limits.items():
+            state = self._states.get(move_id)
+            if state is None:
+                state = self._states[move_id] = QuotaState(*self._window)
+                state.set_mode(self.mode, now_ms)
+            if state.limit_bytes_per_s != bytes_per_s:
+                state.set_limit(bytes_per_s, now_ms)
+
+    def changed(self) -> None:
+        """Use what was changed; then `wake`."""
+        self.is_active = bool(self._lists) or bool(self._moving)
+
+    def wake(self) -> None:
+        """Wake all that waits: its quota may be another one now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._fire()
+
+    # State for metrics, the journal and tools.
+
+    @property
+    def states(self) -> Mapping[str, QuotaState]:
+        """Return the broker's own quota under "", and those of moves by their ids."""
+        return self._states
+
+    @property
+    def lists(self) -> ListedPartitions:
+        """Return the listed partitions."""
+        return self._lists

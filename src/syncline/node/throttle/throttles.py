@@ -1,0 +1,112 @@
+"""The throttles of one broker: kept up to date from metadata and configurations, in both roles.
+
+A rate is set for this broker, or else for all brokers, or else there is none; a value in the broker's file has no
+effect, as in Kafka. Lists belong to topics. All of it applies at the next check, also to fetches that wait already, and
+before the first fetch of a broker that starts: `apply` runs before roles are assigned.
+
+Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the default of all brokers applies again).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from syncline.core.throttle.mode import ThrottleMode
+from syncline.core.throttle.quota import UNLIMITED
+from syncline.model.broker_config import BrokerConfig
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.kept_configs import THROTTLE_RATES
+from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType
+from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TOPIC_CONFIGS
+from syncline.node.clock import Clock
+from syncline.node.throttle.moves import KnowsMoves, Moving
+from syncline.node.throttle.role import RoleThrottle
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+
+def rate_of(image: MetadataImage, broker_id: BrokerId, name: str) -> int:
+    """Return the rate in force at a broker, `UNLIMITED` if none is set."""
+    for values in (image.broker_configs(broker_id), image.cluster_configs()):
+        text = values.get(name)
+        if text is not None:
+            value = THROTTLE_RATES[name].parse(text)
+            assert isinstance(value, int), f"{name} is {value!r}, and not a number"
+            return value
+    return UNLIMITED
+
+
+class ReplicationThrottles:
+    """The leader's and the follower's throttle of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        config: BrokerConfig,
+        moves: KnowsMoves,
+    ) -> None:
+        self._broker_id = broker_id
+        self._moves = moves
+        self._moving: dict[TopicPartition, Moving] = {}
+        window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
+        self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window)
+        self.follower = RoleThrottle("follower", broker_id=broker_id, loop=loop, clock=clock, window=window)
+        self.roles = (self.leader, self.follower)
+        # Called after each change, before those who wait: what fetches remember of throttles is void.
+        self.on_change: Callable[[], None] = lambda: None
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
+        """Take over what changed in the metadata."""
+        is_changed = self._apply_configs(image, delta, config)
+        is_changed = self._apply_moves(image, delta) or is_changed
+        if is_changed:
+            for role in self.roles:
+                role.changed()
+            self.on_change()
+            for role in self.roles:
+                role.wake()
+
+    def close(self) -> None:
+        """Wake nobody more."""
+        for role in self.roles:
+            role.close()
+
+    def _apply_configs(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> bool:
+        is_changed = False
+        for resource in delta.configs:
+            if resource.kind is ResourceType.BROKER:
+                mode = ThrottleMode(config.replication_quota_mode)
+                changes = [each.set_mode(mode) for each in self.roles]
+                changes.append(self.leader.set_limit(rate_of(image, self._broker_id, LEADER_RATE)))
+                changes.append(self.follower.set_limit(rate_of(image, self._broker_id, FOLLOWER_RATE)))
+                is_changed = is_changed or any(changes)
+            elif resource.kind is ResourceType.TOPIC:
+                values = image.topic_configs(resource.name)
+                for role, name in ((self.leader, LEADER_THROTTLED), (self.follower, FOLLOWER_THROTTLED)):
+                    items = TOPIC_CONFIGS[name].parse(values[name]) if name in values else ()
+                    assert isinstance(items, tuple), f"{name} is {items!r}, and not a list"
+                    before = role.lists.topics.get(resource.name, frozenset())
+                    role.set_list(resource.name, items)
+                    is_changed = is_changed or role.lists.topics.get(resource.name, frozenset()) != before
+        return is_changed
+
+    def _apply_moves(self, image: MetadataImage, delta: MetadataDelta) -> bool:
+        before = dict(self._moving) if self._moving else None
+        for key in delta.partitions:
+            moving = self._moves.move_of(key)
+            if moving is not None:
+                self._moving[key] = moving
+            elif before is not None:
+                self._moving.pop(key, None)
+        if before is not None:
+            for key in [key for key in self._moving if image.partition(*key) is None]:
+                del self._moving[key]
+        if self._moving == (before or {}):
+            return False
+        for role in self.roles:
+            role.set_moves(self._moving)
+        return True
