@@ -63,7 +63,7 @@ def configs() -> str:
             "",
             "## Kafka's, for brokers",
             "",
-            *_table(row for row in kafkas if row.documentation not in NO_EFFECT),
+            *_table(row for row in unheeded if row.documentation not in NO_EFFECT),
             "",
             "## Kafka's, for topics",
             "",
@@ -133,18 +133,16 @@ GROUPS: Final = (
     Group("F", "Controller", 22),
     Group("G", "Log", 17),
     Group("H", "Fetch protocol and throttling", 11),
+    Group("T", "Throttled replication and moves of replicas", 59),
 )
 
 # Scenarios of features that are not there yet: by number, the feature, and what of it is shown nevertheless.
 WAITING: Final[dict[str, tuple[str, str]]] = {
     "G16": ("compaction", "topics may be configured as compacted; their records are checked for keys and all kept"),
     "G17": ("compaction", "nothing is removed, so no offset is missing"),
-    "H08": ("replication throttles (KIP-73)", "their configurations are stored without effect"),
-    "H09": (
-        "replication throttles (KIP-73)",
-        "leaving partitions out of a fetch is shown by `test_fetcher_forgets_removed_and_held_partitions`",
-    ),
 }
+# The rest of the catalogue of throttles and moves, of which more is built with each change.
+UNBUILT: Final = ("moves of replicas (KIP-455)", "throttles are shown by copies to replicas that were away")
 
 # What else has no test, and why. Each stands in docs/divergences.md, too.
 MISSING: Final[dict[str, str]] = {
@@ -163,26 +161,32 @@ def scenario_tests() -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE):
-            shown = re.match(r"test_((?:[a-h]\d\d_)*)", name)
+            shown = re.match(r"test_((?:[a-ht]\d\d_)*)", name)
             assert shown is not None, "it begins with test_"
-            for number in re.findall(r"[a-h]\d\d", shown.group(1)):
+            for number in re.findall(r"[a-ht]\d\d", shown.group(1)):
                 files = found.setdefault(number.upper(), {})
                 files.setdefault(file.relative_to(TESTS).as_posix(), []).append(name)
     return found
+
+
+def waiting_scenarios() -> dict[str, tuple[str, str]]:
+    """Return the scenarios of features that are not there yet."""
+    shown = scenario_tests()
+    return {**WAITING, **{number: UNBUILT for number in numbers() if number[0] == "T" and number not in shown}}
 
 
 def scenarios() -> str:
     """Return docs/scenarios.md."""
     tests = scenario_tests()
     done = [number for number in numbers() if number in tests]
-    waiting = {number: why for number, why in WAITING.items() if number not in tests}
+    waiting = {number: why for number, why in waiting_scenarios().items() if number not in tests}
     lines = [
         "# Scenarios",
         "",
         "<!-- Generated from the names of the tests: python -m tests.documents -->",
         "",
-        "Every scenario of the replication catalogue by its number, and the test that shows it. The test's name has",
-        "the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
+        "Every scenario of the catalogues of replication and of throttles, and the test that shows it. The test's name",
+        "has the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
         "",
         f"Tests show {len(done)} of {len(numbers())}; {len(waiting)} wait for a feature and are at the end.",
     ]

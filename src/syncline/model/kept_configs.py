@@ -214,11 +214,26 @@ INTERNAL_SEGMENT_BYTES: Final = ConfigDefinition(
 )
 
 # Known and dynamic, but listed only while set: without a value there is no throttle.
+# Only values that are set dynamically count, as in Kafka: for one broker, or else for all.
 THROTTLE_RATES: Final[dict[str, ConfigDefinition]] = {
-    name: _row(name, LONG, None, at_least(0), CLUSTER_WIDE)
-    for name in (
-        "follower.replication.throttled.rate",
-        "leader.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
+    row.name: row
+    for row in (
+        _row(
+            "follower.replication.throttled.rate",
+            LONG,
+            None,
+            at_least(0),
+            CLUSTER_WIDE,
+            "Bytes per second that a broker fetches for the replicas in follower.replication.throttled.replicas.",
+        ),
+        _row(
+            "leader.replication.throttled.rate",
+            LONG,
+            None,
+            at_least(0),
+            CLUSTER_WIDE,
+            "Bytes per second that a broker sends for the replicas in leader.replication.throttled.replicas.",
+        ),
+        _row("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, at_least(0), CLUSTER_WIDE),
     )
 }

@@ -74,12 +74,16 @@ class TopicConfig:
     flush_ms: int = _setting(LONG, LONG_MAX,
         NOT_YET, check=at_least(0), of_broker="log.flush.interval.ms log.flush.scheduler.interval.ms")
     follower_replication_throttled_replicas: tuple[str, ...] = _setting(LIST, (),
-        NOT_YET, check=throttled_replicas(FOLLOWER_THROTTLED))
+        "Replicas that their broker fetches no faster than follower.replication.throttled.rate while they catch up:"
+        " partition:broker items, or * for all (KIP-73). See `throttling.md`.",
+        check=throttled_replicas(FOLLOWER_THROTTLED))
     index_interval_bytes: int = _setting(INT, 4_096,
         "How many bytes of log lie between two entries of the offset index.",
         check=at_least(0), of_broker="log.index.interval.bytes")
     leader_replication_throttled_replicas: tuple[str, ...] = _setting(LIST, (),
-        NOT_YET, check=throttled_replicas(LEADER_THROTTLED))
+        "Replicas whose broker, leading, sends no more than leader.replication.throttled.rate to followers that catch"
+        " up: partition:broker items, or * for all (KIP-73). See `throttling.md`.",
+        check=throttled_replicas(LEADER_THROTTLED))
     max_compaction_lag_ms: int = _setting(LONG, LONG_MAX,
         NOT_YET, check=at_least(1), of_broker="log.cleaner.max.compaction.lag.ms")
     max_message_bytes: int = _setting(INT, 1_048_588,
@@ -132,6 +136,16 @@ class TopicConfig:
         if small is not None:
             values["segment_bytes"] = INTERNAL_SEGMENT_BYTES.parse(small)
         return cls(**values)
+
+
+def stored_topic_config(name: str, value: str) -> str:
+    """Return a value as it is stored: without blanks around it, and a throttle list without empty items.
+
+    Kafka stores empty items, and its brokers then throttle nothing.
+    """
+    if name in {FOLLOWER_THROTTLED, LEADER_THROTTLED}:
+        return ",".join(item.strip() for item in value.split(",") if item.strip())
+    return value.strip()
 
 
 def validate_topic_config(name: str, value: str) -> None:

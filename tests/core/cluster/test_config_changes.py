@@ -184,6 +184,26 @@ def test_lists_are_edited_item_by_item(before: str | None, operation: int, value
     assert image_.topic_configs("t") == {"cleanup.policy": after}
 
 
+@pytest.mark.parametrize("operation", [SET, APPEND])
+@pytest.mark.parametrize("value", [",0:1", "0:1,", " 0:1 , ", "0:1,,", ",,0:1"])
+def test_t12_empty_items_of_throttle_lists_are_not_stored(operation: int, value: str) -> None:
+    """Kafka stores them, and its brokers then throttle nothing."""
+    name = "leader.replication.throttled.replicas"
+
+    assert alter(start(), (name, operation, value))[2].topic_configs("t") == {name: "0:1"}
+
+
+def test_t39_throttle_rates_of_other_known_brokers_are_accepted() -> None:
+    """They may be down; nothing else of them is, nor all of their configurations at once."""
+    rate, name = ("leader.replication.throttled.rate", SET, "5"), "2"
+    accepted = alter(start(), rate, kind=BROKER, name=name)
+
+    assert (accepted[0], accepted[2].broker_configs(2)) == (0, {"leader.replication.throttled.rate": "5"})
+    assert alter(start(), rate, ("num.io.threads", SET, "8"), kind=BROKER, name=name)[0] == 42
+    assert alter(start(), rate, kind=BROKER, name=name, replace=True)[0] == 42
+    assert alter(start(), rate, kind=BROKER, name="99")[0] == 42
+
+
 def test_append_to_everything_is_refused_and_subtract_does_nothing() -> None:
     """The list of throttled replicas is `*` or items, not both."""
     name = "leader.replication.throttled.replicas"

@@ -167,7 +167,7 @@ async def test_t33_members_of_a_list_that_is_spent_stay_members(world: World) ->
 
 
 @pytest.mark.brokers(3)
-async def test_t34_a_quota_below_what_members_need_starves_the_newcomer(world: World) -> None:
+async def test_h08_t34_a_quota_below_what_members_need_starves_the_newcomer(world: World) -> None:
     """Members take 800 kB/s of 700; the newcomer gets nothing until the quota is raised."""
     await world.topic(replicas=(1, 2, 3))
     world.kill(3)

@@ -71,6 +71,25 @@ async def test_t23_a_replica_in_sync_stays_in_the_fetch(world: World) -> None:
 
 
 @pytest.mark.brokers(2)
+async def test_h09_t23_of_two_listed_partitions_only_the_lagging_one_is_left_out(world: World) -> None:
+    """Partition 0 has caught up when the quota becomes 0; partition 1 has not, and its records are held back."""
+    await world.topic(partitions=2, replicas=(1, 2))
+    world.kill(2)
+    await world.until(lambda: all(world.partition(1, "t", each).record.isr == (1,) for each in range(2)))
+    await fill(world, 4 * MB, partitions=2)
+    await throttle(world, follower=MB, items="1:2")
+    await world.start(2)
+    await world.until(lambda: world.partition().record.isr == (1, 2))
+    await throttle(world, follower=0)
+    behind = log_end(world, 2, "t", 1)
+    await fill(world, BATCH_BYTES)
+    await world.until(lambda: world.partition().high_watermark == 21)
+
+    assert held(world) == [1]
+    assert log_end(world, 2, "t", 1) == behind < 20
+
+
+@pytest.mark.brokers(2)
 async def test_t23_a_replica_whose_lag_is_unknown_is_left_out(world: World) -> None:
     """From its very first fetch, if nothing may be received; it is no member, so nothing waits for it."""
     await restarted_behind(world, MB, follower=0)

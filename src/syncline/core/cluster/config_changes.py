@@ -25,7 +25,13 @@ from syncline.model.ids import BrokerId, named_broker
 from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
 from syncline.model.reasons import Reason
-from syncline.model.topic_config import TOPIC_CONFIGS, validate_topic_configs
+from syncline.model.topic_config import (
+    FOLLOWER_THROTTLED,
+    LEADER_THROTTLED,
+    TOPIC_CONFIGS,
+    stored_topic_config,
+    validate_topic_configs,
+)
 
 # A broker keeps names that it does not know, which plugins may read in Kafka. Every broker holds them and every
 # description shows them, so one resource has room for as many as a person would write.
@@ -97,8 +103,9 @@ def alter_configs(
 ) -> Decision[tuple[ResourceResult, ...]]:
     """Return what to change, and one result per resource, in the order of the request.
 
-    `receiver` is the broker that received the request; it changes no other broker. `replace`: keys that the request
-    does not name lose their values (AlterConfigs).
+    `receiver` is the broker that received the request; of another broker that the cluster knows it changes throttle
+    rates only, as that one may be down (KAFKA-13392). `replace`: keys that the request does not name lose their
+    values (AlterConfigs).
     """
     given = Counter(resource.subject for resource in resources)
     changes: list[Change] = []
@@ -184,9 +191,12 @@ def _changed_broker(
 ) -> ConfigsChanged:
     name = resource.name
     if name:
-        _validate_broker_name(name, receiver)
+        number = named_broker(name)
+        if replace or number is None or not _are_rates(resource) or number not in image.brokers:
+            _validate_broker_name(name, receiver)
+            number = receiver
         # Under another spelling the change would have no effect, and there are many.
-        name = str(receiver)
+        name = str(number)
     present = image.configs.get(ConfigResource(ResourceType.BROKER, name), {})
     wanted = _wanted(present, resource, {**BROKER_CONFIGS, **THROTTLE_RATES}, settings, replace=replace)
     steps = _steps(present, wanted)
@@ -203,6 +213,10 @@ def _changed_broker(
     return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
 
 
+def _are_rates(resource: ResourceChange) -> bool:
+    return all(key.name in THROTTLE_RATES for key in resource.keys)
+
+
 def _wanted(
     present: Mapping[str, str],
     resource: ResourceChange,
@@ -216,7 +230,7 @@ def _wanted(
     for key in resource.keys:
         if key.operation == Operation.SET:
             assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
-            wanted[key.name] = key.value.strip()
+            wanted[key.name] = stored_topic_config(key.name, key.value)
         elif key.operation == Operation.DELETE:
             wanted.pop(key.name, None)
         elif key.operation in {Operation.APPEND, Operation.SUBTRACT}:
@@ -240,7 +254,10 @@ def _edited_list(
     # Kafka reads the present list without its empty items, and ignores those at the end of the given one.
     items = [item.strip() for item in present.split(",") if item.strip()]
     assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
-    for item in (each.strip() for each in (key.value.rstrip(" ,") if key.value.strip() else "").split(",")):
+    given_items = [each.strip() for each in (key.value.rstrip(" ,") if key.value.strip() else "").split(",")]
+    if key.name in {FOLLOWER_THROTTLED, LEADER_THROTTLED}:
+        given_items = [item for item in given_items if item]
+    for item in given_items:
         if key.operation == Operation.APPEND:
             if item not in items:
                 items.append(item)

@@ -37,7 +37,7 @@ from syncline.model.metadata import (
     TopicDeleted,
 )
 from syncline.model.reasons import Reason
-from syncline.model.topic_config import validate_topic_configs
+from syncline.model.topic_config import stored_topic_config, validate_topic_configs
 
 # One request may create this many partitions.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -225,7 +225,7 @@ def _validated_configs(topic: NewTopic) -> dict[str, str]:
     for name, value in topic.configs:
         if value is None:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
-        configs[name] = value.strip()
+        configs[name] = stored_topic_config(name, value)
     try:
         validate_topic_configs(configs)
     except ConfigError as error:

@@ -190,8 +190,11 @@ class FetchOperation:
             min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
             has_room=room_bytes > 0,
         )
-        if self._serving.throttle.is_active:
-            self._begin_throttled_look()
+        if self._serving.throttle.is_active and self._fetch.replica_id >= 0:
+            throttled = self._throttled = self._reader.throttled = self._throttled or ThrottledReads(
+                self._serving.throttle, BrokerId(self._fetch.replica_id), is_full=self._context.is_full
+            )
+            throttled.look(self._context.session, self._serving.clock.mono_ms())
         entries = self._context.pending()
         if len(entries) > PARTITIONS_AT_ONCE and _is_long(len(entries), self._request):
             self.read_began(0)
@@ -202,16 +205,6 @@ class FetchOperation:
             self._decide()
         elif self._serving.slow_reads.rules is not None and self._fetch.replica_id >= 0:
             self._pend()
-
-    def _begin_throttled_look(self) -> None:
-        if self._fetch.replica_id < 0:
-            return
-        if self._throttled is None:
-            throttled = ThrottledReads(
-                self._serving.throttle, BrokerId(self._fetch.replica_id), is_full=self._context.is_full
-            )
-            self._throttled = self._reader.throttled = throttled
-        self._throttled.look(self._context.session, self._serving.clock.mono_ms())
 
     def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
         rows = self._rows = []

@@ -189,9 +189,11 @@ class RoleThrottle:
         state.set_limit(bytes_per_s, self._clock.mono_ms())
         return True
 
-    def set_list(self, topic: str, items: Iterable[str]) -> None:
-        """Replace the list of a topic."""
+    def set_list(self, topic: str, items: Iterable[str]) -> bool:
+        """Replace the list of a topic; return whether this broker throttles other partitions of it than before."""
+        before = self._lists.topics.get(topic, frozenset())
         self._lists.set_topic(topic, items)
+        return self._lists.topics.get(topic, frozenset()) != before
 
     def set_moves(self, moving: Mapping[TopicPartition, Moving]) -> None:
         """Bound the partitions that move; those of one move share its rate."""

@@ -17,7 +17,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType
-from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TOPIC_CONFIGS
+from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.throttle.moves import KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle
@@ -64,16 +64,33 @@ class ReplicationThrottles:
         is_changed = self._apply_configs(image, delta, config)
         is_changed = self._apply_moves(image, delta) or is_changed
         if is_changed:
-            for role in self.roles:
-                role.changed()
-            self.on_change()
-            for role in self.roles:
-                role.wake()
+            self._changed()
+
+    def know(self, moves: KnowsMoves, image: MetadataImage) -> None:
+        """Ask somebody else about moves from now on."""
+        self._moves = moves
+        self._moving = {}
+        for topic in image.topics.values():
+            for record in topic.partitions:
+                key = TopicPartition(topic.name, record.partition)
+                moving = moves.move_of(key)
+                if moving is not None:
+                    self._moving[key] = moving
+        for role in self.roles:
+            role.set_moves(self._moving)
+        self._changed()
 
     def close(self) -> None:
         """Wake nobody more."""
         for role in self.roles:
             role.close()
+
+    def _changed(self) -> None:
+        for role in self.roles:
+            role.changed()
+        self.on_change()
+        for role in self.roles:
+            role.wake()
 
     def _apply_configs(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> bool:
         is_changed = False
@@ -86,12 +103,16 @@ class ReplicationThrottles:
                 is_changed = is_changed or any(changes)
             elif resource.kind is ResourceType.TOPIC:
                 values = image.topic_configs(resource.name)
-                for role, name in ((self.leader, LEADER_THROTTLED), (self.follower, FOLLOWER_THROTTLED)):
-                    items = TOPIC_CONFIGS[name].parse(values[name]) if name in values else ()
-                    assert isinstance(items, tuple), f"{name} is {items!r}, and not a list"
-                    before = role.lists.topics.get(resource.name, frozenset())
-                    role.set_list(resource.name, items)
-                    is_changed = is_changed or role.lists.topics.get(resource.name, frozenset()) != before
+                if LEADER_THROTTLED in values or FOLLOWER_THROTTLED in values:
+                    topic = TopicConfig.resolve(values, config)
+                    leads, follows = (
+                        topic.leader_replication_throttled_replicas,
+                        topic.follower_replication_throttled_replicas,
+                    )
+                else:
+                    leads = follows = ()
+                changes = [self.leader.set_list(resource.name, leads), self.follower.set_list(resource.name, follows)]
+                is_changed = is_changed or any(changes)
         return is_changed
 
     def _apply_moves(self, image: MetadataImage, delta: MetadataDelta) -> bool:
