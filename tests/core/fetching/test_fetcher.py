@@ -174,3 +174,25 @@ def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
     assert fetcher.next_questions(1100) == [("t-0", EpochQuestion(4, 5))]
     fetcher.remove("t-0")
     assert fetcher.next_questions(1100) == []
+
+
+def test_fetcher_lists_a_throttled_partition_again_with_its_share() -> None:
+    """Another share is another request; without a share the partition asks for as much as configured."""
+    fetcher, first, _ = started()
+    fetcher.release("t-0", 500)
+    limited = request(fetcher)
+    fetcher.answered(77)
+    fetcher.release("t-0", 500)
+    same = request(fetcher)
+    fetcher.answered(77)
+    fetcher.hold("t-0")
+    left_out = request(fetcher)
+    fetcher.answered(77)
+    fetcher.release("t-0")
+    whole = request(fetcher)
+
+    assert limited.listed == [("t-0", ask(0)._replace(limit_bytes=500))]
+    assert (same.listed, same.forgotten) == ([], [])
+    assert (left_out.listed, left_out.forgotten, fetcher.held_count) == ([], ["t-0"], 0)
+    assert whole.listed == [("t-0", ask(0))]
+    assert first.accepts(limited.listed[0][1])

@@ -383,3 +383,42 @@ def test_session_of_a_follower_is_not_pushed_out_by_consumers() -> None:
 def test_session_cache_without_slots_makes_no_sessions() -> None:
     """`max.incremental.fetch.session.cache.slots` 0."""
     assert opened(fetch(make_cache(slots=0), 0, 0, ["a"])).session_id == 0
+
+
+def test_what_a_throttle_holds_is_looked_at_when_its_gate_opens() -> None:
+    """Records do not change that; a change of roles, a request that lists it, or the end of a membership does."""
+    cache = make_cache()
+    keys = ["a", "b", "c", "d"]
+    session = opened(fetch(cache, 0, 0, keys, reader=FOLLOWER)).session
+    entries = [session.partitions[key] for key in keys]
+    watchers = PartitionWatchers()
+    woken: list[SessionPartition] = []
+    for entry in entries:
+        watchers.add(entry)
+        session.hold(entry, "gate")
+    session.on_change = woken.append
+    watchers.log_end_moved()
+    watchers.high_watermark_moved()
+    quiet = (session.pending(), list(woken), session.held_count)
+    session.move_to_end(entries[0])
+    session.release("gate", 2)
+    first = session.pending()
+    session.hold(entries[1], "other gate")
+    watchers.role_changed()
+
+    assert ([], [], 4) == quiet
+    assert entries[1:3] == first
+    assert (4, ()) == (len(session.pending()), session.gates)
+    assert woken == entries
+
+    for entry in entries:
+        session.hold(entry, "gate")
+    context = opened(fetch(cache, session.session_id, 1, ["a"], forgotten=["b"], reader=FOLLOWER))
+
+    assert [entries[0]] == context.pending()
+    assert entries[2:] == list(session.held)
+    assert [(session, entries[2]), (session, entries[3])] == list(cache.held())
+    assert cache.held_count == 2
+    cache.release_held()
+    assert cache.held_count == 0
+    cache.check_invariants()

@@ -57,4 +57,6 @@ def fetch_ready(looks: Iterable[FetchLook], min_bytes: int) -> bool:
         if look.is_on_older_segment:
             return True
         total_bytes += look.available_bytes
+        if total_bytes >= min_bytes:
+            return True
     return total_bytes >= min_bytes

@@ -6,7 +6,7 @@ progress may include later records.
 Source: KIP-74 (limits), KIP-392 (follower reads), KIP-595 (diverging epochs).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -260,9 +260,8 @@ class PartitionReader:
 
         plan.read_later(done)
 
-    def glances(self, entries: Iterable[SessionPartition]) -> list[FetchLook]:
-        """Return, without reading, what a look would find."""
-        looks = []
+    def glances(self, entries: Iterable[SessionPartition]) -> Iterator[FetchLook]:
+        """Iterate over what a look would find, without reading."""
         for entry in entries:
             if entry in self.unknown:
                 continue
@@ -272,23 +271,21 @@ class PartitionReader:
                 or self._serving.partitions.get(partition.key) is not partition
                 or self._check(entry, partition)
             ):
-                looks.append(FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True))
+                yield FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True)
                 continue
             log = partition.log
             bound = log.log_end if entry.is_follower else partition.high_watermark
             if entry.fetch_offset >= bound:
-                looks.append(FetchLook(entry.fetch_offset, bound, 0))
+                yield FetchLook(entry.fetch_offset, bound, 0)
                 continue
             found = find_divergence(
                 log.epochs, entry.last_fetched_epoch, entry.fetch_offset, log.log_start, log.log_end
             )
             if found is not None:
-                looks.append(FetchLook(entry.fetch_offset, bound, 0, is_broken=True))
+                yield FetchLook(entry.fetch_offset, bound, 0, is_broken=True)
                 continue
             readable = log.readable(entry.fetch_offset, bound)
             available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
             is_on_older = readable.is_on_older_segment
             is_throttled = self.throttled is not None and self.throttled.is_closed(entry, partition)
-            look = (entry.fetch_offset, bound, available_bytes, is_on_older, is_throttled, False)
-            looks.append(_make(FetchLook, look))
-        return looks
+            yield _make(FetchLook, (entry.fetch_offset, bound, available_bytes, is_on_older, is_throttled, False))
