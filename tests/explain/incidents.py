@@ -26,6 +26,7 @@ from .witnesses import (
     slow_disk,
     stall,
     state,
+    throttled,
     truncated,
 )
 
@@ -401,6 +402,39 @@ def follower_paused_after_it_was_filled() -> Witnesses:
         stall(2, 31_000, 44_000),
         left(2, 42_000, 30_900),
         joined(2, 44_500),
+    ]
+
+
+@incident(Cause.THROTTLED, 2)
+def follower_held_back_by_a_throttle() -> Witnesses:
+    """It was away, and copies what it lacks; other partitions and samples that are over do not matter."""
+    return [
+        state(2, 1_000, "fenced", GONE),
+        left(2, 1_000, 0, rule="fencing", why=GONE),
+        state(2, 5_000, "registered"),
+        throttled(1, 6_000, 6_000, "flights-3@2", "begin"),
+        throttled(1, 6_000, 11_000, "flights-3@2"),
+        throttled(3, 5_500, 9_000, "flights-4@2"),
+    ]
+
+
+@incident(Cause.THROTTLED, 3)
+def new_replica_held_back_by_its_move() -> Witnesses:
+    """Its own broker fetches no more for the move."""
+    return [throttled(3, 0, 5_000, "flights-3@3", held=40, role="follower", move="m-7")]
+
+
+@incident(Cause.FOLLOWER_DEAD, 2)
+def throttle_that_has_ended() -> Witnesses:
+    """The replica joined; that it was held back before is told, and is not the main cause."""
+    return [
+        throttled(1, -9_000, 900, "flights-3@2"),
+        throttled(1, -9_000, 5_900, "", "end"),
+        state(2, 1_000, "fenced", GONE),
+        left(2, 1_000, 0, rule="fencing", why=GONE),
+        throttled(1, 6_000, 6_000, "flights-3@2", "begin"),
+        throttled(1, 6_000, 16_000, "", "end"),
+        joined(2, 12_000),
     ]
 
 

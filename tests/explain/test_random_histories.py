@@ -7,7 +7,7 @@ import pytest
 
 from syncline.explain.diagnosis.history import History
 from syncline.explain.words.sentences import tell
-from syncline.model.events import BrokerState, Election, Event, Observation, Watermark
+from syncline.model.events import BrokerState, Election, Event, Observation, Throttle, Watermark
 from syncline.model.reasons import Reason
 
 from .catalogue import CATALOGUE
@@ -28,7 +28,7 @@ def mixture(dice: random.Random) -> list[Event]:
 
 def _changed(event: Event, later_ms: int, dice: random.Random) -> Event:
     changes: dict[str, object] = {"ts_ms": event.ts_ms + later_ms}
-    if isinstance(event, Observation | Watermark):
+    if isinstance(event, Observation | Throttle | Watermark):
         changes["since_ms"] = event.since_ms + later_ms
     if isinstance(event, Election | BrokerState) and dice.random() < 0.3:
         changes["reason"] = dice.choice(list(Reason))

@@ -32,6 +32,14 @@ def words(incident: object) -> str:
             "a fetch of replica 2 had taken 501 ms, more than follower.fetch.process.time.max.ms 500 ms",
             id="served-too-slowly",
         ),
+        pytest.param(
+            incidents.follower_held_back_by_a_throttle,
+            "Replica 2 of flights-3 was held back at 6: it copies no faster than a quota allows. Cause: a throttle held"
+            " the replica back (broker 2). Broker 1 sends at most 1,000,000 bytes per second for the replicas in"
+            " throttle lists (strict quota), of which 990,000 were used; it held 1 replica back, this one from 6 to 11"
+            " (5 s) and had not ended at the last report.",
+            id="throttled",
+        ),
         pytest.param(incidents.follower_died, "its next process registered at 9", id="died"),
         pytest.param(
             incidents.follower_paused,

@@ -14,6 +14,7 @@ from syncline.model.events import (
     IsrChange,
     Observation,
     Reassignment,
+    Throttle,
     Truncation,
     Watermark,
 )
@@ -63,6 +64,26 @@ def observation(kind: str, writer: int, subject: int, since: int, until: int, **
         )
 
     return [report(min(until, since + 1_500), "begin"), report(until, "end")]
+
+
+def throttled(
+    by: int, since: int, at: int, replica: str, phase: Any = "ongoing", *, held: int = 1, **more: Any
+) -> Throttle:
+    """Return a sample of a throttle, a leader's by default, which holds back one replica that matters, or nothing."""
+    return Throttle(
+        ts_ms=NOON + at,
+        broker=by,
+        role=more.get("role", "leader"),
+        move=more.get("move", ""),
+        phase=phase,
+        since_ms=NOON + since,
+        lasted_ms=at - since,
+        quota_bytes_per_s=1_000_000,
+        rate_bytes_per_s=990_000,
+        held=held if replica else 0,
+        replicas=(replica,) if replica else (),
+        ratio=0.9,
+    )
 
 
 def stall(broker: int, since: int, until: int, held_by_disk_ms: int = 0) -> list[Observation]:

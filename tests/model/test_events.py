@@ -15,6 +15,7 @@ from syncline.model.events import (
     FollowerProgress,
     IsrChange,
     Observation,
+    Throttle,
     Truncation,
     UnknownEvent,
     Watermark,
@@ -62,6 +63,15 @@ _known = st.one_of(
         evidence=_evidence,
     ),
     st.builds(BrokerState, subject=st.integers(0, 9), reason=st.sampled_from(Reason), evidence=_evidence),
+    st.builds(
+        Throttle,
+        role=st.sampled_from(["leader", "follower"]),
+        phase=st.sampled_from(["begin", "ongoing", "end"]),
+        held=_int64,
+        replicas=st.lists(st.text(), max_size=3).map(tuple),
+        ratio=st.floats(0, 1),
+        move=st.text(),
+    ),
     st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
 )
 

@@ -25,12 +25,17 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         evidence {}
     broker_state        subject | state: registered, unfenced, fenced, shutdown | reason: `reasons.Reason`
                         evidence {}
+    throttle            role: leader, follower | move string | phase: begin, ongoing, end | since_ms, lasted_ms
+                        quota_bytes_per_s, rate_bytes_per_s | held, ratio number | replicas: ["TOPIC-PARTITION@BROKER"]
+                        mode string
     fault               kind, target string | phase: begin, end | note string
 
 Who writes what:
 
 - a leader: its ISR changes, the stalls of its watermark, and the progress of its followers;
 - a follower: its truncations;
+- every broker: what its throttles hold back, as the leader that sends and the follower that receives, by rates and
+  lists (`move` is "") or for a move; samples name up to 100 held replicas with their brokers, and count all;
 - every broker: what it observes (`observation`: it decided nothing, but something was unusual);
 - the controller: elections (also the first one of a new partition, reason CREATED, leader_before -1), ISR changes that
   it decides itself (a fenced replica: rule "fencing", one that a reassignment drops or adds: "reassignment"), the
@@ -224,6 +229,27 @@ class BrokerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """A quota of the writing broker begins to hold replicas back, still does, or did last some seconds ago."""
+
+    TYPE: ClassVar[str] = "throttle"
+
+    ts_ms: int
+    broker: BrokerId
+    role: Literal["leader", "follower"]
+    phase: Literal["begin", "ongoing", "end"]
+    since_ms: int
+    lasted_ms: int
+    quota_bytes_per_s: int
+    rate_bytes_per_s: int
+    held: int
+    replicas: tuple[str, ...] = ()
+    ratio: float = 0.0
+    mode: str = "strict"
+    move: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A fault that was injected on purpose: the truth that explanations are tested against."""
 
@@ -249,7 +275,16 @@ class UnknownEvent:
 
 
 KnownEvent: TypeAlias = (
-    IsrChange | Election | Truncation | FollowerProgress | Watermark | Observation | Reassignment | BrokerState | Fault
+    IsrChange
+    | Election
+    | Truncation
+    | FollowerProgress
+    | Watermark
+    | Observation
+    | Reassignment
+    | BrokerState
+    | Throttle
+    | Fault
 )
 Event: TypeAlias = KnownEvent | UnknownEvent
 
@@ -319,6 +354,8 @@ def journal_key(event: Event) -> bytes:
             return f"{event.topic}-{event.partition}".encode()
         case BrokerState() | Observation():
             return f"broker-{event.subject}".encode()
+        case Throttle():
+            return f"broker-{event.broker}".encode()
         case Fault():
             return event.target.encode()
         case UnknownEvent():

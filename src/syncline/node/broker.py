@@ -31,6 +31,7 @@ from syncline.node.dispatch import Dispatcher, HandlerTable
 from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.left_sessions import LeftSessions
 from syncline.node.fetching.serving import FetchServing
+from syncline.node.fetching.throttled import held_for_followers
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
 from syncline.node.hosting.aside import AsideCopies
@@ -211,7 +212,9 @@ class Broker:
             low_watermarks=low_watermarks,
             check_invariants=check_invariants,
         )
-        throttles = ReplicationThrottles(broker_id=broker_id, loop=loop, clock=clock, config=config, moves=NoMoves())
+        throttles = ReplicationThrottles(
+            broker_id=broker_id, loop=loop, clock=clock, config=config, moves=NoMoves(), note=journal.note
+        )
         fetchers = Fetchers(
             FetcherSurroundings(
                 broker_id=broker_id,
@@ -362,6 +365,8 @@ class Broker:
             fetchers.throttle_changed()
 
         throttles.on_change = throttles_changed
+        throttles.leader.held = lambda: held_for_followers(sessions)
+        throttles.follower.held = fetchers.held
         self.producing = Producing(
             clock=clock,
             cluster=cluster,

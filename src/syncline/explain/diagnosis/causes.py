@@ -136,7 +136,8 @@ class Causes:
                 return mine and is_fenced
             case Kind.LATE | Kind.FRESH:
                 return mine and not is_fenced
-            case Kind.BURST:
+            case Kind.BURST | Kind.THROTTLED:
+                # Members are not held back.
                 return False
             case _:
                 assert_never(condition.kind)
@@ -188,6 +189,8 @@ def name_of(condition: Condition, leader: int, *, is_fenced: bool = False) -> Ca
             return Cause.NEW_REPLICA
         case Kind.BURST:
             return Cause.BURST
+        case Kind.THROTTLED:
+            return Cause.THROTTLED
         case Kind.SILENT:
             return Cause.UNKNOWN
         case _:

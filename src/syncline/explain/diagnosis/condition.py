@@ -35,6 +35,7 @@ class Kind(StrEnum):
     LATE = "metadata late"
     FRESH = "filling an empty log"
     BURST = "burst of writes"
+    THROTTLED = "held back by a throttle"
 
 
 # From the root of a chain of causes to its end: a root is named before its effects.
@@ -50,6 +51,7 @@ DEPTH: Final = (
     Kind.UNREACHABLE,
     Kind.LATE,
     Kind.FRESH,
+    Kind.THROTTLED,
     Kind.BURST,
     Kind.SILENT,
     Kind.STOPPED,

@@ -20,6 +20,7 @@ from syncline.explain.diagnosis.condition import JOIN_MS, Condition, Kind, numbe
 from syncline.explain.diagnosis.connection_conditions import cuts
 from syncline.explain.diagnosis.disk_conditions import unfit_brokers
 from syncline.explain.diagnosis.history import History
+from syncline.explain.diagnosis.throttle_conditions import held_back
 
 BURST_RECORDS: Final = 1_000
 # A burst has at least this many times the usual number of records.
@@ -38,7 +39,7 @@ def conditions_of(history: History) -> list[Condition]:
         each for each in late if not any(other.broker == each.broker and other.explains(each) for other in unreachable)
     ]
     found = [*deep, *disks, *late, *cut, *unreachable, *fresh_logs(history, late), *_bursts(history)]
-    found += unfit_brokers(history)
+    found += [*unfit_brokers(history), *held_back(history)]
     return sorted(found, key=lambda each: each.begin_ms)
 
 

@@ -35,6 +35,7 @@ class Cause(StrEnum):
     NO_DESCRIPTORS = "no-descriptors"
     DISK_FAILED = "disk-failed"
     LOG_DAMAGED = "log-damaged"
+    THROTTLED = "held-back-by-a-throttle"
     UNKNOWN = "unknown"
 
 
@@ -142,6 +143,8 @@ _WEIGHTS: Final[Mapping[Effect, int]] = {
 }
 # A damaged log matters more than the copies that replace it.
 _DAMAGED_WEIGHT: Final = 50
+# A replica that is held back now matters more than why it once left.
+_THROTTLED_WEIGHT: Final = 7
 # A replica that fills an empty log matters more than the cause of its emptiness.
 _NEW_REPLICA_WEIGHT: Final = 20
 
@@ -172,6 +175,8 @@ def _weight(finding: Finding) -> int:
             return _DAMAGED_WEIGHT
         case Cause.NEW_REPLICA:
             return _NEW_REPLICA_WEIGHT
+        case Cause.THROTTLED if finding.condition is not None and not finding.condition.is_over:
+            return _THROTTLED_WEIGHT
         case _:
             return _WEIGHTS.get(finding.effect, 0)
 

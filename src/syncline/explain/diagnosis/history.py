@@ -20,6 +20,7 @@ from syncline.model.events import (
     IsrChange,
     Observation,
     Reassignment,
+    Throttle,
     Truncation,
     UnknownEvent,
     Watermark,
@@ -72,6 +73,7 @@ class History:
         self.progress: list[FollowerProgress] = []
         self.states: list[BrokerState] = []
         self.reassignments: list[Reassignment] = []
+        self.throttles: list[Throttle] = []
         observed: dict[_Name, Observed] = {}
         for event in _each_once(events):
             match event:
@@ -79,6 +81,8 @@ class History:
                     _merge(observed, event)
                 case BrokerState():
                     self.states.append(event)
+                case Throttle():
+                    self.throttles.append(event)
                 case Fault() | UnknownEvent():
                     pass
                 case _ if (event.topic, event.partition) != (topic, partition):

@@ -76,6 +76,25 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             than = wording.USUALLY.format(records=count(usual)) if usual else ""
             records = count(numbers.get("inflow_records"))
             return [wording.BURST.format(records=records, begin=begin, end=end, usual=than)]
+        case Kind.THROTTLED:
+            move = numbers.get("move")
+            return [
+                wording.THROTTLED.format(
+                    by=numbers.get("by"),
+                    does=wording.SENDS if numbers.get("role") == "leader" else wording.RECEIVES,
+                    quota=count(numbers.get("quota_bytes_per_s")),
+                    rate=count(numbers.get("rate_bytes_per_s")),
+                    for_what=wording.FOR_MOVE.format(move=move) if move else wording.FOR_LISTED,
+                    mode=numbers.get("mode"),
+                    held=wording.HELD_ONE
+                    if numbers.get("held") == 1
+                    else wording.HELD_MANY.format(held=numbers.get("held")),
+                    begin=begin,
+                    end=end,
+                    lasted=lasted,
+                    still=still,
+                )
+            ]
         case _:
             assert_never(condition.kind)
 

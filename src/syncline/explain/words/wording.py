@@ -69,6 +69,7 @@ TITLES: Final[dict[Cause, str]] = {
     Cause.NO_DESCRIPTORS: "the broker had no file descriptors left",
     Cause.DISK_FAILED: "the broker's disk failed",
     Cause.LOG_DAMAGED: "the broker's log was damaged",
+    Cause.THROTTLED: "a throttle held the replica back",
     Cause.UNKNOWN: "unknown",
 }
 TITLE_OF_BROKER: Final = "{title} (broker {broker})"
@@ -171,6 +172,7 @@ HELD_BY_JOINERS: Final = "it waited for {replicas} about to join the ISR"
 REPLICA: Final = "replica {listed}"
 REPLICAS: Final = "replicas {listed}"
 UNKNOWN_REPLICAS: Final = "unknown replicas"
+HELD_BACK: Final = "Replica {replica} of {partition} was held back at {at}: it copies no faster than a quota allows."
 NO_EFFECT: Final = "It had no effect on {partition}, but at {at} something was unusual."
 
 # Evidence for a cause.
@@ -218,6 +220,16 @@ FRESH: Final = (
 BURST: Final = (
     "Clients wrote up to {records} records in one interval between {begin} and {end}{usual}; all brokers were healthy."
 )
+THROTTLED: Final = (
+    "Broker {by} {does} at most {quota} bytes per second {for_what} ({mode} quota), of which {rate} were used; it held "
+    "{held} back, this one from {begin} to {end} ({lasted}){still}."
+)
+HELD_ONE: Final = "1 replica"
+HELD_MANY: Final = "{held} replicas"
+SENDS: Final = "sends"
+RECEIVES: Final = "fetches"
+FOR_LISTED: Final = "for the replicas in throttle lists"
+FOR_MOVE: Final = "for move {move}"
 USUALLY: Final = ", usually {records}"
 
 # Evidence against other causes.
@@ -236,6 +248,7 @@ KINDS: Final[dict[Kind, str]] = {
     Kind.LATE: "metadata late",
     Kind.FRESH: "filling an empty log",
     Kind.BURST: "burst of writes",
+    Kind.THROTTLED: "held back by a throttle",
 }
 ALSO: Final = "At that time also: {condition}."
 CONDITION: Final = "{kind} ({who}), from {begin}{end}"

@@ -13,10 +13,11 @@ the listed partitions, and for a move the records that its new replicas get.
 Units: bytes; times in ms of the node's clock. Source: KIP-73; Kafka's ReplicaManager.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from syncline.core.fetching.session import FetchSession, SessionPartition
+from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.throttle.quota import Quota
 from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
@@ -239,6 +240,13 @@ class ThrottledReads:
         for quota in self._cut_short:
             quota.cut_short()
         self.end()
+
+
+def held_for_followers(sessions: SessionCache) -> Iterator[tuple[TopicPartition, BrokerId]]:
+    """Iterate over what throttles hold back from followers: each partition, and the follower."""
+    for session, entry in sessions.held():
+        if isinstance(entry.target, Partition):
+            yield entry.target.key, session.replica_id
 
 
 def _encoded_bytes(topics: Topics, keys: set[object], version: int) -> int:

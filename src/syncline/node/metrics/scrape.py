@@ -14,6 +14,8 @@ from typing import Final, NamedTuple, Protocol
 
 from syncline import __version__
 from syncline.core.replication.effects import SkipReason
+from syncline.core.throttle.mode import ThrottleMode
+from syncline.core.throttle.quota import UNLIMITED
 from syncline.model.ids import BrokerEpoch
 from syncline.model.metadata import BrokerRecord, MetadataImage
 from syncline.node.clients.clients import Clients
@@ -25,10 +27,11 @@ from syncline.node.fetching.serving import FetchServing
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.metrics import table
-from syncline.node.metrics.partition_samples import FETCHER_THREAD, PartitionSamples
+from syncline.node.metrics.partition_samples import FETCHER_THREAD, Inflows, PartitionSamples
 from syncline.node.metrics.text import Page
 from syncline.node.part_views import HasPartitions, MayBeController, RunsTasks
 from syncline.node.pending_produce import PendingProduce
+from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.node.views import HasBrokerId, HasClock, HasConfig, HasImage
 from syncline.records.validate import Fault
 from syncline.storage.log_directory import LogDirectory
@@ -96,6 +99,10 @@ class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, M
     def logs(self) -> LogDirectory:
         """Return the log directory."""
 
+    @property
+    def throttles(self) -> ReplicationThrottles:
+        """Return what bounds replication."""
+
 
 class ProcessFigures(NamedTuple):
     """The operating system's figures about this process."""
@@ -128,6 +135,7 @@ class Scraper:
         # By leader: the time of the last scrape, and the number of fetches until then.
         self._fetches: dict[int, tuple[int, int]] = {}
         self._counted: tuple[MetadataImage, ControllerFigures] | None = None
+        self._inflows = Inflows()
 
     async def scrape(self) -> Sequence[bytes]:
         """Return the page, in pieces."""
@@ -140,6 +148,7 @@ class Scraper:
         self._add_traffic(page)
         self._add_clients(page)
         self._add_relinquishing(page)
+        self._add_throttles(page)
         self._add_identity(page)
         sections: list[bytes] = []
         unpaid_bytes = 0
@@ -153,7 +162,8 @@ class Scraper:
 
     async def _add_partitions(self, page: Page) -> None:
         broker = self._broker
-        samples = PartitionSamples(page, broker.clock.mono_ms())
+        samples = PartitionSamples(page, broker.clock.mono_ms(), self._inflows)
+        self._inflows.keep(broker.partitions)
         for number, partition in enumerate(list(broker.partitions.values())):
             if number % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await asyncio.sleep(0)
@@ -184,6 +194,10 @@ class Scraper:
         page.add(table.REASSIGNING_PARTITIONS, totals.reassigning)
         page.add(table.LATE_TRANSACTIONS, 0)
         page.add(table.MAX_LAG, totals.max_lag, FETCHER_CLIENT)
+        page.add(table.SUM_REPLICA_LAG, totals.lag_records)
+        page.add(table.UNKNOWN_REPLICA_LAG, totals.unknown_lags)
+        for follower_id, lag_bytes in sorted(totals.lag_bytes.items()):
+            page.add(table.SUM_REPLICA_LAG_BYTES, lag_bytes, follower_id)
         page.add(table.FAILED_PARTITIONS, totals.failed, FETCHER_CLIENT)
         page.add(table.DEAD_THREADS, 0, FETCHER_CLIENT)
 
@@ -308,6 +322,21 @@ class Scraper:
             count = counters.relinquish_skipped.get(reason.value, 0)
             page.add(table.LEADER_RELINQUISHES_SKIPPED, count, reason.value)
         page.add_histogram(table.FOLLOWER_FETCH_PROCESS_TIME, counters.fetch_process_ms)
+
+    def _add_throttles(self, page: Page) -> None:
+        broker = self._broker
+        throttles, now_ms = broker.throttles, broker.clock.mono_ms()
+        page.add(table.LEADER_BYTE_RATE, throttles.leader.states[""].rate.rate(now_ms))
+        page.add(table.FOLLOWER_BYTE_RATE, throttles.follower.states[""].rate.rate(now_ms))
+        page.add(table.THROTTLE_STRICT, int(throttles.leader.mode is ThrottleMode.STRICT))
+        for role in throttles.roles:
+            role.look(now_ms)
+            page.add(table.THROTTLED_PARTITIONS, sum(1 for _ in role.held()), role.role)
+            for move_id, state in role.states.items():
+                if state.limit_bytes_per_s != UNLIMITED:
+                    page.add(table.THROTTLE_LIMIT, state.limit_bytes_per_s, role.role, move_id)
+                page.add(table.THROTTLE_RATE, state.rate.rate(now_ms), role.role, move_id)
+                page.add(table.THROTTLE_TIME_RATIO, state.held.ratio(now_ms), role.role, move_id)
 
     def _add_clients(self, page: Page) -> None:
         server = self._broker.dispatcher

@@ -67,6 +67,15 @@ def _kafka(
     return family
 
 
+def _attribute(bean: str, unit: str, meaning: str) -> Family:
+    """Add an attribute of an MBean of Kafka's that has no name; `bean` is DOMAIN:TYPE:ATTRIBUTE."""
+    domain, bean_type, attribute = bean.split(":")
+    name = f"kafka_{domain}_{bean_type}_{attribute}".lower().replace("-", "_")
+    family = Family(name, GAUGE, unit, f"{meaning} Kafka: `kafka.{domain}:type={bean_type}`, attribute `{attribute}`.")
+    FAMILIES.append(family)
+    return family
+
+
 def _own(name: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = ()) -> Family:
     family = Family(name, kind, unit, meaning, tuple(labels))
     FAMILIES.append(family)
@@ -376,6 +385,43 @@ SCRUB_DAMAGED: Final = _own(
 SCRUB_OLDEST: Final = _own(
     "syncline_scrub_oldest_check_seconds", GAUGE, "s",
     "Since the log was checked that the scrub has not checked for longest; since this broker's start if never.")
+LEADER_BYTE_RATE: Final = _attribute(
+    "server:LeaderReplication:byte-rate", "bytes/s",
+    "Sent to followers for listed replicas, in sync or not, over the window of replication.quota.window.")
+FOLLOWER_BYTE_RATE: Final = _attribute(
+    "server:FollowerReplication:byte-rate", "bytes/s",
+    "Fetched from leaders for listed replicas, in sync or not, over the window of replication.quota.window.")
+THROTTLE_LIMIT: Final = _own(
+    "syncline_throttle_limit_bytes_per_second", GAUGE, "bytes/s",
+    "The quota in force, by role (leader sends, follower receives) and move (empty: by rates and lists); missing while"
+    " there is none.", ("role", "move"))
+THROTTLE_RATE: Final = _own(
+    "syncline_throttle_rate_bytes_per_second", GAUGE, "bytes/s", "What of a quota is used, by role and move.",
+    ("role", "move"))
+THROTTLED_PARTITIONS: Final = _own(
+    "syncline_throttled_partitions", GAUGE, "partitions",
+    "Held back now, by role; as a leader once per follower.", ("role",))
+THROTTLE_TIME_RATIO: Final = _own(
+    "syncline_throttle_time_ratio", GAUGE, "0 to 1",
+    "In which share of the window a quota held something back, by role and move.", ("role", "move"))
+THROTTLE_STRICT: Final = _own(
+    "syncline_throttle_strict", GAUGE, "0 or 1", "Whether quotas are strict, or kept as in Kafka"
+    " (replication.quota.mode).")
+SUM_REPLICA_LAG: Final = _own(
+    "syncline_sum_replica_lag_records", GAUGE, "records",
+    "Missing here below their leaders' high watermarks, over all partitions that this broker follows (KIP-73's"
+    " SumReplicaLag).")
+UNKNOWN_REPLICA_LAG: Final = _own(
+    "syncline_unknown_replica_lag", GAUGE, "replicas",
+    "Followed here, of which no answer has told yet how far they lag; missing in the sum.")
+SUM_REPLICA_LAG_BYTES: Final = _own(
+    "syncline_sum_replica_lag_bytes", GAUGE, "bytes",
+    "Missing at a follower, over all partitions led here; its sum over all leaders is that follower's SumReplicaLag.",
+    ("follower",))
+PARTITION_BYTES_IN: Final = _own(
+    "syncline_partition_bytes_in_per_second", GAUGE, "bytes/s",
+    "Appended to the log since the last scrape, produced or replicated (KIP-73's PartitionBytesInRate); from the second"
+    " scrape on.", PARTITION_LABELS)
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
 CONNECTIONS_HELD_BACK: Final = _own(

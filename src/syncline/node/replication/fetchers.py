@@ -3,6 +3,9 @@
 A fetcher without partitions stays, so that the next partition from that leader finds a connection.
 """
 
+from collections.abc import Iterator
+
+from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
@@ -41,6 +44,13 @@ class Fetchers:
         for leader_id, fetcher in self.by_leader.items():
             fetcher.throttle_changed()
             self._touched[leader_id] = fetcher
+
+    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
+        """Iterate over what throttles hold back from this broker's fetches: each partition, and this broker."""
+        for fetcher in self.by_leader.values():
+            if fetcher.throttled is not None:
+                for key in fetcher.throttled.held():
+                    yield key, self._surroundings.broker_id
 
     def go(self) -> None:
         """Start fetching the added partitions."""

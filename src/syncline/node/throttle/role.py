@@ -9,7 +9,7 @@ Units: bytes per second; times in ms of the node's clock.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Protocol
 
 from syncline.core.throttle.held_time import HeldTime
@@ -81,6 +81,10 @@ class RoleThrottle:
         self._contenders: dict[Quota, dict[object, None]] = {}
         self._waiting: dict[Throttled, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # Called when a quota, by its name in `states`, holds something back.
+        self.on_hold: Callable[[RoleThrottle, str], None] = lambda _role, _name: None
+        # Returns the partitions that are held back, each with the broker whose replica that is.
+        self.held: Callable[[], Iterable[tuple[TopicPartition, BrokerId]]] = tuple
 
     def __repr__(self) -> str:
         return f"<{self.role} throttle, {self.mode.value}: {self._states['']}, {len(self._waiting)} wait>"
@@ -134,8 +138,16 @@ class RoleThrottle:
 
     def look(self, now_ms: int) -> None:
         """Note which quotas hold something back now."""
-        for state in self._states.values():
-            state.held.look(now_ms, is_exceeded=bool(self._waiting) and state.quota.is_exceeded(now_ms))
+        for name, state in self._states.items():
+            is_exceeded = bool(self._waiting) and state.quota.is_exceeded(now_ms)
+            state.held.look(now_ms, is_exceeded=is_exceeded)
+            if is_exceeded:
+                self.on_hold(self, name)
+
+    def is_holding(self, name: str) -> bool:
+        """Return whether a quota, by its name in `states`, holds something back now."""
+        state = self._states.get(name)
+        return bool(self._waiting) and state is not None and state.quota.is_exceeded(self._clock.mono_ms())
 
     def _arm(self) -> None:
         now_ms = self._clock.mono_ms()

@@ -14,11 +14,13 @@ from typing import Final
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
 from syncline.model.broker_config import BrokerConfig
+from syncline.model.events import Throttle
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
+from syncline.node.throttle.journal import ThrottleJournal
 from syncline.node.throttle.moves import KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle
 
@@ -48,6 +50,7 @@ class ReplicationThrottles:
         clock: Clock,
         config: BrokerConfig,
         moves: KnowsMoves,
+        note: Callable[[Throttle], None],
     ) -> None:
         self._broker_id = broker_id
         self._moves = moves
@@ -56,6 +59,7 @@ class ReplicationThrottles:
         self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window)
         self.follower = RoleThrottle("follower", broker_id=broker_id, loop=loop, clock=clock, window=window)
         self.roles = (self.leader, self.follower)
+        self._journal = ThrottleJournal(broker_id=broker_id, loop=loop, clock=clock, roles=self.roles, note=note)
         # Called after each change, before those who wait: what fetches remember of throttles is void.
         self.on_change: Callable[[], None] = lambda: None
 
@@ -81,7 +85,8 @@ class ReplicationThrottles:
         self._changed()
 
     def close(self) -> None:
-        """Wake nobody more."""
+        """Wake nobody more, and sample nothing."""
+        self._journal.close()
         for role in self.roles:
             role.close()
 
