@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.core.throttle.mode import ThrottleMode
-from syncline.core.throttle.quota import UNLIMITED
+from syncline.core.throttle.quota import UNLIMITED, KafkaQuota
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.wire.api import ApiKey
@@ -70,6 +70,16 @@ async def test_t38_a_rate_is_the_brokers_or_else_that_of_all_or_else_none(world:
     assert (5 * MB, 7) == other
     assert [(str(2 * MB), 2), ("7", 3), (str(5 * MB), 3)] == sources
     assert [] == await described(world, BROKER, "1", LEADER_RATE)
+
+
+@pytest.mark.brokers(1, **{"replication.quota.mode": "kafka"})
+async def test_the_mode_is_that_of_the_brokers_file_if_nobody_changes_it(world: World) -> None:
+    """Unlike a rate, which has an effect only if it is set while brokers run."""
+    await world.topic()
+    await alter(world, TOPIC, "t", {LEADER_LIST: "*"})
+
+    assert [ThrottleMode.KAFKA] * 2 == [role.mode for role in world.broker().throttles.roles]
+    assert isinstance(world.broker().throttles.leader.listed(TopicPartition("t", 0)), KafkaQuota)
 
 
 @pytest.mark.brokers(1, **{LEADER_RATE: 1_000})

@@ -149,6 +149,18 @@ async def test_t27_two_leaders_that_feed_one_broker_get_the_same(world: World) -
 
 
 @pytest.mark.brokers(2)
+async def test_a_share_without_data_is_waited_for(world: World) -> None:
+    """The leader sends nothing at all, and the follower's quota has something left: some two fetches per second."""
+    await restarted_behind(world, 2 * MB, partitions=2, leader=0, follower=100_000)
+    await world.later(1)
+    before = world.fetcher(2, 1).fetch_count
+    await world.later(5)
+
+    assert log_end(world, 2) == log_end(world, 2, "t", 1) == 0
+    assert world.fetcher(2, 1).fetch_count - before <= 15
+
+
+@pytest.mark.brokers(2)
 async def test_throttling_ends_with_the_lists(world: World) -> None:
     """What was left out is fetched at once, and nothing is asked of throttles any more."""
     await restarted_behind(world, MB, follower=0)

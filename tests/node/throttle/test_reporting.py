@@ -102,7 +102,7 @@ async def test_samples_tell_when_a_throttle_held_what_back(world: World) -> None
     """From its begin, while it does and once it has held back nothing for a while; then no more."""
     await copying(world, 8 * MB, leader=MB)
     await world.until(lambda: world.partition().record.isr == (1, 2))
-    await world.until(lambda: any(each.phase == "end" for each in journalled(world)))
+    await world.later(12)
     samples = journalled(world)
     await world.later(11)
 

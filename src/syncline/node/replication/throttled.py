@@ -233,8 +233,11 @@ class ThrottledFetches:
             queue.is_open = False
             if len(queue.shares) < len(queue.keys):
                 is_holding = True
-                times_ms = [at_ms for quota in queue.quotas if (at_ms := quota.next_ms(now_ms)) is not None]
-                soonest_ms = min([*times_ms, *([] if soonest_ms is None else [soonest_ms])], default=None)
+                # A quota with something left is no reason to hurry: it was too little to share out.
+                for quota in queue.quotas:
+                    at_ms = quota.next_ms(now_ms)
+                    if at_ms is not None and at_ms > now_ms and (soonest_ms is None or at_ms < soonest_ms):
+                        soonest_ms = at_ms
         if is_holding:
             self._throttle.wait(self)
         else:

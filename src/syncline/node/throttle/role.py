@@ -38,11 +38,11 @@ class QuotaState:
 
     __slots__ = ("held", "limit_bytes_per_s", "quota", "rate")
 
-    def __init__(self, num: int, sample_ms: int) -> None:
+    def __init__(self, num: int, sample_ms: int, mode: ThrottleMode) -> None:
         self.rate = WindowedRate(num, sample_ms)
         self.held = HeldTime(num, sample_ms)
         self.limit_bytes_per_s = UNLIMITED
-        self.quota: Quota = make_quota(ThrottleMode.STRICT, self.rate, UNLIMITED, 0)
+        self.quota: Quota = make_quota(mode, self.rate, UNLIMITED, 0)
 
     def set_mode(self, mode: ThrottleMode, now_ms: int) -> None:
         """Keep the quota by another rule; promises of the one before end with it."""
@@ -65,18 +65,19 @@ class RoleThrottle:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         window: tuple[int, int],
+        mode: ThrottleMode,
     ) -> None:
         self.role = role
         # Whether any partition is throttled; while it is False, nobody asks for more.
         self.is_active = False
-        self.mode = ThrottleMode.STRICT
+        self.mode = mode
         self._loop = loop
         self._clock = clock
         # The number of samples and their length in ms.
         self._window = window
         self._lists = ListedPartitions(broker_id)
         # The broker's own quota under "", those of moves by their ids.
-        self._states: dict[str, QuotaState] = {"": QuotaState(*window)}
+        self._states: dict[str, QuotaState] = {"": QuotaState(*window, mode)}
         self._moving: dict[TopicPartition, Moving] = {}
         self._contenders: dict[Quota, dict[object, None]] = {}
         self._waiting: dict[Throttled, None] = {}
@@ -219,8 +220,7 @@ class RoleThrottle:
         for move_id, bytes_per_s in limits.items():
             state = self._states.get(move_id)
             if state is None:
-                state = self._states[move_id] = QuotaState(*self._window)
-                state.set_mode(self.mode, now_ms)
+                state = self._states[move_id] = QuotaState(*self._window, self.mode)
             if state.limit_bytes_per_s != bytes_per_s:
                 state.set_limit(bytes_per_s, now_ms)
 

@@ -56,8 +56,9 @@ class ReplicationThrottles:
         self._moves = moves
         self._moving: dict[TopicPartition, Moving] = {}
         window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
-        self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window)
-        self.follower = RoleThrottle("follower", broker_id=broker_id, loop=loop, clock=clock, window=window)
+        mode = ThrottleMode(config.replication_quota_mode)
+        self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
+        self.follower = RoleThrottle("follower", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
         self.roles = (self.leader, self.follower)
         self._journal = ThrottleJournal(broker_id=broker_id, loop=loop, clock=clock, roles=self.roles, note=note)
         # Called after each change, before those who wait: what fetches remember of throttles is void.
