@@ -499,5 +499,6 @@ class Broker:
             connection.check_invariants()
         self.fetching.sessions.check_invariants()
         self.dispatcher.long_requests.check_invariants()
+        self.throttles.check_invariants()
         self.controller.check_invariants()
         self._groups.check_invariants()

@@ -55,6 +55,7 @@ async def test_t24_a_strict_quota_is_kept_over_the_run_and_in_each_window(world:
     await world.start(2)
     found = await arrivals(world, lambda: world.partition().record.isr == (1, 2))
 
+    assert (leader_quota(world).promised_bytes, follower_quota(world).promised_bytes) == (0, 0)
     assert 9.8 <= found[-1][0] <= 10.3
     assert most_within(found, 1) <= 1.5 * MB
     assert all(copied <= MB * at + MB // 2 + BATCH_BYTES for at, copied in found)
@@ -71,6 +72,7 @@ async def test_t24_many_partitions_under_both_quotas(world: World) -> None:
         world, lambda: all(world.partition(1, "t", each).record.isr == (1, 2) for each in range(100)), partitions=100
     )
 
+    assert (leader_quota(world).promised_bytes, follower_quota(world).promised_bytes) == (0, 0)
     assert 9.5 <= found[-1][0] <= 11.5
     assert most_within(found, 1) <= 1.5 * MB
 

@@ -73,6 +73,9 @@ class Quota(Protocol):
     def next_ms(self, now_ms: int) -> int | None:
         """Return when to look again if the quota is exceeded, `now_ms` if it is not, None for never."""
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two calls."""
+
 
 def make_quota(mode: ThrottleMode, rate: WindowedRate, limit_bytes_per_s: int, now_ms: int) -> Quota:
     """Return a quota of this mode that counts with `rate`, which may have a history."""
@@ -137,6 +140,10 @@ class KafkaQuota:
     def next_ms(self, now_ms: int) -> int | None:
         """Return the end of Kafka's pause."""
         return now_ms + RETRY_MS if self.is_exceeded(now_ms) else now_ms
+
+    def check_invariants(self) -> None:
+        """Assert that the rate is possible."""
+        self._rate.check_invariants()
 
 
 class StrictQuota:
@@ -231,7 +238,8 @@ class StrictQuota:
         return now_ms + max(1, -(-missing // self._limit))
 
     def check_invariants(self) -> None:
-        """Assert that the bucket does not run over."""
+        """Assert that the rate is possible, and that the bucket does not run over."""
+        self._rate.check_invariants()
         assert self._limit == UNLIMITED or self._tokens <= self._capacity, f"too many tokens: {self}"
         assert self._reserved_bytes >= 0, f"a negative promise: {self}"
 

@@ -235,6 +235,14 @@ class RoleThrottle:
             self._timer = None
         self._fire()
 
+    def check_invariants(self) -> None:
+        """Assert that each quota is sound, and that nobody waits for a throttle that is off."""
+        for state in self._states.values():
+            state.quota.check_invariants()
+        for key, moving in self._moving.items():
+            assert moving.move_id in self._states, f"{key} moves under a throttle that is gone"
+        assert self.is_active or not self._contenders, f"{self}: {len(self._contenders)} contend for nothing"
+
     # State for metrics, the journal and tools.
 
     @property

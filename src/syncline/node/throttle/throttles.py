@@ -91,6 +91,11 @@ class ReplicationThrottles:
         for role in self.roles:
             role.close()
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two callbacks of the loop."""
+        for role in self.roles:
+            role.check_invariants()
+
     def _changed(self) -> None:
         for role in self.roles:
             role.changed()
