@@ -31,7 +31,7 @@ from syncline.node.dispatch import Dispatcher, HandlerTable
 from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.left_sessions import LeftSessions
 from syncline.node.fetching.serving import FetchServing
-from syncline.node.fetching.throttled import held_for_followers
+from syncline.node.fetching.throttled import HeldForFollowers
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
 from syncline.node.hosting.aside import AsideCopies
@@ -359,14 +359,7 @@ class Broker:
             counters=counters,
             throttle=throttles.leader,
         )
-
-        def throttles_changed() -> None:
-            sessions.release_held()
-            fetchers.throttle_changed()
-
-        throttles.on_change = throttles_changed
-        throttles.leader.held = lambda: held_for_followers(sessions)
-        throttles.follower.held = fetchers.held
+        throttles.connect(HeldForFollowers(sessions), fetchers)
         self.producing = Producing(
             clock=clock,
             cluster=cluster,

@@ -242,11 +242,21 @@ class ThrottledReads:
         self.end()
 
 
-def held_for_followers(sessions: SessionCache) -> Iterator[tuple[TopicPartition, BrokerId]]:
-    """Iterate over what throttles hold back from followers: each partition, and the follower."""
-    for session, entry in sessions.held():
-        if isinstance(entry.target, Partition):
-            yield entry.target.key, session.replica_id
+class HeldForFollowers:
+    """What throttles hold back from the followers of one broker."""
+
+    def __init__(self, sessions: SessionCache) -> None:
+        self._sessions = sessions
+
+    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
+        """Iterate over what is held back: each partition, and the follower."""
+        for session, entry in self._sessions.held():
+            if isinstance(entry.target, Partition):
+                yield entry.target.key, session.replica_id
+
+    def throttle_changed(self) -> None:
+        """Look again at all of it."""
+        self._sessions.release_held()
 
 
 def _encoded_bytes(topics: Topics, keys: set[object], version: int) -> int:

@@ -8,8 +8,8 @@ Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the 
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
@@ -26,6 +26,16 @@ from syncline.node.throttle.role import RoleThrottle
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+
+class HoldsBack(Protocol):
+    """One side of replication, which remembers what throttles hold back."""
+
+    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
+        """Iterate over what is held back: each partition, and the broker whose replica it is."""
+
+    def throttle_changed(self) -> None:
+        """Find out again what throttles concern."""
 
 
 def rate_of(image: MetadataImage, broker_id: BrokerId, name: str) -> int:
@@ -61,8 +71,13 @@ class ReplicationThrottles:
         self.follower = RoleThrottle("follower", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
         self.roles = (self.leader, self.follower)
         self._journal = ThrottleJournal(broker_id=broker_id, loop=loop, clock=clock, roles=self.roles, note=note)
-        # Called after each change, before those who wait: what fetches remember of throttles is void.
-        self.on_change: Callable[[], None] = lambda: None
+        self._holders: tuple[HoldsBack, ...] = ()
+
+    def connect(self, leader: HoldsBack, follower: HoldsBack) -> None:
+        """Tell these of changes, and ask them what is held back."""
+        self._holders = (leader, follower)
+        self.leader.held = leader.held
+        self.follower.held = follower.held
 
     def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
         """Take over what changed in the metadata."""
@@ -99,7 +114,9 @@ class ReplicationThrottles:
     def _changed(self) -> None:
         for role in self.roles:
             role.changed()
-        self.on_change()
+        # What fetches remember of throttles is void; only then those who wait look again.
+        for holder in self._holders:
+            holder.throttle_changed()
         for role in self.roles:
             role.wake()
 
