@@ -31,6 +31,8 @@ OWN_LISTENERS = "Brokers listen for each other, not for a controller, and take n
 FIXED = "No request changes the levels of loggers; nor is there a telemetry or a newer kind of group to configure."
 FROM_THE_ORIGINAL = "A request for a partition that is being reassigned is compared with its original replicas."
 STILL_ELIGIBLE = "Cancelling drops nothing that may have committed records: the replica that is away stays eligible."
+NO_EMPTY_ITEMS = "Lists of throttled replicas are stored without the empty items that Kafka's brokers cannot read."
+RATES_OF_OTHERS = "The throttle rates of a broker are taken at any other, since it may be down when they are needed."
 NO_FEATURES = "Syncline has no feature levels; its behaviour comes with its version."
 
 DIVERGENCES: tuple[Divergence, ...] = (
@@ -56,6 +58,8 @@ DIVERGENCES: tuple[Divergence, ...] = (
     Divergence(
         "configs.other_kinds*", "reply.results.0.configs.0.value", "The level of the log is another.", kafka="WARN"
     ),
+    Divergence("configs.list_edges.v*", "reply.results.*.configs.*value", NO_EMPTY_ITEMS),
+    Divergence("configs.brokers_refused.v*", "reply.responses.0.*", RATES_OF_OTHERS, step=3),
     Divergence("configs.incremental_refused.v*", "reply.responses.*.error_message", OWN_TEXT, kafka=None),
     Divergence("produce_batches.undecodable.v*", "reply.responses.*", OPAQUE),
     Divergence("produce_batches.wrong_deltas_compressed.v*", "reply.responses.*", OPAQUE),
