@@ -178,6 +178,21 @@ def test_another_strict_limit_keeps_debts_and_no_more_tokens_than_fit() -> None:
     assert (10 * MB, 500_000) == (full, quota.allowance_bytes(60_000))
 
 
+@pytest.mark.parametrize("mode", ThrottleMode)
+def test_a_clock_that_was_read_a_moment_before_gives_nothing_and_takes_nothing(mode: ThrottleMode) -> None:
+    """Within one callback, one part reads the clock before another one does; no tokens come of it, and none go."""
+    first, second = (make_quota(mode, WindowedRate(), MB, 0) for _ in range(2))
+    for quota, moments in ((first, (1_000, 1_001, 1_001)), (second, (1_000, 1_001, 1_000))):
+        for now_ms in moments:
+            quota.is_exceeded(now_ms)
+            quota.record(10_000, now_ms)
+            quota.rate(now_ms)
+        quota.check_invariants()
+
+    assert first.allowance_bytes(1_100) == second.allowance_bytes(1_100)
+    assert first.rate(1_100) == second.rate(1_100)
+
+
 def test_a_change_of_mode_keeps_what_was_recorded() -> None:
     """The rate belongs to the broker, not to the rule."""
     rate = WindowedRate()

@@ -21,7 +21,8 @@ class HeldTime:
 
     def look(self, now_ms: int, *, is_exceeded: bool) -> None:
         """Note the state of the quota."""
-        assert now_ms >= self._since_ms, f"looked at {now_ms}, after {self._since_ms}"
+        # A caller may have read the clock a millisecond before somebody else did.
+        now_ms = max(now_ms, self._since_ms)
         self._exceeded.record(now_ms - self._since_ms if self._is_exceeded else 0, now_ms)
         self._is_exceeded = is_exceeded
         self._since_ms = now_ms

@@ -256,9 +256,9 @@ class StrictQuota:
         return self._tokens - self._reserved_bytes * _BYTE
 
     def _fill(self, now_ms: int) -> None:
-        elapsed_ms = now_ms - self._filled_ms
-        assert elapsed_ms >= 0, f"the clock went back from {self._filled_ms} to {now_ms}"
-        self._filled_ms = now_ms
+        # A caller may have read the clock a millisecond before somebody else did: then no time has passed.
+        elapsed_ms = max(0, now_ms - self._filled_ms)
+        self._filled_ms += elapsed_ms
         if self._limit == UNLIMITED:
             return
         self._tokens = min(self._capacity, self._tokens + self._limit * elapsed_ms)

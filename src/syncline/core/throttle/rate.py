@@ -63,7 +63,7 @@ class WindowedRate:
                 samples[self._current].reset(now_ms)
         sample = samples[self._current]
         sample.value += value
-        sample.last_ms = now_ms
+        sample.last_ms = max(sample.last_ms, now_ms)
 
     def rate(self, now_ms: int) -> float:
         """Return what was recorded per second; even the first reading starts the clock."""
@@ -91,7 +91,7 @@ class WindowedRate:
             assert sample.value >= 0, f"a sample of {sample.value}"
 
     def _use(self, now_ms: int) -> None:
-        assert now_ms >= self._used_ms or not self._samples, f"the clock went back from {self._used_ms} to {now_ms}"
         if self._samples and now_ms - self._used_ms >= FORGOTTEN_MS:
             self._samples.clear()
-        self._used_ms = now_ms
+        # A caller may have read the clock a millisecond before somebody else did.
+        self._used_ms = max(self._used_ms, now_ms)
