@@ -66,7 +66,7 @@ from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.node.slow_reads import SlowReads
 from syncline.node.stepping import Stepping
 from syncline.node.tasks import Tasks
-from syncline.node.throttle.moves import NoMoves
+from syncline.node.throttle.moves import MetadataMoves
 from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.node.topic_creation import TopicCreation
 from syncline.node.unanswered_refusals import UnansweredRefusals
@@ -213,7 +213,7 @@ class Broker:
             check_invariants=check_invariants,
         )
         throttles = ReplicationThrottles(
-            broker_id=broker_id, loop=loop, clock=clock, config=config, moves=NoMoves(), note=journal.note
+            broker_id=broker_id, loop=loop, clock=clock, config=config, moves=MetadataMoves(cluster), note=journal.note
         )
         fetchers = Fetchers(
             FetcherSurroundings(

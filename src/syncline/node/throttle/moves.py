@@ -6,6 +6,7 @@ The owner of moves is the cluster's metadata; this module only says what is aske
 from typing import Final, NamedTuple, Protocol
 
 from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import MetadataImage
 
 # The throttle of a move that has none.
 UNTHROTTLED: Final = -1
@@ -26,9 +27,25 @@ class KnowsMoves(Protocol):
         """Return the move that a partition is part of, None if it does not move."""
 
 
-class NoMoves:
-    """No partition moves."""
+class HasImage(Protocol):
+    """Who has the current metadata."""
 
-    def move_of(self, _key: TopicPartition, /) -> Moving | None:
-        """Return that a partition does not move."""
-        return None
+    @property
+    def image(self) -> MetadataImage:
+        """Return it."""
+
+
+class MetadataMoves:
+    """The moves of the metadata as of now."""
+
+    def __init__(self, cluster: HasImage) -> None:
+        self._cluster = cluster
+
+    def move_of(self, key: TopicPartition, /) -> Moving | None:
+        """Return the move that a partition is part of, None if it does not move."""
+        image = self._cluster.image
+        record = image.partition(*key)
+        move = None if record is None or not record.move else image.moves.get(record.move)
+        if record is None or move is None:
+            return None
+        return Moving(move.move_id, move.throttle_bytes_per_s, record.adding)

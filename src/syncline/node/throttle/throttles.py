@@ -8,7 +8,7 @@ Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
@@ -17,7 +17,8 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Throttle
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.kept_configs import THROTTLE_RATES
-from syncline.model.metadata import MetadataDelta, MetadataImage, ResourceType
+from syncline.model.metadata import MetadataImage, MoveRecord, ResourceType
+from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.throttle.journal import ThrottleJournal
@@ -65,6 +66,7 @@ class ReplicationThrottles:
         self._broker_id = broker_id
         self._moves = moves
         self._moving: dict[TopicPartition, Moving] = {}
+        self._known_moves: Mapping[str, MoveRecord] = {}
         window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
         mode = ThrottleMode(config.replication_quota_mode)
         self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
@@ -82,6 +84,10 @@ class ReplicationThrottles:
     def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
         """Take over what changed in the metadata."""
         is_changed = self._apply_configs(image, delta, config)
+        if image.moves is not self._known_moves:
+            # Another rate of a move changes none of its partitions.
+            self._known_moves = image.moves
+            delta = delta._replace(partitions=(*delta.partitions, *self._moving))
         is_changed = self._apply_moves(image, delta) or is_changed
         if is_changed:
             self._changed()
