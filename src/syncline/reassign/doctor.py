@@ -1,0 +1,182 @@
+"""Why a move does not progress: findings, each with the number that proves it.
+
+Causes are looked for in this order, since one hides those after it: nobody serves the partition; nobody receives it;
+there is no room; the throttle is below what keeping up takes, be it for new replicas or for in-sync followers that
+KIP-73 counts, too; and if what is copied is far below the throttle, the throttle is not the cause.
+Units: bytes, bytes per second, seconds.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, assert_never
+
+from syncline.model.ids import TopicPartition
+from syncline.reassign.amounts import rate_words, size_words, span_words
+from syncline.reassign.formulas import Part, Role
+
+# A throttle whose tenth at most is left for copying deserves a warning.
+THIN_MARGIN: Final = 0.10
+# A copy that uses less than this part of its quota is held back by something else.
+UNUSED: Final = 0.5
+
+
+class Cause(StrEnum):
+    """What holds a copy back."""
+
+    NO_LEADER = "no-leader"
+    DESTINATION_DOWN = "destination-down"
+    NO_ROOM = "no-room"
+    THROTTLE_TOO_LOW = "throttle-too-low"
+    STARVED_BY_IN_SYNC = "starved-by-in-sync"
+    THIN_MARGIN = "thin-margin"
+    NOT_THE_THROTTLE = "not-the-throttle"
+
+
+class Copy(NamedTuple):
+    """One new replica that has not everything yet."""
+
+    key: TopicPartition
+    leader: int
+    destination: int
+    remaining_bytes: int
+
+
+class BrokerView(NamedTuple):
+    """What is known of a broker; -1 bytes is unknown."""
+
+    is_alive: bool
+    usable_bytes: int = -1
+    silent_s: float | None = None
+
+
+class PartView(NamedTuple):
+    """What a broker does in one role: its quota, what keeping up takes of it, and what was measured.
+
+    `in_sync_bytes_per_s` is the part of the keep-up that goes to in-sync followers.
+    """
+
+    quota_bytes_per_s: float
+    keep_up_bytes_per_s: float
+    in_sync_bytes_per_s: float = 0.0
+    measured_bytes_per_s: float | None = None
+    remaining_bytes: int = 0
+    is_progressing: bool = True
+
+
+class Finding(NamedTuple):
+    """A cause, whom it concerns, and the numbers: has is what there is, needs is what there must be."""
+
+    cause: Cause
+    broker: int
+    role: Role | None = None
+    has: float = 0.0
+    needs: float = 0.0
+    keys: tuple[TopicPartition, ...] = ()
+
+
+def diagnose(
+    copies: Sequence[Copy], brokers: Mapping[int, BrokerView], parts: Mapping[Part, PartView]
+) -> list[Finding]:
+    """Return what holds the copies back, the worst first; empty if nothing does."""
+    unfinished = [copy for copy in copies if copy.remaining_bytes > 0]
+    # A destination that is down may hold all that was written; its move waits for it nevertheless.
+    down = _grouped((copy.destination, copy.key) for copy in copies if not _is_alive(brokers, copy.destination))
+    leaderless = _grouped((-1, copy.key) for copy in unfinished if not _is_alive(brokers, copy.leader))
+    findings = [Finding(Cause.NO_LEADER, broker, keys=keys) for broker, keys in leaderless.items()]
+    findings += [
+        Finding(Cause.DESTINATION_DOWN, broker, has=_silence(brokers, broker), keys=keys)
+        for broker, keys in down.items()
+    ]
+    findings += _without_room(unfinished, brokers)
+    explained = {finding.broker for finding in findings}
+    for part, view in parts.items():
+        if view.remaining_bytes > 0 and part.broker not in explained:
+            findings += _of_throttle(part, view)
+    order = list(Cause)
+    return sorted(findings, key=lambda each: (order.index(each.cause), each.broker, each.role or ""))
+
+
+def sentence(finding: Finding) -> str:
+    """Return a finding in words."""
+    broker, role = finding.broker, finding.role
+    match finding.cause:
+        case Cause.NO_LEADER:
+            return f"{_listed(finding.keys)} has no leader that runs, so nobody sends it."
+        case Cause.DESTINATION_DOWN:
+            since = "" if math.isinf(finding.has) else f" for {span_words(finding.has)}"
+            return f"broker {broker} is down{since}, and {_listed(finding.keys)} waits for it."
+        case Cause.NO_ROOM:
+            return f"broker {broker} has {size_words(finding.has)} of room and still gets {size_words(finding.needs)}."
+        case Cause.THROTTLE_TOO_LOW:
+            return (
+                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: keep-up traffic alone is "
+                f"{rate_words(finding.needs)}, and the throttle {rate_words(finding.has)}."
+            )
+        case Cause.STARVED_BY_IN_SYNC:
+            return (
+                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: in-sync followers count, "
+                f"too, and use the throttle of {rate_words(finding.has)} before the new replicas get any of it."
+            )
+        case Cause.THIN_MARGIN:
+            return (
+                f"broker {broker} uses {rate_words(finding.needs)} of {rate_words(finding.has)} for {role} only to "
+                "keep up; little is left for copying."
+            )
+        case Cause.NOT_THE_THROTTLE:
+            return (
+                f"broker {broker} copies {rate_words(finding.has)} in {role}, far below its throttle of "
+                f"{rate_words(finding.needs)}: its disk, its network or the other side is slower."
+            )
+        case unknown:
+            assert_never(unknown)
+
+
+def _of_throttle(part: Part, view: PartView) -> list[Finding]:
+    quota, keep_up = view.quota_bytes_per_s, view.keep_up_bytes_per_s
+    if math.isinf(quota):
+        if not view.is_progressing and view.measured_bytes_per_s is not None:
+            return [Finding(Cause.NOT_THE_THROTTLE, part.broker, part.role, view.measured_bytes_per_s, quota)]
+        return []
+    if quota <= keep_up:
+        is_starved = view.in_sync_bytes_per_s > 0 and quota > keep_up - view.in_sync_bytes_per_s
+        cause = Cause.STARVED_BY_IN_SYNC if is_starved else Cause.THROTTLE_TOO_LOW
+        return [Finding(cause, part.broker, part.role, quota, keep_up)]
+    measured = view.measured_bytes_per_s
+    if not view.is_progressing and measured is not None and measured < UNUSED * quota:
+        return [Finding(Cause.NOT_THE_THROTTLE, part.broker, part.role, measured, quota)]
+    if (quota - keep_up) / quota < THIN_MARGIN:
+        return [Finding(Cause.THIN_MARGIN, part.broker, part.role, quota, keep_up)]
+    return []
+
+
+def _without_room(copies: Iterable[Copy], brokers: Mapping[int, BrokerView]) -> list[Finding]:
+    wanted: dict[int, int] = {}
+    for copy in copies:
+        wanted[copy.destination] = wanted.get(copy.destination, 0) + copy.remaining_bytes
+    return [
+        Finding(Cause.NO_ROOM, broker, has=brokers[broker].usable_bytes, needs=size)
+        for broker, size in wanted.items()
+        if broker in brokers and 0 <= brokers[broker].usable_bytes < size
+    ]
+
+
+def _is_alive(brokers: Mapping[int, BrokerView], broker: int) -> bool:
+    return broker in brokers and brokers[broker].is_alive
+
+
+def _silence(brokers: Mapping[int, BrokerView], broker: int) -> float:
+    silent_s = brokers[broker].silent_s if broker in brokers else None
+    return math.inf if silent_s is None else silent_s
+
+
+def _grouped(pairs: Iterable[tuple[int, TopicPartition]]) -> dict[int, tuple[TopicPartition, ...]]:
+    groups: dict[int, dict[TopicPartition, None]] = {}
+    for broker, key in pairs:
+        groups.setdefault(broker, {})[key] = None
+    return {broker: tuple(sorted(keys)) for broker, keys in groups.items()}
+
+
+def _listed(keys: Sequence[TopicPartition]) -> str:
+    named = ", ".join(map(str, keys[:3]))
+    return named if len(keys) <= 3 else f"{named} and {len(keys) - 3} more partitions"

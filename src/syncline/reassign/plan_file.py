@@ -1,0 +1,151 @@
+"""The JSON files of Kafka's reassignment tool, in both directions.
+
+In: which topics to move, and where partitions shall be. The first replica of a partition is its preferred leader.
+Out: one line without blanks, keys in the tool's order, sorted by topic and partition, so that scripts can compare
+and keep it. Log directories are written for every replica, "any" where none is known.
+Source: Kafka's ReassignPartitionsCommand, whose messages these are.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from syncline.model.ids import TopicPartition
+from syncline.reassign.errors import PlanError
+
+ANY: Final = "any"
+VERSION: Final = 1
+_INT32_MAX: Final = 2_147_483_647
+
+
+class Target(NamedTuple):
+    """Where one partition shall be: brokers in order of preference; a log directory for each of them, or "any"."""
+
+    key: TopicPartition
+    replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...] = ()
+
+
+def parse_plan(text: str) -> list[Target]:
+    """Return the targets of a file in its order, checked as the tool checks them. Raises PlanError."""
+    content = _document(text)
+    rows = content.get("partitions")
+    if not isinstance(rows, list):
+        raise PlanError("Partition reassignment list cannot be empty")
+    targets = [_target(row) for row in rows]
+    check_targets(targets)
+    return targets
+
+
+def check_targets(targets: Sequence[Target]) -> None:
+    """Raise PlanError with the tool's message for the first rule that the targets break."""
+    if not targets:
+        raise PlanError("Partition reassignment list cannot be empty")
+    if not all(target.replicas for target in targets):
+        raise PlanError("Partition replica list cannot be empty")
+    twice = _repeated(target.key for target in targets)
+    if twice:
+        raise PlanError(f"Partition reassignment contains duplicate topic partitions: {','.join(map(str, twice))}")
+    entries = [
+        f"{target.key} contains multiple entries for {','.join(map(str, repeated))}"
+        for target in targets
+        if (repeated := _repeated(target.replicas))
+    ]
+    if entries:
+        raise PlanError(f"Partition replica lists may not contain duplicate entries: {'. '.join(entries)}")
+
+
+def parse_topics(text: str) -> list[str]:
+    """Return the topics of a topics file, in its order. Raises PlanError."""
+    rows = _document(text).get("topics")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("topic"), str) for row in rows
+    ):
+        raise PlanError('The topics file needs a list "topics" of objects with a "topic"')
+    topics = [row["topic"] for row in rows]
+    twice = _repeated(topics)
+    if twice:
+        raise PlanError(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
+    return topics
+
+
+def parse_brokers(text: str) -> list[int]:
+    """Return the brokers of a list such as "0,1,2", in its order. Raises PlanError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and int(word) <= _INT32_MAX for word in words):
+        raise PlanError(f"A broker list is ids of brokers with commas between, such as 0,1,2, not {text!r}")
+    brokers = [int(word) for word in words]
+    twice = _repeated(brokers)
+    if twice:
+        raise PlanError(f"Broker list contains duplicate entries: [{', '.join(map(str, twice))}]")
+    return brokers
+
+
+def written(targets: Iterable[Target]) -> str:
+    """Return the targets as the tool writes them, which `parse_plan` reads."""
+    rows = [
+        {
+            "topic": target.key.topic,
+            "partition": target.key.partition,
+            "replicas": list(target.replicas),
+            "log_dirs": list(target.log_dirs or (ANY,) * len(target.replicas)),
+        }
+        for target in sorted(targets)
+    ]
+    return json.dumps({"version": VERSION, "partitions": rows}, separators=(",", ":"), ensure_ascii=False)
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        raise PlanError("The input string is not a valid JSON") from None
+    if not isinstance(content, dict):
+        raise PlanError("The input string is not a valid JSON")
+    version = content.get("version", VERSION)
+    if version != VERSION or isinstance(version, bool):
+        raise PlanError(f"Not supported version field value {version}")
+    return content
+
+
+def _target(row: Any) -> Target:
+    if not isinstance(row, dict):
+        raise PlanError(f"A partition of the file is an object with topic, partition and replicas, not {row!r}")
+    topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
+    if not isinstance(topic, str) or not topic:
+        raise PlanError(f"A partition of the file has no topic: {json.dumps(row)}")
+    if not _is_number(partition):
+        raise PlanError(f"A partition of topic {topic} has no number: {json.dumps(row)}")
+    assert isinstance(partition, int), "it is a number"
+    key = TopicPartition(topic, partition)
+    if not isinstance(replicas, list) or not all(map(_is_number, replicas)):
+        raise PlanError(f"The replicas of partition {key} are a list of broker ids, not {json.dumps(replicas)}")
+    log_dirs = row.get("log_dirs")
+    if log_dirs is None:
+        log_dirs = [ANY] * len(replicas)
+    if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
+        raise PlanError(f"The log_dirs of partition {key} are a list of texts, not {json.dumps(log_dirs)}")
+    if len(log_dirs) != len(replicas):
+        raise PlanError(
+            f"Size of replicas list [{', '.join(map(str, replicas))}] is different from size of log dirs list "
+            f"[{', '.join(log_dirs)}] for partition {key}"
+        )
+    wrong = next((each for each in log_dirs if each != ANY and not each.startswith("/")), None)
+    if wrong is not None:
+        raise PlanError(f"A log directory of partition {key} is neither an absolute path nor any: {wrong!r}")
+    return Target(key, tuple(replicas), tuple(log_dirs))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT32_MAX
+
+
+def _repeated(values: Iterable[Any]) -> list[Any]:
+    """Return each value that occurs again, once, in the order of its second occurrence."""
+    seen: set[Any] = set()
+    repeated: dict[Any, None] = {}
+    for value in values:
+        if value in seen:
+            repeated[value] = None
+        seen.add(value)
+    return list(repeated)

@@ -1,0 +1,56 @@
+"""Sizes, rates and spans of time in words."""
+
+import math
+
+import pytest
+
+from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words, span_words
+from syncline.reassign.errors import PlanError
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1000000", 10**6), ("1MB", 10**6), ("1.5 MB/s", 1_500_000), ("500kB/s", 500_000), ("0", 0)]
+)
+def test_bytes_are_read(text: str, number: int) -> None:
+    """As the tool's numbers, and with units."""
+    assert parse_bytes(text, "--throttle") == number
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("4h", 14_400), ("45", 45)])
+def test_spans_are_read(text: str, seconds: int) -> None:
+    """Hours, minutes, seconds."""
+    assert parse_span_s(text, "--deadline") == seconds
+
+
+def test_nonsense_is_refused_with_the_option_and_examples() -> None:
+    """So that the next try succeeds."""
+    with pytest.raises(PlanError, match=r"^--throttle takes bytes, such as 1000000"):
+        parse_bytes("-5", "--throttle")
+    with pytest.raises(PlanError, match=r"^--deadline takes a span of time"):
+        parse_span_s("", "--deadline")
+    with pytest.raises(PlanError, match=r"^--max-client-impact takes whole percents"):
+        parse_percent("0%", "--max-client-impact")
+    assert parse_percent("10%", "--max-client-impact") == 10
+
+
+def test_amounts_are_short() -> None:
+    """Three digits and a unit."""
+    assert [size_words(each) for each in (0, 999, 1_000, 1_234_567, 999_960, 240e9, 1.2e12)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "1.23 MB",
+        "1 MB",
+        "240 GB",
+        "1.2 TB",
+    ]
+    assert rate_words(1.2e6) == "1.2 MB/s"
+    assert rate_words(math.inf) == "no bound"
+    assert [span_words(each) for each in (0.4, 45, 5_000, 20_000, 7_200, math.inf)] == [
+        "0.4 s",
+        "45 s",
+        "83 min 20 s",
+        "5 h 33 min",
+        "2 h",
+        "never",
+    ]
