@@ -23,6 +23,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "pure packages reach no clock, socket, file, thread or dice": {"model/planted.py": "import socket"},
     "the pipeline speaks to brokers as any client does": {"pipeline/planted.py": "import syncline.wire.target"},
     "explanations rest on the journal's events alone": {"explain/planted.py": "import syncline.records.target"},
+    "plans of moves are made from data alone, of any cluster": {
+        "reassign/planted.py": "import syncline.records.target"
+    },
     "pictures are made of nothing of ours": {"pictures/planted.py": "import syncline.model.target"},
     "rules of replication stand below those of fetching, cluster and groups stand alone": {
         "core/fetching/planted.py": "import syncline.core.groups.target"

@@ -1,15 +1,22 @@
 """What tests of the commands share. Topics and groups that a test only needs are created without commands: faster."""
 
+import contextlib
 import itertools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from syncline.model.ids import TopicPartition as Key
+from tests.cli.scripted_kafka import ScriptedKafka, Serve, serving
 from tests.cluster import LocalCluster
 
 _NUMBERS = itertools.count(1)
+THREE_PARTITIONS = {Key("foo", 0): (1, 2, 3), Key("foo", 1): (1, 2, 3), Key("bar", 0): (2, 3, 4)}
 
 
 @pytest.fixture
@@ -75,3 +82,32 @@ def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]
 def read(ten_read_to_four: Callable[[], tuple[str, str]]) -> tuple[str, str]:
     """Such a topic and group, for tests that do not change them."""
     return ten_read_to_four()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve a scripted cluster until the end of the test; without replicas, with three partitions."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**more: Any) -> ScriptedKafka:
+            replicas = more.pop("replicas", dict(THREE_PARTITIONS))
+            return stack.enter_context(serving(ScriptedKafka(replicas, **more)))
+
+        yield start
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., str]:
+    """Write a plan; return the name of its file."""
+
+    def write(targets: dict[Key, tuple[int, ...]], **log_dirs: list[str]) -> str:
+        rows = [
+            {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
+            | ({"log_dirs": log_dirs[str(key).replace("-", "_")]} if str(key).replace("-", "_") in log_dirs else {})
+            for key, replicas in targets.items()
+        ]
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps({"version": 1, "partitions": rows}))
+        return str(file)
+
+    return write

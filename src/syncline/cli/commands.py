@@ -10,7 +10,24 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from syncline import __version__
-from syncline.cli import check, cluster, configs, consume, demo, fault, groups, isr, lab, produce, topics, why
+from syncline.cli import (
+    check,
+    cluster,
+    configs,
+    consume,
+    demo,
+    fault,
+    groups,
+    isr,
+    lab,
+    produce,
+    reassign,
+    reassign_plan,
+    reassign_status,
+    throttle,
+    topics,
+    why,
+)
 
 app = typer.Typer(
     name="syncline",
@@ -51,6 +68,10 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(configs.app, name="configs")
 app.add_typer(fault.app, name="fault")
+app.add_typer(reassign.app, name="reassign")
+reassign_plan.register(reassign.app)
+reassign_status.register(reassign.app)
+app.add_typer(throttle.app, name="throttle")
 app.add_typer(lab.app, name="lab")
 
 

@@ -1,0 +1,232 @@
+"""Requests that start, change and cancel moves, in either kind of cluster.
+
+Where moves own their throttles, one request says everything, and all of it happens or nothing. In Apache Kafka the
+throttle is configurations, set before the request in the order of its tool: lists, then rates, then the move, so that
+no byte moves unthrottled. If then a partition is refused, the lists and rates that it alone needed are removed again.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from syncline.cli.direct import Direct, error_text, refuse_errors
+from syncline.cli.throttle_configs import set_lists, set_rates
+from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import NONE, TopicPartition
+from syncline.reassign.cluster_state import ClusterState
+from syncline.reassign.log_dir_states import Place
+from syncline.reassign.move_map import Movement, brokers_of, follower_lists, leader_lists, movements
+from syncline.reassign.plan_file import Target
+from syncline.reassign.throttle_state import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE, LISTS, Throttles
+from syncline.wire.api import ApiKey
+
+_TIMEOUT_MS: Final = 60_000
+_AGAIN_S: Final = 0.1
+
+
+class Throttle(NamedTuple):
+    """What bounds a move, and by what its command adapts the bound; NONE and "" for neither."""
+
+    bytes_per_s: int = NONE
+    control: str = ""
+    deadline_ms: int = NONE
+    impact_percent: int = NONE
+
+
+class Goal(NamedTuple):
+    """To what a command adapts the rate: a deadline (Unix ms), or by how much longer clients may wait.
+
+    `link_bytes_per_s` is what a broker can carry in one direction, if somebody knows it.
+    """
+
+    deadline_ms: int = NONE
+    impact_percent: int = NONE
+    link_bytes_per_s: int = NONE
+
+    def throttle(self, bytes_per_s: int) -> Throttle:
+        """Return the throttle of a move with this goal."""
+        if self.deadline_ms != NONE:
+            return Throttle(bytes_per_s, "deadline", deadline_ms=self.deadline_ms)
+        if self.impact_percent != NONE:
+            return Throttle(bytes_per_s, "impact", impact_percent=self.impact_percent)
+        return Throttle(bytes_per_s)
+
+
+class Outcome(NamedTuple):
+    """What became of a request: the refused partitions with the reason, and the id of the move if it is one."""
+
+    refused: dict[TopicPartition, str]
+    move_id: str = ""
+
+
+def start(
+    cluster: Direct,
+    state: ClusterState,
+    targets: Sequence[Target],
+    throttle: Throttle,
+    *,
+    name: str,
+    allow_factor: bool,
+) -> Outcome:
+    """Move partitions to their targets. Raises LocalClusterError if the request as a whole fails."""
+    wanted = {target.key: target.replicas for target in targets}
+    if state.owns_throttles:
+        return _request(cluster, wanted, throttle, name=name, allow_factor=allow_factor)
+    before = movements(state.running, [], state.replicas())
+    moving = movements(state.running, targets, state.replicas())
+    if throttle.bytes_per_s != NONE:
+        limit(cluster, state, moving, throttle.bytes_per_s)
+    outcome = _request(cluster, wanted, None, allow_factor=allow_factor)
+    if outcome.refused and throttle.bytes_per_s != NONE:
+        started = [target for target in targets if target.key not in outcome.refused]
+        _limit_less(cluster, state, moving, movements(state.running, started, state.replicas()) if started else before)
+    return outcome
+
+
+def cancel(cluster: Direct, keys: Sequence[TopicPartition]) -> Outcome:
+    """Cancel the moves of these partitions."""
+    return _request(cluster, dict.fromkeys(keys), None)
+
+
+def change(cluster: Direct, state: ClusterState, move_id: str, throttle: Throttle) -> None:
+    """Change the throttle of what runs: of one move, or in Apache Kafka of all that moves."""
+    if state.owns_throttles:
+        _request(cluster, {}, throttle, move_id=move_id)
+    else:
+        rates = {LEADER_RATE: throttle.bytes_per_s, FOLLOWER_RATE: throttle.bytes_per_s}
+        set_rates(cluster, state, brokers_of(movements(state.running, [], state.replicas())), rates)
+
+
+def limit(cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], bytes_per_s: int) -> None:
+    """Set KIP-73's lists for all that moves, then its rates at all brokers that take part."""
+    leaders, followers = leader_lists(moving), follower_lists(moving)
+    set_lists(cluster, {topic: {LEADER_LIST: leaders[topic], FOLLOWER_LIST: followers[topic]} for topic in leaders})
+    set_rates(cluster, state, brokers_of(moving), {LEADER_RATE: bytes_per_s, FOLLOWER_RATE: bytes_per_s})
+
+
+def release(
+    cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], earlier: Throttles
+) -> None:
+    """After a move in Apache Kafka, put back the lists and rates of before, unless something still moves."""
+    if state.running:
+        _limit_less(cluster, state, moving, movements(state.running, [], state.replicas()))
+        return
+    topics = dict.fromkeys(key.topic for key in moving)
+    set_lists(cluster, {topic: {name: earlier.lists.get(topic, {}).get(name) for name in LISTS} for topic in topics})
+    for broker in brokers_of(moving):
+        if broker in state.brokers:
+            before = {name: earlier.rates.get(broker, {}).get(name) for name in (LEADER_RATE, FOLLOWER_RATE)}
+            own = {
+                name: None if rate is None or rate.source != "broker" else rate.bytes_per_s
+                for name, rate in before.items()
+            }
+            set_rates(cluster, state, [broker], own)
+
+
+def still_limited(cluster: Direct, state: ClusterState, running: ClusterState) -> None:
+    """After a cancellation, keep the throttle of what still moves, and remove the rest of it."""
+    before = movements(state.running, [], state.replicas())
+    after = movements(running.running, [], running.replicas())
+    _limit_less(cluster, running, before, after)
+
+
+def move_log_dirs(cluster: Direct, wished: Mapping[Place, str], timeout_ms: int) -> tuple[list[Place], list[Place]]:
+    """Start moves between directories; return those that started, and those whose replica did not exist in time.
+
+    Raises LocalClusterError for any other refusal.
+    """
+    waiting = dict(wished)
+    started: list[Place] = []
+    deadline_s = time.monotonic() + timeout_ms / 1000
+    while waiting:
+        for broker in sorted({place.broker for place in waiting}):
+            here = {place: path for place, path in waiting.items() if place.broker == broker}
+            for place, code in _ask_log_dirs(cluster, broker, here).items():
+                if code == ErrorCode.REPLICA_NOT_AVAILABLE:
+                    continue
+                refuse_errors(f"cannot move replica {place.key}-{broker} to {waiting[place]}", code, None)
+                started.append(place)
+                del waiting[place]
+        if not waiting or time.monotonic() >= deadline_s:
+            break
+        time.sleep(_AGAIN_S)
+    return sorted(started), sorted(waiting)
+
+
+def _limit_less(
+    cluster: Direct,
+    state: ClusterState,
+    before: Mapping[TopicPartition, Movement],
+    after: Mapping[TopicPartition, Movement],
+) -> None:
+    leaders, followers = leader_lists(after), follower_lists(after)
+    topics = dict.fromkeys(key.topic for key in before)
+    set_lists(
+        cluster,
+        {topic: {LEADER_LIST: leaders.get(topic), FOLLOWER_LIST: followers.get(topic)} for topic in topics},
+    )
+    left = set(brokers_of(after))
+    needless = [broker for broker in brokers_of(before) if broker not in left and broker in state.brokers]
+    set_rates(cluster, state, needless, {LEADER_RATE: None, FOLLOWER_RATE: None})
+
+
+def _request(
+    cluster: Direct,
+    wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+    throttle: Throttle | None,
+    *,
+    move_id: str = "",
+    name: str = "",
+    allow_factor: bool = True,
+) -> Outcome:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for key, replicas in wanted.items():
+        topics.setdefault(key.topic, []).append({"partition_index": key.partition, "replicas": replicas})
+    fields: dict[str, Any] = {
+        "timeout": _TIMEOUT_MS,
+        "allow_replication_factor_change": allow_factor,
+        "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+    }
+    if throttle is not None:
+        fields |= {
+            "throttle": throttle.bytes_per_s,
+            "control": throttle.control,
+            "deadline_ms": throttle.deadline_ms,
+            "impact_percent": throttle.impact_percent,
+            "move_id": move_id,
+            "name": name,
+        }
+    answer = cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, fields)
+    codes = {
+        TopicPartition(str(topic.name), int(each.partition_index)): (int(each.error_code), each.error_message)
+        for topic in answer.responses
+        for each in topic.partitions
+        if int(each.error_code)
+    }
+    # Of a move, partitions that are not refused are not attempted if another one is: that is no reason of theirs.
+    refused = {key: error_text(*each) for key, each in codes.items() if each[0] != ErrorCode.OPERATION_NOT_ATTEMPTED}
+    if not refused:
+        refuse_errors("the controller refuses", int(answer.error_code), answer.error_message)
+    return Outcome(refused, str(getattr(answer, "move_id", "")))
+
+
+def _ask_log_dirs(cluster: Direct, broker: int, wished: Mapping[Place, str]) -> dict[Place, int]:
+    paths: dict[str, dict[str, list[int]]] = {}
+    for place, path in wished.items():
+        paths.setdefault(path, {}).setdefault(place.key.topic, []).append(place.key.partition)
+    fields = {
+        "dirs": [
+            {"path": path, "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()]}
+            for path, topics in paths.items()
+        ]
+    }
+    answer = cluster.ask_broker(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, fields)
+    codes = {
+        Place(TopicPartition(str(topic.topic_name), int(each.partition_index)), broker): int(each.error_code)
+        for topic in answer.results
+        for each in topic.partitions
+    }
+    if codes.keys() != wished.keys():
+        raise LocalClusterError(f"broker {broker} answers for other replicas than it was asked for.")
+    return codes

@@ -1,0 +1,336 @@
+"""`reassign`: move partitions to other brokers. The files, options and texts of Kafka's tool, for either cluster."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.local.layout import LocalClusterError
+from syncline.model.ids import NONE
+from syncline.reassign.errors import PlanError
+
+app = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers, at a rate that suits.")
+
+BootstrapServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Cluster to connect to, Apache Kafka too (default: the one of --data).",
+    ),
+]
+PlanOption = Annotated[
+    Path, typer.Option("--reassignment-json-file", "--plan", "-f", metavar="FILE", help="Where partitions shall be.")
+]
+PreserveOption = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Leave throttle configurations as they are.")
+]
+TimeoutOption = Annotated[
+    int, typer.Option("--timeout", metavar="MS", min=0, help="How long to try to start moves between log directories.")
+]
+LinkOption = Annotated[
+    str,
+    typer.Option(
+        "--link-capacity", metavar="B/S", help="What a broker can send or receive; without it the capacity is unknown."
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show all that would change, and change nothing.")]
+LOG_DIR_TIMEOUT_MS = 10_000
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Let refusals of plans be printed as all others."""
+    try:
+        yield
+    except PlanError as refusal:
+        raise LocalClusterError(str(refusal)) from None
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a file; `LocalClusterError` if it cannot be read."""
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LocalClusterError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def show(lines: list[str]) -> None:
+    """Print lines."""
+    print("\n".join(lines))
+
+
+@app.command(short_help="Propose where partitions could be.")
+def generate(
+    broker_list: Annotated[str, typer.Option("--broker-list", metavar="ID,...", help="Brokers that shall hold them.")],
+    topics_file: Annotated[
+        Path | None,
+        typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics to move (with --minimal: all)."),
+    ] = None,
+    minimal: Annotated[
+        bool,
+        typer.Option("--minimal", help="Balance replicas and leaders with the fewest bytes moved, not from scratch."),
+    ] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the current plan and a proposed one; change nothing.
+
+    Without --minimal the proposal ignores where replicas are, as that of Kafka's tool does, and moves nearly
+    everything.
+    """
+    import random
+
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.reassign import texts
+    from syncline.reassign.formulas import move_ratio
+    from syncline.reassign.generate import Placed, from_scratch, known_racks, with_fewest_bytes
+    from syncline.reassign.plan_file import Target, parse_brokers, parse_topics, written
+
+    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+        if topics_file is None and not minimal:
+            raise LocalClusterError('Missing required argument "[topics-to-move-json-file]"')
+        brokers = parse_brokers(broker_list)
+        wanted = None if topics_file is None else parse_topics(text_of(topics_file))
+        state = read_cluster(cluster, with_sizes=minimal)
+        known = {key.topic for key in state.partitions}
+        # Topics of the brokers themselves move only if they are named.
+        topics = [name for name in sorted(known) if not name.startswith("__")] if wanted is None else wanted
+        missing = next((name for name in topics if name not in known), None)
+        if missing is not None:
+            raise LocalClusterError(f"Topic {missing} not found.")
+        alive = [broker for broker in brokers if broker in state.brokers]
+        racks = {} if disable_rack_aware else known_racks({each: state.brokers[each].rack for each in alive})
+        placed = [Placed(key, partition.replicas, state.size_of(key)) for key, partition in state.partitions.items()]
+        moved = [each for each in placed if each.key.topic in topics]
+        if minimal:
+            elsewhere = [each for each in placed if each.key.topic not in topics]
+            proposal = with_fewest_bytes(moved, alive, racks, elsewhere=elsewhere)
+        else:
+            rng = random.SystemRandom()
+            start, shift = rng.randrange(max(len(alive), 1)), rng.randrange(max(len(alive), 1))
+            proposal = from_scratch(moved, alive, racks, start=start, shift=shift)
+    current = [Target(each.key, each.replicas) for each in moved]
+    created = {each.key: len(set(each.replicas) - set(state.partitions[each.key].replicas)) for each in proposal}
+    ratio = move_ratio(sum(created.values()), sum(len(each.replicas) for each in placed))
+    if as_json:
+        copied = sum(count * state.size_of(key) for key, count in created.items())
+        plans = {"current": json.loads(written(current)), "proposed": json.loads(written(proposal))}
+        print(json.dumps({**plans, "move_ratio": ratio, "copied_bytes": copied if minimal else None}))
+        return
+    show(texts.proposal(written(current), written(proposal)))
+    if minimal:
+        _show_cost(state, created, ratio)
+
+
+def _show_cost(state: Any, created: dict[Any, int], ratio: float) -> None:
+    from syncline.reassign.amounts import size_words
+
+    copied = sum(count * state.size_of(key) for key, count in created.items())
+    print(f"\nMoveRatio {ratio:.3f}: {sum(created.values())} new replicas, {size_words(copied)} to copy")
+
+
+@app.command(short_help="Start moves, optionally at a throttle that belongs to them.")
+def execute(
+    plan: PlanOption,
+    throttle: Annotated[
+        str, typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000 or 1MB.")
+    ] = str(NONE),
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="TIME", help="End in this time (10m): adapt the rate meanwhile.")
+    ] = None,
+    impact: Annotated[
+        str | None,
+        typer.Option(
+            "--max-client-impact", metavar="PERCENT", help="Adapt the rate so that clients wait at most 10% longer."
+        ),
+    ] = None,
+    link: LinkOption = str(NONE),
+    log_dir_throttle: Annotated[
+        str, typer.Option("--replica-alter-log-dirs-throttle", metavar="B/S", help="For moves between directories.")
+    ] = str(NONE),
+    timeout: TimeoutOption = LOG_DIR_TIMEOUT_MS,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Also while others run; the same file again changes the throttle.")
+    ] = False,
+    allow_factor: Annotated[
+        bool,
+        typer.Option("--allow-replication-factor-change", help="Allow more or fewer replicas than before."),
+    ] = False,
+    ignore_space: Annotated[
+        bool, typer.Option("--ignore-disk-space", help="Do not compare the room on destinations with what they get.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Move partitions to where the file says.
+
+    The throttle is set with the move. In a Syncline cluster it ends with the move; Apache Kafka keeps it until
+    `verify` finds the move complete. With --deadline or --max-client-impact this command stays and adapts the rate;
+    if it is interrupted, `reassign resume` goes on.
+    """
+    from syncline.cli.direct import Direct
+    from syncline.cli.reassign_execute import Wishes, run
+
+    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+        wishes = Wishes.of(
+            text_of(plan),
+            name=plan.name,
+            throttle=throttle,
+            log_dir_throttle=log_dir_throttle,
+            deadline=deadline,
+            impact=impact,
+            link=link,
+            is_additional=additional,
+            allows_factor_change=allow_factor,
+            ignores_space=ignore_space,
+            timeout_ms=timeout,
+        )
+        code = run(cluster, wishes, bootstrap_of(bootstrap, data), is_dry=dry_run, as_json=as_json)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command(short_help="Say whether moves are complete.")
+def verify(
+    plan: PlanOption,
+    preserve: PreserveOption = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare where partitions are with where the file says that they shall be.
+
+    As Kafka's tool does, this removes throttle configurations once nothing moves in the cluster. In a Syncline
+    cluster throttles end with their moves, so there is nothing to remove, and limits that somebody set stay.
+    """
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.cli.throttle_configs import clear
+    from syncline.reassign import texts
+    from syncline.reassign.log_dir_states import report, wishes
+    from syncline.reassign.plan_file import parse_plan
+
+    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+        targets = parse_plan(text_of(plan))
+        topics = {target.key.topic for target in targets}
+        wished = wishes(targets)
+        state = read_cluster(cluster, topics, with_sizes=bool(wished))
+        lines = texts.states(targets, state.running, state.replicas())
+        directories = report(wished, state.log_dirs, state.failed_directories)
+        brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})
+        clears = not (state.running or preserve or state.owns_throttles) and directories.is_done
+        if not as_json:
+            show([*lines, "\n".join(directories.lines)])
+            if clears:
+                show(texts.clearing(brokers, topics))
+        missed = clear(cluster, state, brokers, topics) if clears else []
+    if as_json:
+        states = {
+            str(target.key): "in progress"
+            if target.key in state.running
+            else "completed"
+            if state.replicas().get(target.key) == target.replicas
+            else "other replicas"
+            for target in sorted(targets)
+        }
+        print(json.dumps({"partitions": states, "log_dirs": directories.lines, "cleared": clears}))
+    if missed:
+        raise LocalClusterError(" ".join(missed))
+
+
+@app.command(short_help="Cancel moves: the replicas of before come back.")
+def cancel(
+    plan: PlanOption,
+    preserve: PreserveOption = False,
+    timeout: TimeoutOption = LOG_DIR_TIMEOUT_MS,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel those moves of the file that run. What was copied to new replicas is thrown away.
+
+    The throttle of what still moves stays; Kafka's tool removes it.
+    """
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.cli.move_requests import cancel as cancel_moves
+    from syncline.cli.move_requests import move_log_dirs, still_limited
+    from syncline.cli.throttle_configs import clear
+    from syncline.reassign import texts
+    from syncline.reassign.log_dir_states import wishes
+    from syncline.reassign.plan_file import parse_plan
+
+    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+        targets = parse_plan(text_of(plan))
+        topics = {target.key.topic for target in targets}
+        wished = wishes(targets)
+        state = read_cluster(cluster, with_sizes=bool(wished))
+        keys = sorted(target.key for target in targets if target.key in state.running)
+        if dry_run:
+            print(json.dumps({"would_cancel": list(map(str, keys))}) if as_json else f"would cancel: {_names(keys)}")
+            return
+        outcome = cancel_moves(cluster, keys) if keys else None
+        if outcome is not None and outcome.refused:
+            show(texts.refusals("Error cancelling partition reassignment for:", outcome.refused))
+            raise typer.Exit(1)
+        back = {place: state.log_dirs[place].current for place in wished if state.log_dirs.get(place, ("", ""))[1]}
+        if back:
+            move_log_dirs(cluster, back, timeout)
+        print(json.dumps({"cancelled": list(map(str, keys))}) if as_json else texts.cancelled(keys))
+        if preserve or state.owns_throttles:
+            return
+        after = read_cluster(cluster)
+        if after.running:
+            still_limited(cluster, state, after)
+            return
+        brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})
+        if not as_json:
+            show(texts.clearing(brokers, topics))
+        missed = clear(cluster, state, brokers, topics)
+    if missed:
+        raise LocalClusterError(" ".join(missed))
+
+
+@app.command("list", short_help="List partitions that move.")
+def list_moves(
+    bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
+) -> None:
+    """List partitions that move: all replicas, those that are added and those that are removed."""
+    from syncline.cli.cluster_reading import read_moves
+    from syncline.cli.direct import Direct
+    from syncline.reassign import texts
+
+    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+        running, move_of, _ = read_moves(cluster)
+    if not as_json:
+        show(texts.running(running))
+        return
+    rows = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": list(each.replicas),
+            "adding": list(each.adding),
+            "removing": list(each.removing),
+            "move": move_of.get(key) or None,
+        }
+        for key, each in running.items()
+    ]
+    print(json.dumps(rows))
+
+
+def _names(keys: list[Any]) -> str:
+    return ",".join(map(str, keys)) or "nothing"

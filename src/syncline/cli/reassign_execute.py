@@ -1,0 +1,305 @@
+"""`reassign execute`: everything is checked before anything changes, and shown instead with --dry-run."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
+
+from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
+from syncline.cli.direct import Direct
+from syncline.cli.move_requests import Goal, Throttle, move_log_dirs, start
+from syncline.cli.throttle_configs import set_rates
+from syncline.local.layout import LocalClusterError
+from syncline.model.ids import NONE, TopicPartition
+from syncline.reassign import texts
+from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words
+from syncline.reassign.cluster_state import ClusterState
+from syncline.reassign.formulas import loads
+from syncline.reassign.log_dir_states import Place, wishes
+from syncline.reassign.move_map import brokers_of, follower_lists, leader_lists, movements
+from syncline.reassign.plan_file import Target, parse_plan, written
+from syncline.reassign.progress import changed_factors, planned, without_room
+from syncline.reassign.throttle_state import LOG_DIRS_RATE
+
+# Of the name of a move, which is the file's.
+NAME_LENGTH_MAX: Final = 250
+NONE_TEXT: Final = str(NONE)
+
+
+class Wishes(NamedTuple):
+    """What a user asked for, read from the options."""
+
+    targets: list[Target]
+    name: str
+    throttle_bytes_per_s: int
+    log_dir_bytes_per_s: int
+    deadline_s: int | None
+    impact_percent: int | None
+    link_bytes_per_s: int
+    is_additional: bool
+    allows_factor_change: bool
+    ignores_space: bool
+    timeout_ms: int
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        *,
+        name: str,
+        throttle: str,
+        log_dir_throttle: str,
+        deadline: str | None,
+        impact: str | None,
+        link: str,
+        is_additional: bool,
+        allows_factor_change: bool,
+        ignores_space: bool,
+        timeout_ms: int,
+    ) -> Self:
+        """Return the wishes; raises PlanError or LocalClusterError for those that nothing can fulfil."""
+        if deadline is not None and impact is not None:
+            raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
+        return cls(
+            parse_plan(text),
+            name,
+            _rate(throttle, "--throttle"),
+            _rate(log_dir_throttle, "--replica-alter-log-dirs-throttle"),
+            None if deadline is None else parse_span_s(deadline, "--deadline"),
+            None if impact is None else parse_percent(impact, "--max-client-impact"),
+            _rate(link, "--link-capacity"),
+            is_additional,
+            allows_factor_change,
+            ignores_space,
+            timeout_ms,
+        )
+
+    @property
+    def is_controlled(self) -> bool:
+        """Return whether the command stays and adapts the rate."""
+        return self.deadline_s is not None or self.impact_percent is not None
+
+    @property
+    def goal(self) -> Goal:
+        """Return what the rate is adapted to; the deadline counts from now."""
+        deadline_ms = NONE if self.deadline_s is None else time.time_ns() // 1_000_000 + self.deadline_s * 1000
+        return Goal(deadline_ms, self.impact_percent or NONE, self.link_bytes_per_s)
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """Return the partitions, sorted."""
+        return sorted(target.key for target in self.targets)
+
+
+def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_json: bool) -> int:
+    """Check, start and perhaps steer a move; return the exit code. Raises LocalClusterError."""
+    state = read_cluster(cluster, {key.topic for key in wished.keys}, with_sizes=True)
+    directories = _checked(state, wished)
+    if is_dry:
+        _show_plan(state, wished, directories, as_json=as_json)
+        return 0
+    if not wished.is_controlled:
+        return _perform(cluster, state, wished, directories, Throttle(wished.throttle_bytes_per_s), as_json=as_json)[0]
+    from syncline.cli.reassign_steer import Steering
+
+    with Steering(cluster, bootstrap, as_json=as_json) as steering:
+        throttle = steering.prepared(state, wished.targets, wished.goal, wished.throttle_bytes_per_s)
+        code, move_id = _perform(cluster, state, wished, directories, throttle, as_json=as_json)
+        return code or steering.run(move_id, wished.targets)
+
+
+def _perform(
+    cluster: Direct,
+    state: ClusterState,
+    wished: Wishes,
+    directories: dict[Place, str],
+    throttle: Throttle,
+    *,
+    as_json: bool,
+) -> tuple[int, str]:
+    """Start what was checked; return the exit code and the id of the move, if it has one."""
+    current = written(_current(state, wished.targets))
+    if not as_json:
+        _print([*texts.rollback(current)])
+        if not state.owns_throttles and throttle.bytes_per_s != NONE:
+            _print([texts.MUST_VERIFY])
+    if wished.log_dir_bytes_per_s != NONE and directories:
+        brokers = sorted({place.broker for place in directories})
+        set_rates(cluster, state, brokers, {LOG_DIRS_RATE: wished.log_dir_bytes_per_s})
+    outcome = start(
+        cluster,
+        state,
+        wished.targets,
+        throttle,
+        name=wished.name[:NAME_LENGTH_MAX],
+        allow_factor=wished.allows_factor_change,
+    )
+    started = [key for key in wished.keys if key not in outcome.refused]
+    if outcome.refused:
+        _report_refusals(outcome.refused, started, as_json=as_json, is_all_or_nothing=state.owns_throttles)
+        return 1, ""
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "started": list(map(str, started)),
+                    "move": outcome.move_id or None,
+                    "throttle_bytes_per_s": _known(throttle.bytes_per_s),
+                    "rollback": json.loads(current),
+                }
+            ),
+            flush=True,
+        )
+    else:
+        if throttle.bytes_per_s != NONE:
+            _print([texts.throttle_set(throttle.bytes_per_s)])
+        if wished.log_dir_bytes_per_s != NONE and directories:
+            _print([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
+        _print([texts.started(started)])
+    return _start_log_dirs(cluster, directories, wished.timeout_ms, as_json=as_json), outcome.move_id
+
+
+def _rate(text: str, option: str) -> int:
+    return NONE if text.strip() == NONE_TEXT else parse_bytes(text, option)
+
+
+def _checked(state: ClusterState, wished: Wishes) -> dict[Place, str]:
+    """Raise `LocalClusterError` for what a move must not do; return the moves between directories."""
+    if state.running and not wished.is_additional:
+        raise LocalClusterError(texts.CANNOT_EXECUTE)
+    require_brokers(state, (broker for target in wished.targets for broker in target.replicas))
+    require_partitions(state, wished.keys)
+    factors = changed_factors(state, wished.targets)
+    if factors and not wished.allows_factor_change:
+        raise LocalClusterError(
+            f"the file changes the number of replicas of {', '.join(factors)}. If that is what you want, add "
+            "--allow-replication-factor-change."
+        )
+    moving = planned(state, wished.targets, {})
+    full = [] if wished.ignores_space else without_room(state, moving)
+    if full:
+        raise LocalClusterError(f"{'; '.join(full)}. Move less at once, or add --ignore-disk-space.")
+    directories = {
+        place: path
+        for place, path in wishes(wished.targets).items()
+        if place not in state.log_dirs or state.log_dirs[place].current != path
+    }
+    if directories and state.owns_throttles:
+        place, path = next(iter(directories.items()))
+        raise LocalClusterError(
+            f"replica {place.key}-{place.broker} cannot be moved to {path}: a broker of Syncline has one log "
+            "directory. Let log_dirs be any."
+        )
+    return directories
+
+
+def _current(state: ClusterState, targets: Sequence[Target]) -> list[Target]:
+    """Return where partitions are now, with their directories, as far as they are known."""
+    return [
+        Target(target.key, replicas, tuple(_directory(state, Place(target.key, broker)) for broker in replicas))
+        for target in targets
+        for replicas in [state.partitions[target.key].replicas]
+    ]
+
+
+def _directory(state: ClusterState, place: Place) -> str:
+    # A broker of Syncline has one directory, so naming it would only make a plan that fits no other cluster.
+    copies = state.log_dirs.get(place)
+    return copies.current if copies is not None and copies.current and not state.owns_throttles else "any"
+
+
+def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str], *, as_json: bool) -> None:
+    """Print all that an execution would change, and how much it would copy."""
+    moving = planned(state, wished.targets, {})
+    parts = loads(moving, counts_in_sync=False)
+    listed = movements(state.running, wished.targets, state.replicas())
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": str(target.key),
+            "from": list(state.partitions[target.key].replicas),
+            "to": list(target.replicas),
+            "copied_bytes": each.size_bytes * len(each.destinations),
+        }
+        for target, each in zip(wished.targets, moving, strict=True)
+    ]
+    is_limited = wished.throttle_bytes_per_s != NONE and not state.owns_throttles
+    configs: dict[str, Any] = {}
+    if is_limited:
+        configs = {
+            "leader.replication.throttled.replicas": leader_lists(listed),
+            "follower.replication.throttled.replicas": follower_lists(listed),
+            "rates_on_brokers": brokers_of(listed),
+        }
+    if as_json:
+        traffic = [
+            {"broker": part.broker, "role": part.role.value, "bytes": load.copy_bytes} for part, load in parts.items()
+        ]
+        print(
+            json.dumps(
+                {
+                    "partitions": rows,
+                    "brokers": traffic,
+                    "throttle_bytes_per_s": None
+                    if wished.throttle_bytes_per_s == NONE
+                    else wished.throttle_bytes_per_s,
+                    "owned_by_the_move": state.owns_throttles,
+                    "configs": configs,
+                    "log_dirs": {f"{place.key}-{place.broker}": path for place, path in directories.items()},
+                }
+            )
+        )
+        return
+    print("Nothing is changed. Execution would change:")
+    for row in rows:
+        copied = f", {size_words(row['copied_bytes'])} to copy" if row["copied_bytes"] else ""
+        print(f"  {row['partition']}: {_ids(row['from'])} -> {_ids(row['to'])}{copied}")
+    for place, path in directories.items():
+        print(f"  replica {place.key}-{place.broker} to directory {path}")
+    for part, load in parts.items():
+        print(f"  broker {part.broker} {part.role}: {size_words(load.copy_bytes)}")
+    if wished.throttle_bytes_per_s != NONE and state.owns_throttles:
+        print(f"  at most {rate_words(wished.throttle_bytes_per_s)} at each broker, as long as the move runs")
+    for name, value in configs.items():
+        for topic, items in value.items() if isinstance(value, dict) else ():
+            print(f"  topic {topic}: {name}={items}")
+    if is_limited:
+        print(
+            f"  brokers {_ids(brokers_of(listed))}: rates of {wished.throttle_bytes_per_s} B/s to send and to receive"
+        )
+
+
+def _report_refusals(
+    refused: dict[TopicPartition, str], started: Sequence[TopicPartition], *, as_json: bool, is_all_or_nothing: bool
+) -> None:
+    going = [] if is_all_or_nothing else list(map(str, started))
+    if as_json:
+        print(json.dumps({"refused": {str(key): text for key, text in sorted(refused.items())}, "started": going}))
+        return
+    _print(texts.refusals("Error reassigning partition(s):", refused))
+    if going:
+        print(f"{','.join(going)} started nevertheless.")
+
+
+def _start_log_dirs(cluster: Direct, directories: dict[Place, str], timeout_ms: int, *, as_json: bool) -> int:
+    if not directories:
+        return 0
+    started, late = move_log_dirs(cluster, directories, timeout_ms)
+    if not as_json:
+        for path, broker in sorted({(directories[place], place.broker) for place in started}):
+            here = [place.key for place in started if (directories[place], place.broker) == (path, broker)]
+            _print([texts.log_dirs_started(path, broker, here)])
+        if late:
+            _print([texts.log_dirs_late(late)])
+    return 1 if late else 0
+
+
+def _print(lines: list[str]) -> None:
+    print("\n".join(lines), flush=True)
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _known(number: int) -> int | None:
+    return None if number == NONE else number

@@ -1,0 +1,259 @@
+"""`reassign status` and `reassign resume`: what moves now, how far it is, what holds it back; and steering it again."""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from syncline.cli.cluster_reading import read_cluster
+from syncline.cli.direct import Direct
+from syncline.cli.move_requests import Goal
+from syncline.cli.reassign import BootstrapServerOption, LinkOption, sentences
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.cli.throttle_configs import read_throttles
+from syncline.local.layout import LocalClusterError
+from syncline.model.ids import NONE, TopicPartition
+from syncline.reassign import texts
+from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words
+from syncline.reassign.bars import lines_of, state_of
+from syncline.reassign.cluster_state import ClusterState, MoveState
+from syncline.reassign.doctor import Finding, PartView, diagnose, sentence
+from syncline.reassign.eta import Eta
+from syncline.reassign.formulas import Load, Part, Role
+from syncline.reassign.plan_file import Target
+from syncline.reassign.progress import (
+    Row,
+    broker_views,
+    copies_of,
+    in_sync_rates,
+    part_views,
+    remaining,
+    rows,
+    write_rates,
+)
+from syncline.reassign.throttle_state import Throttles, quota_of
+
+LOOK_S: Final = 0.3
+WATCH_S: Final = 1.0
+
+
+class _Watch:
+    """What several looks at a cluster have shown."""
+
+    def __init__(self, cluster: Direct) -> None:
+        self._cluster = cluster
+        self._throttles: Throttles | None = None
+        self._quotas: dict[Part, float] = {}
+        self._state: ClusterState | None = None
+        self._parts: dict[Part, Load] | None = None
+        self._etas: dict[Part, Eta] = {}
+        self.rows: list[Row] = []
+        self.views: dict[Part, PartView] = {}
+        self.findings: list[Finding] = []
+
+    @property
+    def state(self) -> ClusterState:
+        """Return the cluster as of the last look."""
+        assert self._state is not None, "somebody looked"
+        return self._state
+
+    @property
+    def ends(self) -> dict[Part, float | None]:
+        """Return the seconds left of each part."""
+        return {part: eta.left_s for part, eta in self._etas.items()}
+
+    def look(self) -> None:
+        """Look once more."""
+        state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
+        topics = {key.topic for key in state.running}
+        # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
+        self._throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
+        before, self._state = self._state, state
+        growth = {} if before is None else write_rates(before, state)
+        self.rows = rows(state, state.running)
+        parts = remaining(state, self.rows, growth, counts_in_sync=not state.owns_throttles)
+        quotas = _quotas(state, self._throttles, self.rows)
+        span_s = 0.0 if before is None else (state.at_ms - before.at_ms) / 1000
+        in_sync = {} if state.owns_throttles else in_sync_rates(state, self.rows, growth)
+        self.views = part_views(self._parts, parts, span_s, quotas, in_sync)
+        self._note_ends(parts, quotas, state.at_ms, is_first=before is None)
+        self._parts, self._quotas = parts, quotas
+        involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
+        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views)
+
+    def _note_ends(
+        self, parts: Mapping[Part, Load], quotas: Mapping[Part, float], now_ms: int, *, is_first: bool
+    ) -> None:
+        for part, load in parts.items():
+            eta = self._etas.get(part, Eta())
+            quota = quotas.get(part, math.inf)
+            if not math.isinf(quota) and (is_first or quota != self._quotas.get(part)):
+                eta = eta.predicted(max(quota - load.keep_up_bytes_per_s, 0.0))
+            self._etas[part] = eta.seen(now_ms, load.copy_bytes)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(short_help="Show how far moves are, how fast, and what holds them back.")(status)
+    app.command(short_help="Go on adapting the rate of a move whose command was killed.")(resume)
+
+
+def status(
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Draw it again every second, until nothing moves.")
+    ] = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Show for each new replica what it has of what it needs, and for each broker its rate against its throttle."""
+    from syncline.cli.up import interruptible
+
+    interruptible()
+    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+        seen = _Watch(cluster)
+        seen.look()
+        try:
+            while True:
+                time.sleep(WATCH_S if watch else LOOK_S if seen.state.running else 0)
+                if seen.state.running:
+                    seen.look()
+                _show(seen, is_watching=watch, as_json=as_json)
+                if not watch or not seen.state.running:
+                    return
+        except KeyboardInterrupt:
+            return
+
+
+def resume(
+    move_id: Annotated[str | None, typer.Argument(metavar="[MOVE]", help="Which move, if several run.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="TIME", help="Another deadline, from now on.")
+    ] = None,
+    impact: Annotated[
+        str | None, typer.Option("--max-client-impact", metavar="PERCENT", help="Another bound on what clients feel.")
+    ] = None,
+    link: LinkOption = str(NONE),
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Adapt the rate of a running move to its goal again.
+
+    The goal is what the cluster remembers of the move. Apache Kafka remembers none, so give it there.
+    """
+    from syncline.cli.reassign_steer import Steering
+
+    where = bootstrap_of(bootstrap, data)
+    with sentences(), Direct(where) as cluster:
+        state = read_cluster(cluster, with_sizes=True)
+        move, keys = _chosen(state, move_id)
+        goal = _goal(move, deadline, impact, link)
+        targets = [Target(key, state.running[key].target) for key in keys]
+        with Steering(cluster, where, as_json=as_json) as steering:
+            steering.taken_over(state, move, goal)
+            code = steering.run(move.move_id, targets)
+    if code:
+        raise typer.Exit(code)
+
+
+def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[TopicPartition]]:
+    if not state.running:
+        raise LocalClusterError(texts.NOTHING_RUNS)
+    if not state.owns_throttles:
+        return MoveState(""), sorted(state.running)
+    if move_id is None:
+        if len(state.moves) != 1:
+            known = ", ".join(sorted(state.moves)) or "none"
+            raise LocalClusterError(f"name the move to resume. Those that run: {known}.")
+        move_id = next(iter(state.moves))
+    if move_id not in state.moves:
+        raise LocalClusterError(
+            f"no move {move_id!r} runs. Those that run: {', '.join(sorted(state.moves)) or 'none'}."
+        )
+    return state.moves[move_id], state.keys_of(move_id)
+
+
+def _goal(move: MoveState, deadline: str | None, impact: str | None, link: str) -> Goal:
+    if deadline is not None and impact is not None:
+        raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
+    capacity = NONE if link == str(NONE) else parse_bytes(link, "--link-capacity")
+    if deadline is not None:
+        now_ms = time.time_ns() // 1_000_000
+        return Goal(now_ms + parse_span_s(deadline, "--deadline") * 1000, link_bytes_per_s=capacity)
+    if impact is not None:
+        return Goal(impact_percent=parse_percent(impact, "--max-client-impact"), link_bytes_per_s=capacity)
+    if move.control == "deadline":
+        return Goal(move.deadline_ms, link_bytes_per_s=capacity)
+    if move.control == "impact":
+        return Goal(impact_percent=move.impact_percent, link_bytes_per_s=capacity)
+    name = f"move {move.move_id}" if move.move_id else "what moves"
+    raise LocalClusterError(f"{name} has no goal to adapt its rate to: give --deadline or --max-client-impact.")
+
+
+def _quotas(state: ClusterState, throttles: Throttles, moving: Sequence[Row]) -> dict[Part, float]:
+    """Return the bound of each broker and role: the highest of its moving partitions', as one may be free."""
+    found: dict[Part, float] = {}
+    for row in moving:
+        for broker, role in ((row.leader, Role.SENDING), (row.destination, Role.RECEIVING)):
+            part = Part(broker, role)
+            found[part] = max(found.get(part, 0.0), quota_of(state, throttles, row.key, broker, role))
+    return found
+
+
+def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
+    state = seen.state
+    if as_json:
+        print(json.dumps(_facts(seen)), flush=True)
+        return
+    if is_watching:
+        print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
+    if not state.running:
+        print(texts.NOTHING_RUNS, flush=True)
+        return
+    for move in state.moves.values():
+        limit = "no throttle" if move.throttle_bytes_per_s == NONE else rate_words(move.throttle_bytes_per_s)
+        goal = {"deadline": ", adapted to a deadline", "impact": f", adapted to clients ({move.impact_percent} %)"}
+        print(f"move {move.move_id}{f' ({move.name})' if move.name else ''}: {limit}{goal.get(move.control, '')}")
+    brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
+    print("\n".join(lines_of(seen.rows, brokers, seen.views, seen.ends)))
+    for finding in seen.findings:
+        print(sentence(finding))
+    print(end="", flush=True)
+
+
+def _facts(seen: _Watch) -> dict[str, Any]:
+    state = seen.state
+    brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
+    known = [left for left in seen.ends.values() if left is not None]
+    return {
+        "replicas": [
+            {
+                "topic": row.key.topic,
+                "partition": row.key.partition,
+                "destination": row.destination,
+                "done_bytes": row.done_bytes,
+                "total_bytes": row.total_bytes,
+                "state": state_of(row, brokers),
+                "move": state.move_of.get(row.key) or None,
+            }
+            for row in seen.rows
+        ],
+        "brokers": [
+            {
+                "broker": part.broker,
+                "role": part.role.value,
+                "remaining_bytes": view.remaining_bytes,
+                "measured_bytes_per_s": view.measured_bytes_per_s,
+                "quota_bytes_per_s": None if math.isinf(view.quota_bytes_per_s) else view.quota_bytes_per_s,
+                "eta_s": seen.ends.get(part),
+            }
+            for part, view in seen.views.items()
+        ],
+        "moves": [move._asdict() for move in state.moves.values()],
+        "eta_s": max(known) if known and len(known) == len(seen.ends) else None,
+        "findings": [{"cause": finding.cause.value, "sentence": sentence(finding)} for finding in seen.findings],
+    }

@@ -1,0 +1,227 @@
+"""`throttle`: limits of replication, whoever set them: what is in force, what is missing, setting and removing."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.reassign import BootstrapServerOption, DryRunOption, sentences
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
+from syncline.local.layout import LocalClusterError
+from syncline.model.ids import NONE, TopicPartition
+
+app = typer.Typer(no_args_is_help=True, help="Limit replication, and explain what limits it.")
+
+
+class Roles(StrEnum):
+    """Which side is limited."""
+
+    BOTH = "both"
+    SENDING = "sending"
+    RECEIVING = "receiving"
+
+
+RolesOption = Annotated[
+    Roles, typer.Option("--role", help="sending: what leaders send. receiving: what followers receive.")
+]
+BrokersOption = Annotated[
+    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all that run.")
+]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
+]
+ALL = "all"
+
+
+@app.command("show", short_help="Show every throttle that is set.")
+def show_throttles(
+    bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
+) -> None:
+    """Show rates, lists, throttles of moves, and which of them limit nothing that moves."""
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.cli.throttle_configs import read_throttles
+    from syncline.reassign.amounts import rate_words
+    from syncline.reassign.throttle_state import left_behind
+
+    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+        state = read_cluster(cluster)
+        throttles = read_throttles(cluster, state)
+    idle = left_behind(state, throttles)
+    rates = [
+        {"broker": broker, "name": name, "bytes_per_s": rate.bytes_per_s, "source": rate.source}
+        for broker, each in throttles.rates.items()
+        for name, rate in sorted(each.items())
+    ]
+    lists = [
+        {"topic": topic, "name": name, "replicas": value}
+        for topic, each in throttles.lists.items()
+        for name, value in sorted(each.items())
+    ]
+    moves: list[dict[str, Any]] = [
+        {"move": move.move_id, "name": move.name, "bytes_per_s": move.throttle_bytes_per_s, "control": move.control}
+        for move in state.moves.values()
+        if move.throttle_bytes_per_s != NONE
+    ]
+    if as_json:
+        facts = {"rates": rates, "lists": lists, "moves": moves, "modes": throttles.modes, "limit_nothing": idle}
+        print(json.dumps(facts))
+        return
+    if not (rates or lists or moves):
+        print("no throttle is set")
+    if rates:
+        print_table(["BROKER", "RATE", "B/S", "SET FOR"], [list(row.values()) for row in rates])
+    if lists:
+        print_table(["TOPIC", "LIST", "REPLICAS"], [list(row.values()) for row in lists])
+    for row in moves:
+        named = f" ({row['name']})" if row["name"] else ""
+        print(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
+    for mode in sorted(set(throttles.modes.values())):
+        brokers = ",".join(str(broker) for broker, each in throttles.modes.items() if each == mode)
+        print(f"brokers {brokers} keep rates in the mode {mode}")
+    for text in idle:
+        print(text)
+
+
+@app.command("set", short_help="Set rates at brokers and lists at topics.")
+def set_throttle(
+    rate: Annotated[str | None, typer.Option("--rate", metavar="B/S", help="Bytes per second; 1000000 or 1MB.")] = None,
+    brokers: BrokersOption = None,
+    topics: TopicsOption = None,
+    replicas: Annotated[
+        str, typer.Option("--replicas", metavar="PARTITION:BROKER,...|*", help="Which replicas of the topics.")
+    ] = "*",
+    role: RolesOption = Roles.BOTH,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Set rates at brokers, lists of throttled replicas at topics, or both; a throttle needs both.
+
+    In both lists the broker is the one that is limited: the one that sends, or the one that receives. A list is
+    replaced. A limit that stays, as for brokers that return empty: --rate 50MB --brokers all --topic T.
+    """
+    from syncline.reassign.amounts import parse_bytes
+
+    if (rate is None) != (brokers is None):
+        raise LocalClusterError("--rate and --brokers belong together: a rate is set at a broker.")
+    if rate is None and not topics:
+        raise LocalClusterError("nothing to set: give --rate with --brokers, or --topic.")
+    with sentences():
+        bytes_per_s = None if rate is None else parse_bytes(rate, "--rate")
+    _change(bootstrap_of(bootstrap, data), brokers, topics, role, bytes_per_s, replicas, dry_run, as_json)
+
+
+@app.command("clear", short_help="Remove rates of brokers and lists of topics.")
+def clear_throttle(
+    brokers: BrokersOption = None,
+    topics: TopicsOption = None,
+    role: RolesOption = Roles.BOTH,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove rates of brokers, and lists of topics. The throttle of a move ends with the move."""
+    if brokers is None and not topics:
+        raise LocalClusterError("nothing to clear: give --brokers ID,... or --brokers all, or --topic.")
+    _change(bootstrap_of(bootstrap, data), brokers, topics, role, None, None, dry_run, as_json)
+
+
+@app.command("explain", short_help="Say which replicas are throttled, by what.")
+def explain_throttles(
+    place: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or this partition of it.")
+    ] = None,
+    bootstrap: BootstrapServerOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Say of each replica whether it is throttled, by what, and what is missing.
+
+    Without a topic: of all that moves or that a list names.
+    """
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.cli.throttle_configs import read_throttles
+    from syncline.reassign.throttle_state import explain
+
+    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+        state = read_cluster(cluster)
+        throttles = read_throttles(cluster, state)
+    keys = _named(place, list(state.partitions))
+    if place is None:
+        keys = [key for key in keys if key in state.running or key.topic in throttles.lists]
+    found = explain(state, throttles, keys)
+    if as_json:
+        print(json.dumps([{**each._asdict(), "key": str(each.key)} for each in found]))
+    elif not found:
+        print("nothing moves, and no list names a replica")
+    else:
+        print_table(["PARTITION", "BROKER", "ROLE", "STATE", "B/S", "BY", "MISSING"], [_row(each) for each in found])
+
+
+def _row(each: Any) -> list[Any]:
+    bound = "-" if each.bound_bytes_per_s == NONE else each.bound_bytes_per_s
+    return [each.key, each.broker, each.role, each.effect, bound, each.by or "-", each.missing or "-"]
+
+
+def _named(place: str | None, known: Sequence[TopicPartition]) -> list[TopicPartition]:
+    if place is None:
+        return list(known)
+    topic, colon, number = place.rpartition(":")
+    if colon and not (number.isascii() and number.isdecimal()):
+        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {place!r}.")
+    keys = [key for key in known if (key.topic == place if not colon else key == TopicPartition(topic, int(number)))]
+    if not keys:
+        raise LocalClusterError(f"there is no {'partition' if colon else 'topic'} {place!r}.")
+    return keys
+
+
+def _change(
+    bootstrap: str,
+    brokers: str | None,
+    topics: list[str] | None,
+    role: Roles,
+    bytes_per_s: int | None,
+    replicas: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set or, with None, remove what was named; lists first, as no byte may pass between them and the rates."""
+    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.direct import Direct
+    from syncline.cli.throttle_configs import set_lists, set_rates
+    from syncline.reassign.formulas import Role
+    from syncline.reassign.plan_file import parse_brokers
+    from syncline.reassign.throttle_state import LIST_OF, RATE_OF
+
+    roles = [each for each in Role if role in (Roles.BOTH, each.value)]
+    with sentences(), Direct(bootstrap) as cluster:
+        state = read_cluster(cluster)
+        chosen = [] if brokers is None else list(state.brokers) if brokers == ALL else parse_brokers(brokers)
+        known = {key.topic for key in state.partitions}
+        missing = next((topic for topic in topics or [] if topic not in known), None)
+        if missing is not None:
+            raise LocalClusterError(f"there is no topic {missing!r}. `syncline topics list` lists all topics.")
+        lists: dict[str, dict[str, str | None]] = {
+            topic: {LIST_OF[each]: replicas for each in roles} for topic in topics or []
+        }
+        rates: dict[str, int | None] = {RATE_OF[each]: bytes_per_s for each in roles}
+        if not dry_run:
+            set_lists(cluster, lists)
+            set_rates(cluster, state, chosen, rates)
+    changes: dict[str, Any] = {"lists": lists, "brokers": chosen, "rates": rates if chosen else {}}
+    if as_json:
+        print(json.dumps({**changes, "is_dry_run": dry_run}))
+        return
+    would = "would be " if dry_run else ""
+    for topic, values in lists.items():
+        for name, value in values.items():
+            print(f"topic {topic}: {name} {would}{'removed' if value is None else f'set to {value}'}")
+    for broker in chosen:
+        for name, number in rates.items():
+            print(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")

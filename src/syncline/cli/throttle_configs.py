@@ -1,0 +1,131 @@
+"""KIP-73's configurations of a cluster: reading, setting and removing rates and lists.
+
+A broker's configurations are asked of and given to that broker, as Apache Kafka demands it; Syncline takes them
+anywhere, so that a broker that is down has them at its start.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from syncline.cli.cluster_configs import BROKER, DELETE, SET
+from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
+from syncline.local.layout import LocalClusterError
+from syncline.reassign.cluster_state import ClusterState
+from syncline.reassign.throttle_state import LISTS, QUOTA_MODE, RATES, Rate, Throttles
+from syncline.wire.api import ApiKey
+
+TOPIC: Final = 2
+_FROM_TOPIC: Final = 1
+_FROM_BROKER: Final = 2
+_FROM_CLUSTER: Final = 3
+_SOURCES: Final = {_FROM_BROKER: "broker", _FROM_CLUSTER: "cluster", 4: "static"}
+
+
+def read_throttles(cluster: Direct, state: ClusterState, topics: Collection[str] | None = None) -> Throttles:
+    """Return the throttle configurations of all brokers that run, and of these topics (None: of all)."""
+    rates: dict[int, dict[str, Rate]] = {}
+    modes = {}
+    for broker in state.brokers:
+        try:
+            entries = _described(cluster, [(BROKER, str(broker))], [*RATES, QUOTA_MODE], broker)[str(broker)]
+        except BrokerSilentError:
+            continue
+        rates[broker] = {
+            str(each.name): Rate(int(each.value), _SOURCES.get(int(each.config_source), "?"))
+            for each in entries
+            if each.name in RATES and each.value is not None and int(each.config_source) in _SOURCES
+        }
+        mode = next((str(each.value) for each in entries if each.name == QUOTA_MODE and each.value), None)
+        if mode is not None:
+            modes[broker] = mode
+    wanted = sorted({key.topic for key in state.partitions} if topics is None else topics)
+    lists: dict[str, dict[str, str]] = {}
+    if wanted:
+        described = _described(cluster, [(TOPIC, topic) for topic in wanted], [*LISTS], None)
+        lists = {
+            topic: {
+                str(each.name): str(each.value)
+                for each in entries
+                if each.name in LISTS and each.value and int(each.config_source) == _FROM_TOPIC
+            }
+            for topic, entries in described.items()
+        }
+    return Throttles(
+        {broker: each for broker, each in rates.items() if each},
+        {topic: each for topic, each in lists.items() if each},
+        modes,
+    )
+
+
+def set_lists(cluster: Direct, lists: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Set, or with None remove, lists of topics: name and value by topic. Raises LocalClusterError."""
+    _alter(cluster, [(TOPIC, topic, values) for topic, values in lists.items()], None)
+
+
+def set_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], rates: Mapping[str, int | None]) -> None:
+    """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError."""
+    values = {name: None if rate is None else str(rate) for name, rate in rates.items()}
+    for broker in brokers:
+        if broker not in state.brokers and not state.owns_throttles:
+            raise LocalClusterError(f"broker {broker} is down, and Apache Kafka takes its rates only at that broker.")
+        _alter(cluster, [(BROKER, str(broker), values)], broker if broker in state.brokers else None)
+
+
+def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
+    """Remove all rates at the brokers and both lists of the topics; return a sentence for each broker that is down."""
+    missed = []
+    for broker in brokers:
+        if broker in state.brokers or state.owns_throttles:
+            set_rates(cluster, state, [broker], dict.fromkeys(RATES))
+        else:
+            missed.append(f"broker {broker} is down, so its throttle stays: verify again when it runs.")
+    known = {key.topic for key in state.partitions}
+    set_lists(cluster, {topic: dict.fromkeys(LISTS) for topic in topics if topic in known})
+    return missed
+
+
+def _described(
+    cluster: Direct, resources: Collection[tuple[int, str]], names: list[str], broker: int | None
+) -> dict[str, Any]:
+    fields = {
+        "resources": [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": names} for kind, name in resources
+        ],
+        "include_synonyms": False,
+        "include_documentation": False,
+    }
+    if broker is None:
+        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, fields)
+    else:
+        answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_CONFIGS, fields)
+    for result in answer.results:
+        refuse_errors(
+            f"cannot read the configurations of {result.resource_name!r}", int(result.error_code), result.error_message
+        )
+    return {str(result.resource_name): result.configs for result in answer.results}
+
+
+def _alter(cluster: Direct, changes: Collection[tuple[int, str, Mapping[str, str | None]]], broker: int | None) -> None:
+    if not changes:
+        return
+    fields = {
+        "resources": [
+            {
+                "resource_type": kind,
+                "resource_name": name,
+                "configs": [
+                    {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
+                    for key, value in values.items()
+                ],
+            }
+            for kind, name, values in changes
+        ],
+        "validate_only": False,
+    }
+    if broker is None:
+        answer = cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
+    else:
+        answer = cluster.ask_broker(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)
+    for result in answer.responses:
+        kind = "topic" if int(result.resource_type) == TOPIC else "broker"
+        refuse_errors(f"cannot alter {kind} {result.resource_name}", int(result.error_code), result.error_message)

@@ -1,0 +1,362 @@
+"""A cluster that speaks the requests of `reassign` and `throttle`, for tests of what these commands ask for.
+
+It keeps replicas, moves, configurations and sizes in memory, and notes each request that changes something, in order.
+Copies progress only when a test says so. With `owns_throttles` it answers as Syncline does, otherwise as Apache Kafka.
+"""
+
+import contextlib
+import io
+import socket
+import socketserver
+import struct
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
+from syncline.wire.api import ApiKey, response_header_version
+from syncline.wire.codec import decode_request, encode_response, response_type
+from syncline.wire.entities import build
+from syncline.wire.request_header import parse_request_header
+from syncline.wire.response_header import encode_response_header
+from tests.cli.terminal import call, refusal
+
+VERSIONS = {
+    ApiKey.METADATA: (0, 13),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+}
+TOPIC, BROKER = 2, 4
+NONE = {"error_code": 0, "error_message": None}
+
+
+@dataclass
+class ScriptedKafka:
+    """The state of the cluster."""
+
+    replicas: dict[TopicPartition, tuple[int, ...]]
+    brokers: tuple[int, ...] = (1, 2, 3, 4, 5)
+    owns_throttles: bool = False
+    racks: dict[int, str] = field(default_factory=dict)
+    moving: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    original: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    moves: dict[str, dict[str, Any]] = field(default_factory=dict)
+    move_of: dict[TopicPartition, str] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    usable_bytes: dict[int, int] = field(default_factory=dict)
+    refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
+    # Future directories of replicas, with the current one.
+    log_dirs: dict[tuple[TopicPartition, int], tuple[str, str]] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    ports: dict[int, int] = field(default_factory=dict)
+    versions: dict[ApiKey, tuple[int, int]] = field(default_factory=lambda: dict(VERSIONS))
+    connections: list[Any] = field(default_factory=list)
+    on_list: Callable[["ScriptedKafka"], None] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address of one broker."""
+        return f"127.0.0.1:{self.ports[self.brokers[0]]}"
+
+    def settings(self, name: str) -> dict[str, str]:
+        """The values of this configuration, by topic or broker."""
+        return {resource: values[name] for (_, resource), values in self.configs.items() if name in values}
+
+    def finish(self, *keys: TopicPartition) -> None:
+        """Let moves complete, all by default."""
+        for key in keys or tuple(self.moving):
+            _, removing = self.moving.pop(key)
+            self.replicas[key] = tuple(each for each in self.replicas[key] if each not in removing)
+            self._forget(key)
+
+    def hang_up(self) -> None:
+        """Close all connections, as brokers do that restart."""
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.connections.clear()
+
+    def answer(self, broker: int, key: ApiKey, version: int, body: memoryview) -> dict[str, Any]:
+        """The fields of the answer to a request."""
+        if key == ApiKey.API_VERSIONS:
+            rows = [
+                {"api_key": int(each), "min_version": a, "max_version": b} for each, (a, b) in self.versions.items()
+            ]
+            return {"error_code": 0, "api_keys": rows}
+        return getattr(self, f"_{key.name.lower()}")(broker, decode_request(key, version, body))
+
+    def _metadata(self, _broker: int, asked: Any) -> dict[str, Any]:
+        wanted = None if asked.topics is None else {str(each.name) for each in asked.topics}
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for key, replicas in self.replicas.items():
+            if wanted is None or key.topic in wanted:
+                adding = self.moving.get(key, ((), ()))[0]
+                in_sync = tuple(each for each in replicas if each not in adding)
+                topics.setdefault(key.topic, []).append(
+                    {
+                        "error_code": 0,
+                        "partition_index": key.partition,
+                        "leader_id": in_sync[0],
+                        "replica_nodes": replicas,
+                        "isr_nodes": in_sync,
+                        "offline_replicas": (),
+                    }
+                )
+        return {
+            "throttle_time": 0,
+            "brokers": [
+                {"node_id": each, "host": "127.0.0.1", "port": self.ports[each], "rack": self.racks.get(each)}
+                for each in self.brokers
+            ],
+            "cluster_id": "scripted",
+            "controller_id": self.brokers[0],
+            "topics": [
+                {"error_code": 0, "name": name, "topic_id": None, "is_internal": False, "partitions": rows}
+                for name, rows in topics.items()
+            ],
+        }
+
+    def _list_partition_reassignments(self, _broker: int, _asked: Any) -> dict[str, Any]:
+        if self.on_list is not None:
+            self.on_list(self)
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for key, (adding, removing) in self.moving.items():
+            row = {
+                "partition_index": key.partition,
+                "replicas": self.replicas[key],
+                "adding_replicas": adding,
+                "removing_replicas": removing,
+            }
+            own = {"move_id": self.move_of.get(key, ""), "original": self.original[key]} if self.owns_throttles else {}
+            topics.setdefault(key.topic, []).append(row | own)
+        rows = [{"name": name, "partitions": rows} for name, rows in topics.items()]
+        own = {"moves": list(self.moves.values())} if self.owns_throttles else {}
+        return {"throttle_time": 0, **NONE, "topics": rows, **own}
+
+    def _alter_partition_reassignments(self, _broker: int, asked: Any) -> dict[str, Any]:
+        wanted = {
+            TopicPartition(str(topic.name), int(each.partition_index)): each.replicas
+            for topic in asked.topics
+            for each in topic.partitions
+        }
+        is_move = self.owns_throttles and (asked.name or asked.move_id or asked.throttle != -1)
+        move_id = getattr(asked, "move_id", "") or (f"m-{len(self.moves) + 1}" if is_move else "")
+        refused = {key: self.refused[key] for key in wanted if key in self.refused}
+        if not (is_move and refused):
+            for key in [key for key in wanted if key not in refused]:
+                self._alter(key, wanted[key], move_id)
+            if is_move:
+                names = ("throttle", "control", "deadline_ms", "impact_percent", "name")
+                self.moves[move_id] = {
+                    "move_id": move_id,
+                    **{name: getattr(asked, name) for name in names},
+                    "started_ms": 0,
+                }
+                self.changes.append(f"move {move_id} at {asked.throttle} {asked.control}".rstrip())
+        responses: dict[str, list[dict[str, Any]]] = {}
+        for key in wanted:
+            is_held_up = is_move and refused
+            others = (ErrorCode.OPERATION_NOT_ATTEMPTED, "another one") if is_held_up else (ErrorCode.NONE, None)
+            code, message = refused.get(key, others)
+            responses.setdefault(key.topic, []).append(
+                {"partition_index": key.partition, "error_code": code, "error_message": message}
+            )
+        rows = [{"name": name, "partitions": each} for name, each in responses.items()]
+        return {"throttle_time": 0, **NONE, "responses": rows, **({"move_id": move_id} if is_move else {})}
+
+    def _alter(self, key: TopicPartition, target: tuple[int, ...] | None, move_id: str) -> None:
+        before = self.original.get(key, self.replicas[key])
+        self.changes.append(f"alter {key} to {','.join(map(str, target)) if target else 'before'}")
+        self.moving.pop(key, None)
+        self._forget(key)
+        if target is None:
+            self.replicas[key] = before
+            return
+        adding, removing = (tuple(sorted(set(a) - set(b))) for a, b in ((target, before), (before, target)))
+        self.replicas[key] = (*target, *removing)
+        if adding or removing:
+            self.moving[key], self.original[key] = (adding, removing), before
+            if move_id:
+                self.move_of[key] = move_id
+
+    def _forget(self, key: TopicPartition) -> None:
+        self.original.pop(key, None)
+        owner = self.move_of.pop(key, None)
+        if owner is not None and owner not in self.move_of.values():
+            self.moves.pop(owner, None)
+
+    def _describe_log_dirs(self, broker: int, asked: Any) -> dict[str, Any]:
+        keys = [TopicPartition(str(topic.topic), int(each)) for topic in asked.topics for each in topic.partitions]
+        rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for key in keys:
+            current, future = self.log_dirs.get((key, broker), ("/d", ""))
+            for path in (current, future):
+                if path and broker in self.replicas.get(key, ()):
+                    row = {
+                        "partition_index": key.partition,
+                        "partition_size": self.sizes.get((key, broker), 0),
+                        "offset_lag": 0,
+                        "is_future_key": path == future,
+                    }
+                    rows.setdefault((path, key.topic), []).append(row)
+        paths = sorted({"/d", *(path for path, _ in rows)})
+        results = [
+            {
+                "error_code": 0,
+                "log_dir": path,
+                "topics": [{"name": topic, "partitions": each} for (at, topic), each in rows.items() if at == path],
+                "total_bytes": 1 << 40,
+                "usable_bytes": self.usable_bytes.get(broker, 1 << 40),
+            }
+            for path in paths
+        ]
+        return {"throttle_time": 0, "error_code": 0, "results": results}
+
+    def _alter_replica_log_dirs(self, broker: int, asked: Any) -> dict[str, Any]:
+        results: dict[str, list[dict[str, Any]]] = {}
+        for directory in asked.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    key = TopicPartition(str(topic.name), int(index))
+                    is_there = broker in self.replicas[key] and broker not in self.moving.get(key, ((), ()))[0]
+                    code = ErrorCode.NONE if is_there else ErrorCode.REPLICA_NOT_AVAILABLE
+                    if is_there:
+                        current, _ = self.log_dirs.get((key, broker), ("/d", ""))
+                        future = "" if directory.path == current else str(directory.path)
+                        self.log_dirs[key, broker] = (current, future)
+                        self.changes.append(f"log dir {key}-{broker} to {directory.path}")
+                    results.setdefault(key.topic, []).append({"partition_index": key.partition, "error_code": code})
+        rows = [{"topic_name": topic, "partitions": each} for topic, each in results.items()]
+        return {"throttle_time": 0, "results": rows}
+
+    def _describe_configs(self, broker: int, asked: Any) -> dict[str, Any]:
+        results = []
+        for each in asked.resources:
+            kind, name = int(each.resource_type), str(each.resource_name)
+            if kind == BROKER:
+                assert name == str(broker), "Apache Kafka describes a broker at that broker only"
+            own = dict(self.configs.get((kind, name), {}))
+            if kind == BROKER and self.owns_throttles:
+                own.setdefault("replication.quota.mode", "strict")
+            entries = [
+                {
+                    "name": key,
+                    "value": value,
+                    "read_only": False,
+                    "config_source": 1 if kind == TOPIC else 2,
+                    "is_sensitive": False,
+                    "synonyms": (),
+                    "documentation": None,
+                }
+                for key, value in own.items()
+                if key in each.configuration_keys
+            ]
+            results.append({**NONE, "resource_type": kind, "resource_name": name, "configs": entries})
+        return {"throttle_time": 0, "results": results}
+
+    def _incremental_alter_configs(self, broker: int, asked: Any) -> dict[str, Any]:
+        responses = []
+        for each in asked.resources:
+            kind, name = int(each.resource_type), str(each.resource_name)
+            if kind == BROKER and not self.owns_throttles:
+                assert name == str(broker), "Apache Kafka takes a broker's configurations at that broker only"
+            own = self.configs.setdefault((kind, name), {})
+            for config in each.configs:
+                if int(config.config_operation) == 1:
+                    own.pop(str(config.name), None)
+                else:
+                    own[str(config.name)] = str(config.value)
+                short = str(config.name).replace("replication.throttled.", "")
+                value = "" if config.value is None else f"={config.value}"
+                self.changes.append(f"{'topic' if kind == TOPIC else 'broker'} {name} {short}{value}")
+            responses.append({**NONE, "resource_type": kind, "resource_name": name})
+        return {"throttle_time": 0, "responses": responses}
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        server: Any = self.server
+        server.kafka.connections.append(self.request)
+        while True:
+            size = self._receive(4)
+            if size is None:
+                return
+            frame = self._receive(struct.unpack(">i", size)[0])
+            if frame is None:
+                return
+            header = parse_request_header(frame)
+            body = memoryview(frame)[header.body_position :]
+            with server.lock:
+                fields = server.kafka.answer(server.broker, header.key, header.version, body)
+            answer = encode_response(build(response_type(header.key, header.version), fields))
+            head = encode_response_header(header.correlation_id, response_header_version(header.key, header.version))
+            self.request.sendall(struct.pack(">i", len(head) + len(answer)) + head + answer)
+
+    def _receive(self, size: int) -> bytes | None:
+        data = b""
+        while len(data) < size:
+            part = self.request.recv(size - len(data))
+            if not part:
+                return None
+            data += part
+        return data
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+
+
+@contextlib.contextmanager
+def serving(kafka: ScriptedKafka) -> Iterator[ScriptedKafka]:
+    """Serve a cluster, each broker at a port of its own."""
+    servers = []
+    lock = threading.Lock()
+    for broker in kafka.brokers:
+        server: Any = _Server(("127.0.0.1", 0), _Handler)
+        server.kafka, server.broker, server.lock = kafka, broker, lock
+        kafka.ports[broker] = server.server_address[1]
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+    try:
+        yield kafka
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+Serve = Callable[..., ScriptedKafka]
+
+
+def at(kafka: ScriptedKafka, *arguments: str) -> str:
+    """Run a command at a cluster; return what it prints."""
+    return call(*arguments, "--bootstrap-server", kafka.bootstrap)
+
+
+def refuses(kafka: ScriptedKafka, *arguments: str) -> str:
+    """Run a command that refuses; return the sentence."""
+    return refusal(*arguments, "--bootstrap-server", kafka.bootstrap)
+
+
+def fails(kafka: ScriptedKafka, *arguments: str, code: int = 1) -> str:
+    """Run a command that ends with this exit code; return what it prints."""
+    with warnings.catch_warnings():
+        # typer uses what click is about to drop.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from syncline.cli.commands import command_line
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        ended = command_line()([*arguments, "--bootstrap-server", kafka.bootstrap], standalone_mode=False)
+    assert ended == code
+    return shown.getvalue()

@@ -1,0 +1,280 @@
+"""`syncline reassign plan`, `status` and `resume`."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from syncline.model.ids import TopicPartition
+from tests.cli.scripted_kafka import BROKER, TOPIC, ScriptedKafka, Serve, at, fails, refuses
+
+FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
+Plan = Callable[..., str]
+SIZES = {(FOO_0, 1): 4_000_000, (FOO_1, 1): 2_000_000}
+# Two partitions of 6 MB together go to broker 5.
+TARGETS = {FOO_0: (1, 2, 5), FOO_1: (1, 2, 5)}
+LIST = "follower.replication.throttled.replicas"
+QUICK = ("--measure", "0.1")
+
+
+def growing(bytes_per_s: float) -> Callable[[ScriptedKafka], None]:
+    """Return what lets the leaders' logs grow from look to look."""
+    begun_s = time.monotonic()
+
+    def grow(kafka: ScriptedKafka) -> None:
+        for (key, broker), size in SIZES.items():
+            kafka.sizes[key, broker] = size + round((time.monotonic() - begun_s) * bytes_per_s)
+
+    return grow
+
+
+def test_plan_tells_bytes_ratio_and_the_time_at_a_rate(serve: Serve, plan: Plan) -> None:
+    """6 MB are sent by broker 1 and received by 5, and nothing is written: 3 s at 2 MB/s."""
+    kafka = serve(sizes=dict(SIZES), usable_bytes={5: 10_000_000})
+    arguments = ("reassign", "plan", "-f", plan(TARGETS), "--throttle", "2MB/s", *QUICK)
+
+    facts = json.loads(at(kafka, *arguments, "--json"))
+
+    assert (facts["new_replicas"], facts["copied_bytes"]) == (2, 6_000_000)
+    assert facts["move_ratio"] == pytest.approx(2 / 9)
+    assert facts["time_s"] == 3.0
+    assert {(part["broker"], part["role"]): part["copied_bytes"] for part in facts["parts"]} == {
+        (1, "sending"): 6_000_000,
+        (5, "receiving"): 6_000_000,
+    }
+    assert next(part for part in facts["parts"] if part["broker"] == 5)["room_after_bytes"] == 4_000_000
+    shown = at(kafka, *arguments)
+    assert "2 partitions, 2 new replicas, MoveRatio 0.222, 6 MB to copy" in shown
+    assert "at 2 MB/s it takes 3 s (3 s); the bottleneck is" in shown
+    assert kafka.changes == []
+
+
+def test_plan_measures_how_fast_logs_grow(serve: Serve, plan: Plan) -> None:
+    """About 1 MB/s each: broker 5 keeps up with 2, the leader of Kafka with three followers of each partition."""
+    kafka = serve(sizes=dict(SIZES), on_list=growing(1e6))
+
+    facts = json.loads(at(kafka, "reassign", "plan", "-f", plan(TARGETS), "--throttle", "1MB", "--json", *QUICK))
+    keep_up = {part["role"]: part["keep_up_bytes_per_s"] for part in facts["parts"]}
+
+    assert keep_up["receiving"] == pytest.approx(2e6, rel=0.4)
+    assert keep_up["sending"] == pytest.approx(3 * keep_up["receiving"], rel=0.01)
+    assert facts["never_ends"]
+
+
+def test_t59_plan_without_a_rate_names_both_ways_out_and_exits_with_2(serve: Serve, plan: Plan) -> None:
+    """6 MB in 2 s while clients keep 60 % of 5 MB/s: 3 s, or 40 %."""
+    kafka = serve(sizes=dict(SIZES))
+    arguments = ("reassign", "plan", "-f", plan(TARGETS), "--link-capacity", "5MB", "--keep-clients", "60", *QUICK)
+
+    shown = fails(kafka, *arguments, "--deadline", "2s", code=2)
+    possible = json.loads(at(kafka, *arguments, "--deadline", "4s", "--json"))
+
+    assert "With 3 s (3 s) or more it is possible while clients keep 60 %." in shown
+    assert "If clients keep at most 40 %, it is possible in 2 s." in shown
+    assert possible["is_feasible"]
+    assert (possible["min_bytes_per_s"], possible["max_bytes_per_s"]) == (1_500_000, 2_000_000)
+    assert possible["rate_bytes_per_s"] == 1_650_000
+
+
+def test_plan_refuses_a_share_of_unknown_links(serve: Serve, plan: Plan) -> None:
+    """It cannot be measured without loading the links."""
+    sentence = refuses(serve(), "reassign", "plan", "-f", plan(TARGETS), "--max-client-impact", "10%")
+
+    assert sentence == "a share of the links needs their capacity: give --link-capacity B/S."
+
+
+def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
+    """A move of Syncline with a throttle: what is there of each replica, and when it ends at this rate."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1MB")
+    kafka.sizes |= {(FOO_0, 5): 1_000_000, (FOO_1, 5): 0}
+
+    shown = at(kafka, "reassign", "status")
+    facts = json.loads(at(kafka, "reassign", "status", "--json"))
+
+    assert "move m-1 (plan.json): 1 MB/s" in shown
+    assert "foo-0 -> 5 |███████▌                      |  25.0 % of    4 MB  copying" in shown
+    assert "foo-1 -> 5 |                              |   0.0 % of    2 MB  waiting" in shown
+    states = {(row["topic"], row["partition"]): row["state"] for row in facts["replicas"]}
+    assert states == {("foo", 0): "copying", ("foo", 1): "waiting"}
+    assert facts["eta_s"] == pytest.approx(5.0, rel=0.1)
+    assert facts["brokers"][-1]["quota_bytes_per_s"] == 1_000_000
+
+
+def test_status_without_moves_says_so(serve: Serve) -> None:
+    """And ends, with --watch too."""
+    assert at(serve(), "reassign", "status") == "No partition reassignments found.\n"
+    assert at(serve(), "reassign", "status", "--watch").endswith("No partition reassignments found.\n")
+
+
+def test_status_says_what_holds_a_move_back(serve: Serve, plan: Plan) -> None:
+    """Kafka's lists and a rate of 100 kB/s, while the logs grow by 1 MB/s each: it never ends."""
+    kafka = serve(sizes=dict(SIZES))
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "100kB")
+    kafka.on_list = growing(1e6)
+
+    facts = json.loads(at(kafka, "reassign", "status", "--json"))
+
+    sentences = [finding["sentence"] for finding in facts["findings"]]
+    assert any(text.startswith("broker 5 needs more than") and "keep-up traffic alone" in text for text in sentences)
+
+
+def test_resume_takes_the_goal_from_the_cluster(serve: Serve, plan: Plan) -> None:
+    """The command that began it is gone; the deadline is the move's, and the move ends with exit code 0."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1MB")
+    kafka.moves["m-1"] |= {"control": "deadline", "deadline_ms": time.time_ns() // 1_000_000 + 2_500}
+    begun_s = time.monotonic()
+
+    def finish(cluster: ScriptedKafka) -> None:
+        if time.monotonic() - begun_s > 1:
+            cluster.finish()
+
+    kafka.on_list = finish
+    shown = at(kafka, "reassign", "resume")
+
+    assert shown.splitlines()[-1].startswith("complete after")
+    assert any(change.endswith(" deadline") for change in kafka.changes)
+
+
+def test_resume_of_a_move_without_a_goal_asks_for_one(serve: Serve, plan: Plan) -> None:
+    """And with nothing that moves, it says so; an unknown move is named."""
+    kafka = serve(owns_throttles=True)
+    assert refuses(kafka, "reassign", "resume") == "No partition reassignments found."
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1MB")
+
+    assert refuses(kafka, "reassign", "resume").startswith("move m-1 has no goal to adapt its rate to")
+    assert refuses(kafka, "reassign", "resume", "m-7") == "no move 'm-7' runs. Those that run: m-1."
+
+
+def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan: Plan) -> None:
+    """Kafka remembers no goal, so it is given."""
+    kafka = serve(sizes=dict(SIZES))
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1000")
+    assert refuses(kafka, "reassign", "resume").startswith("what moves has no goal")
+    begun_s = time.monotonic()
+
+    def finish(cluster: ScriptedKafka) -> None:
+        if time.monotonic() - begun_s > 0.5:
+            cluster.finish()
+
+    kafka.on_list = finish
+    at(kafka, "reassign", "resume", "--deadline", "3s")
+
+    rates = [int(change.rpartition("=")[2]) for change in kafka.changes if change.startswith("broker 5 follower.rate=")]
+    assert rates[0] == 1000
+    assert rates[1] > 1_000_000
+    assert kafka.settings("follower.replication.throttled.rate") == {}
+
+
+def test_deadline_at_kafka_leaves_the_limits_of_before(serve: Serve, plan: Plan) -> None:
+    """The command that set the throttle is still there at the end, so it puts back what was set."""
+    kafka = serve(sizes=dict(SIZES))
+    before = {(BROKER, "5"): {"follower.replication.throttled.rate": "77"}, (TOPIC, "foo"): {LIST: "*"}}
+    kafka.configs = {resource: dict(values) for resource, values in before.items()}
+    begun_s = time.monotonic()
+
+    def finish(cluster: ScriptedKafka) -> None:
+        if cluster.moving and time.monotonic() - begun_s > 0.7:
+            cluster.finish()
+
+    kafka.on_list = finish
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--deadline", "3s")
+
+    assert "broker 1 leader.rate=" in " ".join(kafka.changes)
+    assert {resource: values for resource, values in kafka.configs.items() if values} == before
+
+
+@pytest.fixture
+def limited(serve: Serve) -> ScriptedKafka:
+    """A cluster in which broker 1 has a rate, and a list names what it sends of foo-0."""
+    kafka = serve()
+    kafka.configs = {
+        (BROKER, "1"): {"leader.replication.throttled.rate": "1000"},
+        (TOPIC, "foo"): {"leader.replication.throttled.replicas": "0:1"},
+    }
+    return kafka
+
+
+def test_throttle_show_lists_what_is_set_and_what_limits_nothing(limited: ScriptedKafka) -> None:
+    """Rates, lists, and a note of each that may have been forgotten."""
+    shown = at(limited, "throttle", "show")
+    facts = json.loads(at(limited, "throttle", "show", "--json"))
+
+    assert "broker 1 has leader.replication.throttled.rate=1000 (broker) and nothing moves." in shown
+    assert facts["rates"] == [
+        {"broker": 1, "name": "leader.replication.throttled.rate", "bytes_per_s": 1000, "source": "broker"}
+    ]
+    assert facts["lists"] == [{"topic": "foo", "name": "leader.replication.throttled.replicas", "replicas": "0:1"}]
+    assert len(facts["limit_nothing"]) == 2
+
+
+def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, plan: Plan) -> None:
+    """Which rule is in force is visible, and that a move's throttle ends with it."""
+    kafka = serve(owns_throttles=True, brokers=(1, 2, 3, 4, 5))
+    kafka.configs = {(BROKER, "1"): {"replication.quota.mode": "kafka"}}
+    assert at(kafka, "throttle", "show").splitlines()[0] == "no throttle is set"
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1MB")
+
+    shown = at(kafka, "throttle", "show")
+
+    assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
+    assert "brokers 1 keep rates in the mode kafka" in shown
+    assert "brokers 2,3,4,5 keep rates in the mode strict" in shown
+
+
+def test_throttle_explain_names_what_is_missing(limited: ScriptedKafka) -> None:
+    """Leader 1 is in sync with all: its bytes count; broker 2 receives without any throttle."""
+    rows = json.loads(at(limited, "throttle", "explain", "foo:0", "--json"))
+
+    assert {(row["broker"], row["role"]): row["effect"] for row in rows} == {
+        (1, "sending"): "counted",
+        (2, "receiving"): "free",
+        (3, "receiving"): "free",
+    }
+    other = json.loads(at(limited, "throttle", "explain", "foo:1", "--json"))
+    assert other[0]["missing"] == "leader.replication.throttled.replicas of topic foo does not name 1:1"
+    assert "PARTITION" in at(limited, "throttle", "explain")
+    assert refuses(limited, "throttle", "explain", "quux") == "there is no topic 'quux'."
+
+
+def test_throttle_set_and_clear_change_lists_before_rates(serve: Serve) -> None:
+    """For brokers that return empty: a wildcard and a rate on all; --dry-run only tells."""
+    kafka = serve(brokers=(1, 2, 3, 4))
+    arguments = ("--topic", "foo", "--brokers", "3,4", "--role", "receiving")
+
+    told = at(kafka, "throttle", "set", *arguments, "--rate", "5MB", "--dry-run")
+    assert kafka.changes == []
+    at(kafka, "throttle", "set", *arguments, "--rate", "5MB")
+    at(kafka, "throttle", "clear", *arguments)
+
+    assert "broker 3: follower.replication.throttled.rate would be set to 5000000" in told
+    assert kafka.changes == [
+        "topic foo follower.replicas=*",
+        "broker 3 follower.rate=5000000",
+        "broker 4 follower.rate=5000000",
+        "topic foo follower.replicas",
+        "broker 3 follower.rate",
+        "broker 4 follower.rate",
+    ]
+
+
+def test_throttle_needs_to_know_what(serve: Serve) -> None:
+    """Sentences that say how to go on."""
+    kafka = serve()
+    assert refuses(kafka, "throttle", "set").startswith("nothing to set")
+    assert refuses(kafka, "throttle", "clear").startswith("nothing to clear")
+    assert refuses(kafka, "throttle", "set", "--rate", "5").startswith("--rate and --brokers belong together")
+    assert refuses(kafka, "throttle", "set", "--rate", "x", "--brokers", "all").startswith("--rate takes bytes")
+    assert refuses(kafka, "throttle", "clear", "--topic", "quux").startswith("there is no topic 'quux'.")
+
+
+def test_t39_rate_of_a_broker_that_is_down(serve: Serve) -> None:
+    """Syncline takes it for the broker's next start; Apache Kafka takes it at that broker only."""
+    kafka, syncline = serve(), serve(owns_throttles=True)
+    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "9", "--role", "sending")
+
+    assert refuses(kafka, *arguments).startswith("broker 9 is down, and Apache Kafka takes its rates only at")
+    at(syncline, *arguments)
+    assert syncline.changes == ["broker 9 leader.rate=5000000"]
