@@ -52,6 +52,13 @@ def test_architecture_names_every_module() -> None:
     assert sorted(path for path in modules - named if not path.startswith("node/api/api_")) == []
 
 
+def test_architecture_has_one_row_for_each_part() -> None:
+    """Two changes of one row, put together line by line, leave both."""
+    parts = re.findall(r"^\| (`[^|]+?) \|", ARCHITECTURE, flags=re.MULTILINE)
+
+    assert [part for part in set(parts) if parts.count(part) > 1] == []
+
+
 def test_architecture_names_no_module_that_is_gone() -> None:
     """Every path in backticks is a file below src/syncline, or a test."""
     paths = set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*/[a-z_0-9]+\.py)`", ARCHITECTURE))
