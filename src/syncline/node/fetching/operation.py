@@ -309,7 +309,11 @@ class FetchOperation:
         if self._is_first_look:
             self._is_first_look = False
             self._count_progress(rows)
-        if self._is_forced or self._must_answer(judged(rows)) or _may_not_wait(self._context, self._request):
+        if (
+            self._is_forced
+            or _must_answer(self._fetch, self._context.partition_count, len(rows), judged(rows))
+            or _may_not_wait(self._context, self._request)
+        ):
             self._answer()
             return
         self._park()
@@ -328,7 +332,11 @@ class FetchOperation:
             yield
         self._is_first_look = False
         self._reads_left -= 1
-        if self._is_forced or self._must_answer(sums) or _may_not_wait(self._context, self._request):
+        if (
+            self._is_forced
+            or _must_answer(self._fetch, self._context.partition_count, len(self._rows), sums)
+            or _may_not_wait(self._context, self._request)
+        ):
             self._answer()
             return
         self._park()
@@ -356,20 +364,6 @@ class FetchOperation:
             self._throttled.end()
         # What it keeps is counted with its session.
         self._request.park(0)
-
-    def _must_answer(self, sums: Judged) -> bool:
-        has_urgent = sums.has_urgent
-        quiet_count = self._context.partition_count - len(self._rows)
-        if self._rows and not sums.good_count and quiet_count <= 0:
-            has_urgent = True
-        return must_answer_now(
-            max_wait_ms=self._fetch.max_wait_ms,
-            min_bytes=self._fetch.min_bytes,
-            max_bytes=self._fetch.max_bytes,
-            partition_count=self._context.partition_count,
-            readable_bytes=sums.readable_bytes,
-            has_urgent=has_urgent,
-        )
 
     def _count_progress(self, rows: Sequence[Row]) -> None:
         """Report to each leader what this fetch proves about the follower that sent it."""
@@ -441,6 +435,19 @@ class FetchOperation:
             self._throttled.hold(context.session, is_answered=True)
             self._throttled.count(rows, settled.topics, self._request.version, serving.clock.mono_ms())
         answer(self._request, context, settled)
+
+
+def _must_answer(fetch: FetchRequest, partition_count: int, row_count: int, sums: Judged) -> bool:
+    """Return whether a fetch is answered after its first look; `row_count` of its partitions were looked at."""
+    are_all_bad = row_count > 0 and not sums.good_count and partition_count <= row_count
+    return must_answer_now(
+        max_wait_ms=fetch.max_wait_ms,
+        min_bytes=fetch.min_bytes,
+        max_bytes=fetch.max_bytes,
+        partition_count=partition_count,
+        readable_bytes=sums.readable_bytes,
+        has_urgent=sums.has_urgent or are_all_bad,
+    )
 
 
 def _is_long(count: int, request: "Request") -> bool:
