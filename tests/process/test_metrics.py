@@ -30,8 +30,8 @@ PARTITIONS = 6
 CONFIG = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"}
 TRAFFIC = "kafka_server_brokertopicmetrics"
 MANAGER = "kafka_server_replicamanager"
-# They appear with the first thing that is counted.
-WITH_THE_FIRST = {"syncline_fault_hits_total"}
+# They appear with the first thing that is counted or limited.
+WITH_THE_FIRST = {"syncline_fault_hits_total", "syncline_throttle_limit_bytes_per_second"}
 
 
 class Page:

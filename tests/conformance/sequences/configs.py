@@ -223,7 +223,10 @@ def brokers_refused(version: int) -> list[Action]:
         change_configs(version, (BROKER_RESOURCE, ME, [("node.id", SET, "1")])),
         change_configs(version, (BROKER_RESOURCE, ME, [("leader.replication.throttled.rate", SET, "-1")])),
         change_configs(version, (BROKER_RESOURCE, ME, [("leader.replication.throttled.rate", SET, "abc")])),
-        change_configs(version, (BROKER_RESOURCE, OTHER, [("leader.replication.throttled.rate", SET, "1000")])),
+        # Only validated: Syncline accepts it, and it would stay.
+        change_configs(
+            version, (BROKER_RESOURCE, OTHER, [("leader.replication.throttled.rate", SET, "1000")]), validate_only=True
+        ),
         change_configs(version, (BROKER_RESOURCE, exact("abc"), [("leader.replication.throttled.rate", SET, "1000")])),
         change_configs(version, (BROKER_RESOURCE, ME, [("min.insync.replicas", SET, "1")])),
         change_configs(
