@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.replication.follower import FollowerPhase
+from syncline.core.replication.follower import FollowerPhase, TruncationMode
 from syncline.model.errors import ErrorCode
 from syncline.node.replication.cuts import SEARCHES_MAX
 from syncline.virtual.disk import DiskSettings
@@ -202,9 +202,16 @@ async def test_cut_is_tried_again_when_there_were_no_descriptors(world: World) -
     assert not world.partition(3).is_offline
 
 
-@pytest.mark.brokers(3)
-async def test_refused_cut_is_tried_again(world: World) -> None:
-    """Guards: a follower that had to cut its log without descriptors went offline, and its broker ended."""
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(mode.value, marks=pytest.mark.brokers(3, log_truncation_mode=mode.value)) for mode in TruncationMode],
+)
+async def test_refused_cut_is_tried_again(world: World, mode: str) -> None:
+    """Guards: a follower that had to cut its log without descriptors went offline, and its broker ended.
+
+    Later it fetched on instead, and kept its own records where it does not compare histories in each fetch.
+    """
+    assert world.node(3).broker.config.log_truncation_mode == mode
     told: list[str] = []
     world.node(3).on_unfit = told.append
     stuck = await diverged(world)
@@ -216,7 +223,7 @@ async def test_refused_cut_is_tried_again(world: World) -> None:
     await world.until(lambda: world.partition(3).log.log_end == 9)
     await world.later(1)
 
-    assert refused == (False, FollowerPhase.FETCHING, 5)
+    assert refused == (False, FollowerPhase.TRUNCATING, 5)
     assert truncations(world) == 1
     assert told == []
 

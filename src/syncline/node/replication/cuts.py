@@ -24,23 +24,30 @@ from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
 from syncline.node.partition import Partition
 from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import StorageError, is_refusal
 
 # Half of a broker's worker threads.
 SEARCHES_MAX: Final = 2
-# The pause after a search failed for a temporary reason.
+# The pause after a cut, or the search for its plan, failed for a temporary reason.
 RETRY_S: Final = 1.0
 
 
 class Cut:
     """One requested cut."""
 
-    __slots__ = ("done", "is_cancelled", "offset", "partition")
+    __slots__ = ("done", "is_cancelled", "offset", "partition", "refused")
 
-    def __init__(self, partition: Partition, offset: Offset, done: Callable[[StorageError | None], None]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        offset: Offset,
+        done: Callable[[StorageError | None], None],
+        refused: Callable[[StorageError], None],
+    ) -> None:
         self.partition = partition
         self.offset = offset
         self.done = done
+        self.refused = refused
         self.is_cancelled = False
 
     def cancel(self) -> None:
@@ -59,12 +66,20 @@ class Cuts:
         self._search_count = 0
         self._waiting: deque[Cut] = deque()
 
-    def order(self, partition: Partition, offset: Offset, done: Callable[[StorageError | None], None]) -> Cut:
+    def order(
+        self,
+        partition: Partition,
+        offset: Offset,
+        done: Callable[[StorageError | None], None],
+        refused: Callable[[StorageError], None],
+    ) -> Cut:
         """Cut a log at `offset`: before this returns, if nothing has to be read.
 
-        `done` is called once, with the error if one made the log unusable, unless the cut is cancelled.
+        `done` is called once, with the error if one made the log unusable, unless the cut is cancelled. Each time that
+        the disk refuses the cut, `refused` is called, and the cut is tried again: a follower that fetched on with what
+        it had to cut would not always be told again that its history is another one.
         """
-        cut = Cut(partition, offset, done)
+        cut = Cut(partition, offset, done, refused)
         self._go_on(cut)
         return cut
 
@@ -89,7 +104,7 @@ class Cuts:
                     is_cut = log.cut(plan)
                     assert is_cut, "nothing came between the plan and the cut"
         except StorageError as error:
-            cut.done(error)
+            self._failed(cut, error)
             return
         if isinstance(plan, CutPlan):
             cut.done(None)
@@ -98,6 +113,13 @@ class Cuts:
         else:
             # The cut is planned again when its turn comes.
             self._waiting.append(cut)
+
+    def _failed(self, cut: Cut, error: StorageError) -> None:
+        if is_refusal(error):
+            cut.refused(error)
+            self._loop.call_later(RETRY_S, self._go_on, cut)
+        else:
+            cut.done(error)
 
     def _search(self, cut: Cut, search: CutSearch) -> None:
         self._search_count += 1
@@ -127,7 +149,7 @@ class Cuts:
             with self.holding_loop(cut.partition.key):
                 is_cut = log.cut(result)
         except StorageError as error:
-            cut.done(error)
+            self._failed(cut, error)
             return
         if is_cut:
             cut.done(None)

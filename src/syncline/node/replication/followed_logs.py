@@ -169,7 +169,10 @@ class FollowedLogs:
             if is_late:
                 self._on_late_cut(key)
 
-        cut = self._surroundings.cuts.order(partition, effect.offset, done)
+        def refused(error: StorageError) -> None:
+            self._surroundings.refused_writes.refused(partition.key, error)
+
+        cut = self._surroundings.cuts.order(partition, effect.offset, done, refused)
         follower = partition.follower
         if follower is not None and follower.phase is FollowerPhase.TRUNCATING:
             self._cuts[key] = cut
@@ -196,7 +199,7 @@ class FollowedLogs:
         follower = partition.follower
         assert follower is not None, f"the cut of {partition} was not cancelled"
         if error is not None and is_refusal(error):
-            # The next fetch leads to the same cut.
+            # The next fetch, at an offset that the leader does not have, leads to the same restart.
             self._surroundings.refused_writes.refused(partition.key, error)
             resume_at_log_end(follower, partition.log)
             follower.back_off(self._surroundings.clock.mono_ms())
