@@ -1,4 +1,4 @@
-"""`throttle`: limits of replication, whoever set them: what is in force, what is missing, setting and removing."""
+"""`throttle`: show, set and remove the limits of replication, and say which piece of one is missing."""
 
 import json
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ completed, cancelled, taken over by another request, or gone with its topic. So 
 its throttle, the controller asks here after every decision, whatever it was about.
 
 Invariant: every move owns a reassignment, and every owner is a move (`invariants`).
-Source: ours; KIP-73 leaves throttles to the tool that set them, and to whoever remembers to remove them.
+Source: ours; in KIP-73, the tool sets throttles, and an operator has to remove them.
 """
 
 import re

@@ -10,7 +10,7 @@ passes through does not matter for where it arrives, and a cancellation restores
 that an earlier request was adding and this one does not want leave at once: none of them is needed, unless the in-sync
 set consists of nothing else. Then only a topic that allows unclean leaders may lose them.
 
-Everything else follows from the record, whoever is controller: `elections.next_state` completes a reassignment in the
+Everything else follows from the record, under any controller: `elections.next_state` completes a reassignment in the
 change that brings the last of its replicas into the ISR. A wanted broker need only be registered; until it is alive and
 in sync, the reassignment waits.
 

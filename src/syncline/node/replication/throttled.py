@@ -82,7 +82,7 @@ class _Queue:
         return not self.keys
 
     def end_shares(self, now_ms: int, limit_bytes: int) -> None:
-        """Take back what was promised: the answer is there, or nobody waits for it any more."""
+        """Return the reserved bytes to their quotas: the answer has come, or none is expected."""
         short = False
         for share_bytes in self.shares.values():
             short = short or share_bytes < limit_bytes

@@ -236,7 +236,7 @@ class RoleThrottle:
         self._fire()
 
     def check_invariants(self) -> None:
-        """Assert that each quota is sound, and that nobody waits for a throttle that is off."""
+        """Assert that each quota is sound, and that no fetch waits for a throttle that is off."""
         for state in self._states.values():
             state.quota.check_invariants()
         for key, moving in self._moving.items():
