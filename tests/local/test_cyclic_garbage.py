@@ -42,27 +42,27 @@ class Figures:
     """What the interpreter and the system say of a process."""
 
     def __init__(self) -> None:
-        self.grown = 0
+        self.middle = 100
         self.cpu_s = 0.0
         self.collections = 0
 
     def collect(self) -> None:
         """Count a look at everything."""
         self.collections += 1
-        self.grown = 0
 
 
-def looked(figures: Figures, looks: int) -> int:
-    """Return how often everything was looked at within so many looks."""
+def looked(figures: Figures, grown: int, looks: int) -> int:
+    """Return how often everything was looked at within so many looks, after so many collections of the middle."""
     loop = VirtualLoop()
     old_garbage = OldGarbage(
         loop,
         LoopHolds(SystemClock()),
         cpu_s=lambda: figures.cpu_s,
-        grown=lambda: figures.grown,
+        middle=lambda: figures.middle,
         collect=figures.collect,
         look_s=LOOK_S,
     )
+    figures.middle += grown
     loop.call_later((looks + 0.5) * LOOK_S, loop.stop)
     loop.call_soon(lambda: setattr(figures, "cpu_s", figures.cpu_s + LOOK_S * IDLE_SHARE + 1))
     loop.run_forever()
@@ -78,7 +78,4 @@ def looked(figures: Figures, looks: int) -> int:
 )
 def test_everything_is_looked_at_once_when_a_grown_broker_is_idle(grown: int, looks: int, expected: int) -> None:
     """It takes as long as there are objects, so it must be worth it; the first look finds the broker busy."""
-    figures = Figures()
-    figures.grown = grown
-
-    assert looked(figures, looks) == expected
+    assert looked(Figures(), grown, looks) == expected

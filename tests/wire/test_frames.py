@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.wire.errors import FrameError
-from syncline.wire.frames import CLAIM_FACTOR, KEEP_BYTES_MAX, READ_BYTES, FrameParser, Scratch
+from syncline.wire.frames import CLAIM_FACTOR, KEEP_BYTES_MAX, READ_BYTES, SMALL_READS_MAX, FrameParser, Scratch
 
 LIMIT = 8 << 20
 
@@ -93,6 +93,33 @@ def test_buffer_for_large_frames_is_given_back_on_request() -> None:
 
     assert 1_000_000 < kept_bytes < 1_200_000
     assert parser.held_bytes == 0
+
+
+def test_buffer_for_large_frames_is_given_back_after_many_small_ones() -> None:
+    """Connections between brokers are never idle, and were never asked: one large image kept two megabytes each."""
+    parser = FrameParser(LIMIT)
+    feed(parser, framed(b"x" * 1_000_000), [1 << 20])
+    held_bytes = []
+    for _ in range(SMALL_READS_MAX + 1):
+        held_bytes.append(parser.held_bytes)
+        feed(parser, framed(b"heartbeat"), [1 << 20])
+    parser.check_invariants()
+
+    assert min(held_bytes) > 1_000_000
+    assert parser.held_bytes == 0
+
+
+def test_large_frames_between_small_ones_reuse_the_buffer() -> None:
+    """Each of them says that there may be more."""
+    parser = FrameParser(LIMIT)
+    buffers = set()
+    for _ in range(3):
+        feed(parser, framed(b"x" * 1_000_000), [1 << 20])
+        buffers.add(id(parser.get_buffer(-1).obj))
+        for _ in range(SMALL_READS_MAX - 5):
+            feed(parser, framed(b"heartbeat"), [1 << 20])
+
+    assert len(buffers) == 1
 
 
 def test_buffer_with_a_piece_of_a_frame_is_not_given_back() -> None:

@@ -6,8 +6,9 @@ therefore decided by how many survive until the next look: a request with a hund
 objects that all survive.
 
     until the broker serves     rarely: a start makes objects that stay
-    from then on                all objects there are stay unvisited (frozen); of later ones, the young and the middle
-                                generation are so small that a collection takes a few milliseconds
+    from then on                all objects there are stay unvisited (frozen, until `local.memory` first gives memory
+                                back); of later ones, the young and the middle generation are so small that a
+                                collection takes a few milliseconds
     the old generation          as a whole, which takes as long as there are objects: a tenth of a second for a million;
                                 so only after half a minute in which the broker had next to nothing to do, and only if
                                 it has grown much
@@ -58,15 +59,16 @@ class OldGarbage:
         holds: LoopHolds,
         *,
         cpu_s: Callable[[], float] = time.process_time,
-        grown: Callable[[], int] = lambda: gc.get_count()[2],
+        middle: Callable[[], int] = lambda: gc.get_stats()[1]["collections"],
         collect: Callable[[], object] = gc.collect,
         look_s: float = LOOK_S,
     ) -> None:
         self._loop = loop
         self._holds = holds
         self._cpu_s = cpu_s
-        # How many collections of the middle generation there were since the last one of all.
-        self._grown = grown
+        # How many collections of the middle generation there were, and at the last one of all.
+        self._middle = middle
+        self._middle_before = middle()
         self._collect = collect
         self._look_s = look_s
         self._used_cpu_s = cpu_s()
@@ -79,8 +81,10 @@ class OldGarbage:
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._look_s, self._look)
         before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
-        if self._used_cpu_s - before_s > IDLE_SHARE * self._look_s or self._grown() < WORTHWHILE:
+        grown = self._middle() - self._middle_before
+        if self._used_cpu_s - before_s > IDLE_SHARE * self._look_s or grown < WORTHWHILE:
             return
+        self._middle_before += grown
         began_ms = self._holds.now_ms()
         self._collect()
         self._holds.ended(began_ms, "garbage collection")

@@ -8,8 +8,9 @@ By default, glibc gives each thread a heap of its own, and of those it never ret
 large batches, as much as is kept at the end of a heap, per worker. So there is one heap for all threads. They hardly
 compete for it: they hold the interpreter's lock wherever they allocate much.
 
-Python's own allocator, for objects of at most 512 bytes, returns only whole megabytes, and one object that is left
-keeps one. What was made during a burst and lives on keeps more than its size, and nothing can return that.
+Python keeps up to two thousand freed tuples of each length for the next ones. After a burst they are all over the heap,
+and each keeps a page. Only a look of the collector at everything empties these lists, so there is one that has nothing
+to look at. What small objects take otherwise is told in `local.bursts`.
 
 The allocator is locked meanwhile: up to 1 ms per returned megabyte, far less if there is nothing to return. So a broker
 looks every half minute, and only after one in which it was mostly idle: a busy one would need the memory again.
@@ -18,11 +19,14 @@ looks every half minute, and only after one in which it was mostly idle: a busy 
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from syncline.node.loop_holds import LoopHolds
 
 STATM: Final = Path("/proc/self/statm")
 # Where a control group sets a limit, in version 2 and 1.
@@ -77,7 +81,14 @@ def keep_freed_memory() -> None:
 
 
 def trim_heap() -> None:
-    """Return free pages of the C library to the system; without glibc nothing happens."""
+    """Return free pages of the C library to the system; without glibc nothing happens.
+
+    Freed objects that Python keeps for later are freed for good before: by a look of its collector at everything, which
+    visits nothing, because all objects are out of its sight. Afterwards they all belong to the old generation.
+    """
+    gc.freeze()
+    gc.collect()
+    gc.unfreeze()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -88,6 +99,7 @@ class GivesBack:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        holds: LoopHolds,
         *,
         resident: Callable[[], int] = resident_bytes,
         cpu_s: Callable[[], float] = time.process_time,
@@ -95,6 +107,7 @@ class GivesBack:
         look_s: float = LOOK_S,
     ) -> None:
         self._loop = loop
+        self._holds = holds
         self._resident = resident
         self._cpu_s = cpu_s
         self._trim = trim
@@ -108,7 +121,9 @@ class GivesBack:
         before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
         is_busy = self._used_cpu_s - before_s > BUSY_SHARE * self._look_s
         if not is_busy and self._resident() > self._least_bytes + GROWTH_BYTES:
+            began_ms = self._holds.now_ms()
             self._trim()
+            self._holds.ended(began_ms, "giving memory back")
             self._least_bytes = min(self._least_bytes, self._resident())
 
     def close(self) -> None:

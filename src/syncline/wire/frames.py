@@ -17,8 +17,9 @@ of a read; with `lend` instead, until the next read, which the connection then p
 (back-pressure) may keep whole frames, and take them later.
 
 Memory: a peer may announce a size and never send the bytes, so a buffer grows with what was received, up to 2 MiB, and
-stays for the next large frame until `release`. A frame of which more has arrived gets a buffer for all of it, which is
-freed with it. Beyond 8 MiB that is address space, of which the system provides pages as they are written.
+stays for the next large frame until `release`, or until 32 reads in a row brought small frames only. A frame of which
+more has arrived gets a buffer for all of it, which is freed with it. Beyond 8 MiB that is address space, of which the
+system provides pages as they are written.
 Sizes are bytes.
 """
 
@@ -38,6 +39,8 @@ READ_BYTES: Final = 65_536
 CLAIM_FACTOR: Final = 32
 # A connection keeps an empty buffer up to this size for its next large frame.
 KEEP_BYTES_MAX: Final = 2 << 20
+# That many reads in a row with nothing else than small frames say that large ones were an exception.
+SMALL_READS_MAX: Final = 32
 # For a frame larger than this, pages are mapped. Below, the allocator's recycled memory saves the page faults.
 ALLOCATED_BYTES_MAX: Final = 8 << 20
 # Below this a copy is cheaper than one more buffer to write.
@@ -89,6 +92,7 @@ class FrameParser:
         "_rest",
         "_room_end",
         "_scratch",
+        "_small_reads",
         "_start",
         "_view",
     )
@@ -107,6 +111,8 @@ class FrameParser:
         self._scratch = Scratch() if scratch is None else scratch
         # The buffer for large frames.
         self._own: memoryview | None = None
+        # How many reads began in it since a frame last needed it.
+        self._small_reads = 0
         # A piece of a small frame, outside of any buffer; the next read puts it in front.
         self._rest = b""
         # Unhandled bytes lie from start to end of the view, which is the scratch buffer or this connection's own.
@@ -161,8 +167,12 @@ class FrameParser:
             return self._view[size:]
         self._start = self._end = 0
         if self._own is not None:
-            self._view = self._own
-            return self._own[:READ_BYTES]
+            self._small_reads += 1
+            if self._small_reads <= SMALL_READS_MAX:
+                self._view = self._own
+                return self._own[:READ_BYTES]
+            self._drop_own()
+            self._recount()
         self._view = self._scratch.view
         return self._view
 
@@ -262,6 +272,7 @@ class FrameParser:
 
     def _make_room(self, pending: int, granted: int) -> None:
         """Have the unhandled bytes in the own buffer, with room for more of their frame."""
+        self._small_reads = 0
         own = self._own
         kept = self._view[self._start : self._end]
         if own is None or granted > len(own):
