@@ -119,7 +119,7 @@ _LISTS: Final = tuple(
 )
 
 # Not a case: after it, the brokers have loaded all code that requests need, and their memory is compared with that.
-WARM_UP: Final = Case("warm-up", "each API once", naming.each_api, Size(1), small(1))
+WARM_UP: Final = Case("warm-up", "each API in each version once", naming.each_api, Size(1), small(1))
 
 CASES: Final = (
     *_KNOWN,

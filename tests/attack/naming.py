@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from syncline.wire.api import CLIENT_VERSIONS, ApiKey
+from syncline.wire.api import CLIENT_VERSIONS, INTERNAL_VERSIONS, ApiKey
 from tests.attack.case import Size
-from tests.attack.frames import frame
+from tests.attack.frames import CLIENT_ID, CORRELATION_ID, frame
 from tests.attack.groups import commit_of, join_and_stay
 from tests.attack.largest import frame_with_list, frame_with_string, list_paths, string_paths
 from tests.attack.scene import TARGET, Scene
 from tests.attack.stream import Stream
+from tests.conformance.wire_client import request_frame
 
 TOPIC_TYPE: Final = 2
 BROKER_TYPE: Final = 4
@@ -46,14 +47,30 @@ def one_answer(port: int, *frames: bytes) -> Stream:
 
 
 def each_api(scene: Scene, size: Size) -> Sequence[Stream]:
-    """Ask every broker for each API in its oldest and its newest version, about nothing: that loads their code."""
+    """Ask every broker for each API in each version, about nothing: that loads the code for it.
+
+    Private messages are cut, so that nothing comes of them.
+    """
     requests = [
         frame(key, version, {"acks": 1})
         for key, served in CLIENT_VERSIONS.items()
-        for version in sorted({served.min, served.max})
+        for version in range(served.min, served.max + 1)
+    ]
+    private = [
+        request_frame(key, version, CORRELATION_ID, bytes(1), client_id=CLIENT_ID, header_version=2)
+        for key, served in INTERNAL_VERSIONS.items()
+        if key not in CLIENT_VERSIONS
+        for version in range(served.min, served.max + 1)
     ]
     return [
-        Stream(port=port, data=requests, connections=len(requests), answers=1) for port in scene.client_ports.values()
+        *(
+            Stream(port=port, data=requests, connections=len(requests), answers=1)
+            for port in scene.client_ports.values()
+        ),
+        *(
+            Stream(port=port, data=private, connections=len(private), half_closes=True)
+            for port in scene.internal_ports.values()
+        ),
     ]
 
 
