@@ -18,6 +18,7 @@ from syncline.virtual.host import Host
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.medium import ROOM_BYTES
 from syncline.virtual.moves import Operator, every_partition_has_two
+from syncline.virtual.throttles import Throttler
 
 # The room that a "full" disk still has, so that it may fail in the middle of an operation.
 ROOM_LEFT_BYTES_MAX: Final = 4096
@@ -33,12 +34,14 @@ class Injector:
         partitions: tuple[TopicPartition, ...],
         costly: CostlyClient | None = None,
         operator: Operator | None = None,
+        throttler: Throttler | None = None,
     ) -> None:
         self._cluster = cluster
         self._clients = clients
         self._partitions = partitions
         self._costly = costly
         self._operator = operator
+        self._throttler = throttler
         self._rng = cluster.rng("targets")
         self._undo: dict[int, Callable[[], None]] = {}
         # By the number of the strike.
@@ -126,6 +129,10 @@ class Injector:
             case "move" | "cancel":
                 assert self._operator is not None, "nobody moves replicas"
                 self._operator.request(fault, host)
+                return _nothing
+            case "throttle":
+                assert self._throttler is not None, "nobody throttles"
+                self._throttler.request(fault, host)
                 return _nothing
             case "reset":
                 return self._reset(host)

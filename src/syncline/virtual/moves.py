@@ -9,19 +9,18 @@ A run that has such an operator has one broker more than replicas.
 
 import random
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from syncline.model.ids import OFFSETS_TOPIC, TopicPartition
-from syncline.node.peer import PeerConnection, PeerLost
-from syncline.virtual.cluster import CLIENT_PORT, LOG_DIRECTORY, VirtualCluster
+from syncline.virtual.cluster import LOG_DIRECTORY, VirtualCluster
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
 from syncline.virtual.links import MS
 from syncline.virtual.medium import Directory
+from syncline.virtual.operators import send_once
 from syncline.virtual.streams import stream
+from syncline.virtual.verdict import Held, nothing_held
 from syncline.wire.api import ApiKey
-from syncline.wire.codec import encode_request, request_type
-from syncline.wire.entities import build
 
 HOST: Final = "operator"
 BROKERS: Final = 4
@@ -68,35 +67,29 @@ class Operator:
             "topics": [{"name": key.topic, "partitions": [{"partition_index": key.partition, "replicas": replicas}]}],
             "throttle": throttle,
         }
-        self._process.context.run(self._cluster.loop.create_task, self._send(host.name, fields))
-
-    async def _send(self, host: str, fields: dict[str, Any]) -> None:
-        key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-        try:
-            peer = await PeerConnection.connect(host, CLIENT_PORT, HOST)
-        except PeerLost:
-            return
-        try:
-            await peer.request_raw(key, 1, (encode_request(build(request_type(key, 1), fields)),))
-        except PeerLost:
-            return  # a fault struck its broker meanwhile
-        finally:
-            peer.close()
+        sending = send_once(HOST, host.name, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, fields)
+        self._process.context.run(self._cluster.loop.create_task, sending)
 
 
-def leftovers(cluster: VirtualCluster) -> str | None:
-    """Return what a move has left undone, or behind; None if there is nothing."""
+def leftovers(cluster: VirtualCluster, held: Held = nothing_held) -> str | None:
+    """Return what a move has left undone, or behind; None if there is nothing.
+
+    A move ends when all its new replicas are in sync, so not before those that `held` names may copy.
+    """
     image = cluster.store.image
-    if image.moves:
-        return f"T57 moves are left: {dict(image.moves)}"
+    waiting = set()
     for topic in image.topics.values():
         for record in topic.partitions:
             key = TopicPartition(topic.name, record.partition)
-            if record.is_reassigned:
+            if record.is_reassigned and held(key):
+                waiting.add(record.move)
+            elif record.is_reassigned:
                 return f"T55 {key} is still being reassigned: {record}"
             for host in cluster.hosts.values():
                 if host.broker_id not in record.replicas and (names := _directories(host, key)):
                     return f"T53 {host.name} is no replica of {key} ({record.replicas}), and has {names}"
+    if image.moves.keys() - waiting:
+        return f"T57 moves are left: {dict(image.moves)}"
     return None
 
 

@@ -2,8 +2,8 @@
 
 Phases: brokers start and the topics are created; clients work while faults
 strike; all faults end; clients write a little more, and the cluster has
-`SETTLE_S` to become whole; then the disks are read and checked, and everything
-stops in good order.
+`SETTLE_S` to become whole, once more if only then throttles are removed; then
+the disks are read and checked, and everything stops in good order.
 """
 
 import asyncio
@@ -31,8 +31,10 @@ from syncline.virtual.moves import CONFIG as MOVES_CONFIG
 from syncline.virtual.moves import Operator, draw_moves, leftovers
 from syncline.virtual.sandbox import sealed
 from syncline.virtual.streams import stream
+from syncline.virtual.throttles import KIND as THROTTLE
+from syncline.virtual.throttles import Throttler, draw_throttles
 from syncline.virtual.trace import Trace
-from syncline.virtual.verdict import judge, unsettled
+from syncline.virtual.verdict import Held, judge, nothing_held, unsettled
 from syncline.virtual.workload import ConsumerClient, ProducerClient
 
 START_S: Final = 15
@@ -46,6 +48,7 @@ CLIENT_STOP_S: Final = 5
 REPLICATION_FACTOR: Final = 3
 EPOCH_REQUEST_SHARE: Final = 0.3
 MOVES_SHARE: Final = 0.3
+THROTTLES_SHARE: Final = 0.3
 SLOW_READ_SHARE: Final = 0.3
 # Leaders that relinquish at once, again and again: safety must not depend on their patience (KIP-501).
 SLOW_READ_CONFIG: Final = {
@@ -133,8 +136,9 @@ class Simulation:
         if stream(seed, "slow-reads").random() < SLOW_READ_SHARE:
             config.update(SLOW_READ_CONFIG)
         # Moves are for faults that strike often: what L9 expects of a partition, it does of three replicas.
-        self._has_moves = settings.with_faults and not settings.with_lasting_faults and settings.plan is None
-        self._has_moves = self._has_moves and stream(seed, "moves").random() < MOVES_SHARE
+        is_ordinary = settings.with_faults and not settings.with_lasting_faults and settings.plan is None
+        self._has_moves = is_ordinary and stream(seed, "moves").random() < MOVES_SHARE
+        self._has_throttles = is_ordinary and stream(seed, "throttled").random() < THROTTLES_SHARE
         if self._has_moves:
             config.update(MOVES_CONFIG)
         if settings.with_lasting_faults:
@@ -228,8 +232,11 @@ class Simulation:
         clients = tuple(client.name for client in self._clients())
         costly = CostlyClient(cluster) if self._settings.with_lasting_faults else None
         operator = Operator(cluster, self._keys) if self._has_moves else None
-        injector = Injector(cluster, clients, self._keys, costly, operator)
-        injector.schedule(self._plan(loop.now_ns, quiet_ns))
+        plan = self._plan(loop.now_ns, quiet_ns)
+        is_throttled = any(fault.kind == THROTTLE for fault in plan)
+        throttler = Throttler(cluster, self._keys) if is_throttled else None
+        injector = Injector(cluster, clients, self._keys, costly, operator, throttler)
+        injector.schedule(plan)
         await asyncio.sleep((quiet_ns - loop.now_ns) / SECOND)
         injector.heal_all()
         self._result.faults = injector.counts
@@ -242,11 +249,11 @@ class Simulation:
             cluster.ghost.counts.update(judged)
         for producer in self._producers:
             producer.stop_sending()
-        end_ns = loop.now_ns + SETTLE_S * SECOND
-        while (what := self._unsettled()) is not None and loop.now_ns < end_ns:  # noqa: ASYNC110 - as in `_until`
-            await asyncio.sleep(0.2)
-        if what is not None:
-            cluster.failures.append(f"not settled {SETTLE_S} s after the last write: {what}")
+        if throttler is not None:
+            await self._settle("the last write, under throttles", throttler.held)
+            cluster.ghost.counts["held replicas"] = sum(len(throttler.held(key)) for key in self._keys)
+            await throttler.clear()
+        await self._settle("the last write" if throttler is None else "the end of all throttles", nothing_held)
         if loop.now_ns < seconds * SECOND:
             await asyncio.sleep((seconds * SECOND - loop.now_ns) / SECOND)
         self._judge()
@@ -264,9 +271,20 @@ class Simulation:
             else:
                 plan = draw_plan(rng, names, begin_ns, end_ns, FaultSettings())
             if self._has_moves:
-                plan = tuple(sorted((*plan, *draw_moves(stream(self._seed, "requests"), begin_ns, end_ns))))
+                plan = (*plan, *draw_moves(stream(self._seed, "requests"), begin_ns, end_ns))
+            if self._has_throttles:
+                plan = (*plan, *draw_throttles(stream(self._seed, "throttles"), begin_ns, end_ns))
+            plan = tuple(sorted(plan))
         self._result.plan = plan
         return plan
+
+    async def _settle(self, what: str, held: Held) -> None:
+        loop = self._cluster.loop
+        end_ns = loop.now_ns + SETTLE_S * SECOND
+        while (missing := self._unsettled(held)) is not None and loop.now_ns < end_ns:  # noqa: ASYNC110 - see `_until`
+            await asyncio.sleep(0.2)
+        if missing is not None:
+            self._cluster.failures.append(f"not settled {SETTLE_S} s after {what}: {missing}")
 
     async def _until(self, is_true: Callable[[], bool], seconds: float) -> None:
         end_ns = self._cluster.loop.now_ns + int(seconds * SECOND)
@@ -305,9 +323,9 @@ class Simulation:
     def _clients(self) -> list[ProducerClient | ConsumerClient]:
         return [*self._producers, *self._consumers]
 
-    def _unsettled(self) -> str | None:
-        what = leftovers(self._cluster) if self._has_moves else None
-        return what or unsettled(self._cluster, self._keys, self._producers, self._consumers)
+    def _unsettled(self, held: Held) -> str | None:
+        what = leftovers(self._cluster, held) if self._has_moves else None
+        return what or unsettled(self._cluster, self._keys, self._producers, self._consumers, held)
 
     def _judge(self) -> None:
         cluster = self._cluster

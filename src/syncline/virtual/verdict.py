@@ -7,14 +7,22 @@ agree below the mark), L3 (replicas are whole), L5 (every request got an answer,
 every consumer is at the end).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from syncline.model.ids import TopicPartition
 from syncline.records.batch import iterate
 from syncline.records.record import read_records
-from syncline.virtual.cluster import VirtualCluster
+from syncline.virtual.cluster import CONFIG, VirtualCluster
 from syncline.virtual.workload import ConsumerClient, ProducerClient, Sent
+
+# Returns the replicas of a partition that a throttle of a user keeps out of the in-sync set.
+Held = Callable[[TopicPartition], frozenset[int]]
+
+
+def nothing_held(_key: TopicPartition) -> frozenset[int]:
+    """Return no replica."""
+    return frozenset()
 
 
 class Verdict(NamedTuple):
@@ -29,26 +37,21 @@ def unsettled(
     keys: Iterable[TopicPartition],
     producers: Sequence[ProducerClient],
     consumers: Sequence[ConsumerClient],
+    held: Held = nothing_held,
 ) -> str | None:
-    """Return what is still missing after all faults have ended; None if the cluster is whole."""
+    """Return what is still missing after all faults have ended; None if the cluster is whole.
+
+    Replicas that `held` names need not be whole. Partitions that have too few others accept nothing.
+    """
+    refusing = set()
     for key in keys:
-        record = cluster.store.image.partition(key.topic, key.partition)
-        if record is None:
-            return f"L1 {key} does not exist"
-        leader = cluster.hosts.get(record.leader)
-        if leader is None:
-            return f"L1 {key} has no leader; in sync {record.isr}, eligible {record.elr}"
-        if len(record.isr) < len(record.replicas):
-            return f"L3 {key}: only {record.isr} of {record.replicas} are in sync"
-        partitions = {broker_id: cluster.hosts[broker_id].partition(key) for broker_id in record.replicas}
-        if any(partition is None for partition in partitions.values()):
-            return f"L2 {key} is not hosted by all of {record.replicas}"
-        ends = {broker_id: partition.log.log_end for broker_id, partition in partitions.items() if partition}
-        marks = {broker_id: partition.high_watermark for broker_id, partition in partitions.items() if partition}
-        if len({*ends.values(), *marks.values()}) > 1:
-            return f"L3 {key}: log ends {ends}, high watermarks {marks}"
+        missing = _not_whole(cluster, key, held(key))
+        if missing:
+            return missing
+        if held(key) and _accepts_nothing(cluster, key):
+            refusing.add(key.topic)
     for producer in producers:
-        if not producer.task.done():
+        if not producer.task.done() and producer.topic not in refusing:
             return f"L5 {producer.name} still waits for an answer"
     for consumer in consumers:
         for key in consumer.reads:
@@ -56,6 +59,33 @@ def unsettled(
             if not consumer.has_read(key, end):
                 return f"L5 {consumer.name} has not read {key} up to {end}"
     return None
+
+
+def _not_whole(cluster: VirtualCluster, key: TopicPartition, held: frozenset[int]) -> str | None:
+    record = cluster.store.image.partition(key.topic, key.partition)
+    if record is None:
+        return f"L1 {key} does not exist"
+    if cluster.hosts.get(record.leader) is None:
+        return f"L1 {key} has no leader; in sync {record.isr}, eligible {record.elr}"
+    replicas = [each for each in record.replicas if each not in held]
+    if not set(replicas) <= set(record.isr):
+        return f"L3 {key}: only {record.isr} of {replicas} are in sync"
+    partitions = {broker_id: cluster.hosts[broker_id].partition(key) for broker_id in replicas}
+    if any(partition is None for partition in partitions.values()):
+        return f"L2 {key} is not hosted by all of {replicas}"
+    ends = {broker_id: partition.log.log_end for broker_id, partition in partitions.items() if partition}
+    marks = {broker_id: partition.high_watermark for broker_id, partition in partitions.items() if partition}
+    if held and _accepts_nothing(cluster, key):
+        return None if len({*marks.values()}) == 1 else f"L3 {key}: high watermarks {marks}"
+    if len({*ends.values(), *marks.values()}) > 1:
+        return f"L3 {key}: log ends {ends}, high watermarks {marks}"
+    return None
+
+
+def _accepts_nothing(cluster: VirtualCluster, key: TopicPartition) -> bool:
+    """Return whether the in-sync set is too small to commit anything."""
+    record = cluster.store.image.partition(key.topic, key.partition)
+    return record is not None and len(record.isr) < int(CONFIG["min.insync.replicas"])
 
 
 def judge(
