@@ -23,6 +23,7 @@ from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, Offset
 
 NEVER_MS: Final = -(1 << 62)
+_AWAY_MS: Final = 1 << 62
 UNKNOWN_OFFSET: Final = Offset(NONE)
 
 
@@ -61,6 +62,7 @@ class FollowerState:
         "log_end_update_ms",
         "log_start",
         "previous_log_end",
+        "returned_ms",
         "stamp",
     )
 
@@ -76,6 +78,8 @@ class FollowerState:
         # Its broker has reported that it cannot serve this replica.
         self.has_failed = False
         self.stamp: FetchStamp | None = None
+        # When it first fetched after it had left the ISR; later than any time until it does.
+        self.returned_ms = NEVER_MS
         # Only the historic lag modes read these two.
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS
@@ -87,6 +91,11 @@ class FollowerState:
         return f"FollowerState({self.broker_id}: {self.log_end}/{self.previous_log_end}/{fetched}/{caught_up})"
 
     @property
+    def is_back(self) -> bool:
+        """Whether it has been caught up since it left the ISR last; true if it never left."""
+        return self.last_caught_up_ms >= self.returned_ms
+
+    @property
     def spoke_ms(self) -> int:
         """When the follower fetched last, for the historic modes; the start of its grace period counts as a fetch."""
         stamp = self.stamp
@@ -95,6 +104,16 @@ class FollowerState:
     def is_eligible(self, brokers: KnownBrokers) -> bool:
         """Return whether the follower may join the ISR, as far as its broker is concerned."""
         return not self.has_failed and brokers.is_eligible(self.broker_id, self.broker_epoch)
+
+    def left(self) -> None:
+        """Take note that it is no longer in the ISR: what it proved as a member says nothing about now."""
+        self.returned_ms = _AWAY_MS
+
+    def fetched(self, now_ms: int) -> None:
+        """Take note of an accepted fetch."""
+        if self.returned_ms == _AWAY_MS:
+            self.returned_ms = now_ms
+        self.last_fetch_ms = now_ms
 
     def settle(self) -> None:
         """Record what the session's stamp has proved, and drop it."""
@@ -149,6 +168,7 @@ class FollowerState:
     def _grant(self, now_ms: int, *, in_isr: bool) -> None:
         """Start the lag window anew for a member of the ISR, and end it for others."""
         self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        self.returned_ms = NEVER_MS
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS
 

@@ -65,6 +65,7 @@ class InSyncSet:
         self.broker_id = broker_id
         self.brokers = brokers
         self.by_id: dict[BrokerId, FollowerState] = {}
+        self.committed: tuple[BrokerId, ...] = ()
         self.assign(replicas, now_ms, adding, removing)
         self.commit(isr)
 
@@ -94,13 +95,16 @@ class InSyncSet:
 
     def commit(self, isr: Sequence[BrokerId]) -> None:
         """Make `isr` the committed one; nothing is pending any more."""
-        self.committed = tuple(isr)
+        before, self.committed = self.committed, tuple(isr)
         if self.complete_size < len(self.replicas) and set(self.replicas).difference(self.removing) <= set(isr):
             # This ISR completes the reassignment. The record that says so may arrive after the next change of the ISR;
             # until then a smaller minimum would commit without replicas that the controller holds eligible.
             self.complete_size = len(self.replicas) - len(self.removing)
         self.pending: ProposeIsr | None = None
         self._count(isr)
+        for follower in self.followers:
+            if follower.broker_id in before and not follower.counts:
+                follower.left()
 
     def propose(
         self,

@@ -241,7 +241,7 @@ class LeaderPartition:
         follower.log_end = offset
         follower.log_start = log_start
         follower.previous_log_end = max(follower.previous_log_end, captured_log_end)
-        follower.last_fetch_ms = now_ms
+        follower.fetched(now_ms)
         follower.broker_epoch = broker_epoch
         if offset == self.log_end:
             follower.stamp = stamp

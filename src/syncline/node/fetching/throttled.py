@@ -4,8 +4,9 @@ A partition is sent empty when its replica is not in sync, a throttle concerns i
 is not even tried: the answer has the partition's watermark and no records, and none of the fetch's limits are used up.
 The fetch counts as progress all the same: a throttled follower is as alive as any other.
 
-In-sync replicas are served whatever the quota says, but counted (KAFKA-4313). A replica that the leader has proposed as
-a member counts as one: the watermark waits for it already.
+In-sync replicas are served whatever the quota says, but counted (KAFKA-4313). So is every other replica that the
+watermark waits for: one that the leader has proposed as a member, and one that is caught up and about to join.
+Otherwise producers would wait for the quota.
 
 Bytes are promised to the read when it begins, and counted when the answer is made: the encoded size of what concerns
 the listed partitions, and for a move the records that its new replicas get.
@@ -18,6 +19,8 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from syncline.core.fetching.session import FetchSession, SessionPartition
 from syncline.core.fetching.session_cache import SessionCache
+from syncline.core.replication.leader import LeaderPartition
+from syncline.core.replication.watermark import waits_for
 from syncline.core.throttle.quota import Quota
 from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
@@ -191,8 +194,7 @@ class ThrottledReads:
         throttle, leader = self._throttle, partition.leader
         if leader is None:
             return (), True
-        follower = leader.in_sync.by_id.get(self._follower_id)
-        is_in_sync = follower is not None and follower.counts
+        is_in_sync = self._is_awaited(leader)
         listed = throttle.listed(partition.key)
         # What a replica needs once it is in sync is no longer the move's.
         moving = None if is_in_sync else throttle.moving(partition.key, self._follower_id)
@@ -210,8 +212,20 @@ class ThrottledReads:
         for row, quota in self._dropped.items():
             entry = row.entry
             is_settled = entry.session is session and entry.change_count == entry.looked_change_count
-            if is_settled and entry.fetch_offset < row.high_watermark:
+            if is_settled and entry.fetch_offset < row.high_watermark and not self._is_exempt_by_now(row):
                 session.hold(entry, quota)
+
+    def _is_exempt_by_now(self, row: Row) -> bool:
+        """Return whether the replica is awaited now that this fetch has been counted as its progress."""
+        leader = None if row.partition is None else row.partition.leader
+        return leader is not None and self._is_awaited(leader)
+
+    def _is_awaited(self, leader: LeaderPartition) -> bool:
+        """Return whether the watermark waits for the follower."""
+        follower = leader.in_sync.by_id.get(self._follower_id)
+        return follower is not None and waits_for(
+            follower, leader.log_end, leader.settings.lag, leader.in_sync.brokers, self._now_ms
+        )
 
     def count(self, rows: Sequence[Row], topics: Topics, version: int, now_ms: int) -> None:
         """Count what the answer sends."""
