@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live setup clean
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves attack lab-20 conformance-live setup clean
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,6 +57,9 @@ incidents: $(VENV)/.dev ## break real brokers in 12 ways, 10 times each, and cou
 
 chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all load; everything acknowledged must be there
 	$(BIN)/python -m tests.process.chaos
+
+chaos-moves: $(VENV)/.dev ## 30 moves under load; SIGKILL for commands, controller, source and destination (3 minutes)
+	$(BIN)/python -m tests.process.moves_chaos
 
 attack: $(VENV)/.dev ## attack three brokers in 66 ways, and judge what a well-behaved client beside it felt (8 minutes)
 	@$(BIN)/python -m tests.attack $(ARGS)

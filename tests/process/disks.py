@@ -48,19 +48,21 @@ def flip_bit(segment: Path, share: float = 0.5) -> int:
 
 def check_identical(data: Path, topic: str, partitions: int, broker_ids: tuple[int, ...] = (1, 2, 3)) -> int:
     """Assert that all replicas of each partition hold the same bytes; return how many bytes one replica has."""
-    total = 0
-    for partition in range(partitions):
-        logs = {broker_id: log_bytes(data, broker_id, topic, partition) for broker_id in broker_ids}
-        first = logs[broker_ids[0]]
-        if any(log != first for log in logs.values()):
-            rows = {broker_id: batches(log) for broker_id, log in logs.items()}
-            shortest = min(map(len, rows.values()))
-            for index in range(shortest):
-                heads = {broker_id: row[index] for broker_id, row in rows.items()}
-                assert len(set(heads.values())) == 1, (
-                    f"{topic}-{partition} differs: { {broker: head[:2] for broker, head in heads.items()} }"
-                )
-            raise AssertionError(f"{topic}-{partition}: { {broker: len(row) for broker, row in rows.items()} } batches")
-        batches(first)
-        total += len(first)
-    return total
+    return sum(check_identical_replicas(data, topic, partition, broker_ids) for partition in range(partitions))
+
+
+def check_identical_replicas(data: Path, topic: str, partition: int, broker_ids: tuple[int, ...]) -> int:
+    """Assert that all replicas of one partition hold the same bytes; return how many bytes one replica has."""
+    logs = {broker_id: log_bytes(data, broker_id, topic, partition) for broker_id in broker_ids}
+    first = logs[broker_ids[0]]
+    if any(log != first for log in logs.values()):
+        rows = {broker_id: batches(log) for broker_id, log in logs.items()}
+        shortest = min(map(len, rows.values()))
+        for index in range(shortest):
+            heads = {broker_id: row[index] for broker_id, row in rows.items()}
+            assert len(set(heads.values())) == 1, (
+                f"{topic}-{partition} differs: { {broker: head[:2] for broker, head in heads.items()} }"
+            )
+        raise AssertionError(f"{topic}-{partition}: { {broker: len(row) for broker, row in rows.items()} } batches")
+    batches(first)
+    return len(first)

@@ -161,6 +161,10 @@ class Load:
         slowest_s, self._slowest_s = self._slowest_s, 0.0
         return slowest_s
 
+    def change_rate(self, rate_per_s: float) -> None:
+        """Send so many records per second from now on."""
+        self._rate_per_s = rate_per_s
+
     def wait_for_more(self, records: int, within_s: float = 30.0) -> None:
         """Return once `records` more were acknowledged, in every partition at least one."""
         target = self.count + records
@@ -188,8 +192,8 @@ class Load:
     def _run(self) -> None:
         partition = 0
         due_s = time.monotonic()
-        batch = max(1, int(self._rate_per_s / 200))
         while not self._stop.is_set() and self._fatal is None:
+            batch = max(1, int(self._rate_per_s / 200))
             if self._in_flight < IN_FLIGHT_MAX:
                 for _ in range(batch):
                     self._send(partition)

@@ -36,7 +36,9 @@ def reached(
     lowest = leader_log_end
     for follower in followers:
         # The cheap comparison first: most followers are not the slowest one.
-        if follower.log_end < lowest and waits_for(follower, leader_log_end, lag, brokers, now_ms):
+        if follower.log_end < lowest and (
+            follower.counts or holds_back(follower, leader_log_end, lag, brokers, now_ms)
+        ):
             lowest = follower.log_end
     return lowest
 
