@@ -20,12 +20,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.metadata import MetadataImage
 from tests.cli.terminal import ENVIRONMENT, as_json, command
@@ -49,10 +50,12 @@ CONFIG: Final = {
 }
 RATE_PER_S: Final = 800.0
 SIZE_BYTES: Final = 500
-# How long the copying of a move shall take, if nothing strikes.
-COPYING_S: Final = (0.3, 2.0)
-# A command takes so long from its start to its end, if it does not stay.
-COMMAND_S: Final = 0.6
+# How long the copying of a move shall take, if nothing strikes; longer if a command cancels it, which has to start.
+COPYING_S: Final = (0.5, 3.0)
+COPYING_S_MORE: Final = 3.0
+DEADLINE_S: Final = (3, 6)
+# A command takes about so long from its start to its end, if it does not stay.
+COMMAND_S: Final = 1.5
 # A killed broker is back, and what it had to copy copied, within this time.
 MOVE_S_MAX: Final = 60.0
 COMMAND_S_MAX: Final = 90.0
@@ -60,6 +63,9 @@ DELETED_S_MAX: Final = 20.0
 AGAIN_S: Final = 0.3
 # More than this happens to a move that gets nowhere.
 EVENTS_MAX: Final = 40
+CANCELLED_SHARE: Final = 0.25
+DEADLINE_SHARE: Final = 0.3
+COMMAND_KILLED_SHARE: Final = 0.6
 VICTIMS: Final = ("controller", "source", "destination")
 
 Say = Callable[[str], object]
@@ -85,6 +91,14 @@ class Outcome:
         )
 
 
+class Strike(NamedTuple):
+    """Who is killed so many seconds after the start of a move; `pick` chooses among several, from 0 to 1."""
+
+    at_s: float
+    victim: str
+    pick: float
+
+
 @dataclass
 class Move:
     """One move: what shall be where, and what became of it."""
@@ -92,12 +106,12 @@ class Move:
     number: int
     before: dict[int, tuple[int, ...]]
     targets: dict[int, tuple[int, ...]]
+    bytes_per_s: int
     options: tuple[str, ...]
     is_cancelled: bool
     # Seconds after which the command is killed, None if it is not.
     command_killed_s: float | None
-    # Who is killed so many seconds after the start.
-    strikes: list[tuple[float, str]]
+    strikes: list[Strike]
     file: Path
     events: list[str] = field(default_factory=list)
 
@@ -153,23 +167,36 @@ class Chaos:
             * len(set(target).difference(before[key]))
             for key, target in targets.items()
         )
-        rate = int(copied / rng.uniform(*COPYING_S) + RATE_PER_S * SIZE_BYTES)
-        options = ("--deadline", f"{rng.randint(2, 4)}s") if rng.random() < 0.3 else ("--throttle", str(rate))
+        is_cancelled = rng.random() < CANCELLED_SHARE
+        copying_s = rng.uniform(*COPYING_S) + COPYING_S_MORE * is_cancelled
+        bytes_per_s = int(copied / copying_s + RATE_PER_S * SIZE_BYTES)
+        options = ("--throttle", str(bytes_per_s))
+        stays_s = COMMAND_S
+        if rng.random() < DEADLINE_SHARE:
+            stays_s = copying_s = rng.randint(*DEADLINE_S)
+            options = ("--deadline", f"{copying_s}s")
         strikes = [
-            (rng.uniform(0.0, COMMAND_S + COPYING_S[1]), rng.choice(VICTIMS)) for _ in range(rng.choice((0, 1, 2)))
+            Strike(rng.uniform(0.0, COMMAND_S + copying_s), rng.choice(VICTIMS), rng.random())
+            for _ in range(rng.choice((0, 1, 2)))
         ]
-        is_killed = rng.random() < 0.6 or not strikes
-        killed_s = rng.uniform(0.0, (3.0 if options[0] == "--deadline" else COMMAND_S)) if is_killed else None
+        # A command that stays until the end leaves nothing to cancel.
+        is_killed = not strikes or (is_cancelled and stays_s > COMMAND_S) or rng.random() < COMMAND_KILLED_SHARE
+        killed_s = rng.uniform(0.0, stays_s) if is_killed else None
         file = self._scratch / f"move-{number}.json"
         rows = [{"topic": TOPIC, "partition": key, "replicas": target} for key, target in targets.items()]
         file.write_text(json.dumps({"version": 1, "partitions": rows}))
-        return Move(number, before, targets, options, rng.random() < 0.25, killed_s, sorted(strikes), file)
+        return Move(number, before, targets, bytes_per_s, options, is_cancelled, killed_s, sorted(strikes), file)
 
     def play(self, move: Move) -> str:
         """Carry out a move with all that strikes it; return how it ended."""
         began_s = time.monotonic()
-        self._begin(move, began_s)
-        self._go_on(move)
+        striking = threading.Thread(target=self._strike, args=(move, began_s))
+        striking.start()
+        try:
+            self._begin(move)
+            self._go_on(move)
+        finally:
+            striking.join()
         until(lambda: not self.is_moving(), MOVE_S_MAX, otherwise=lambda: f"{move} did not end: {move.events}")
         after = self.replicas()
         for key, now in after.items():
@@ -181,49 +208,48 @@ class Chaos:
         self._say(f"{move}: {'; '.join(move.events)}; {end} after {time.monotonic() - began_s:.1f} s")
         return end
 
-    def _begin(self, move: Move, began_s: float) -> None:
-        """Start the command, and let everything strike that is planned."""
-        plan = [*move.strikes]
-        if move.command_killed_s is not None:
-            plan.append((move.command_killed_s, "command"))
+    def _begin(self, move: Move) -> None:
+        """Start the command, and kill it if that is planned."""
         with self._started(move, "execute", "-f", str(move.file), *move.options) as process:
             try:
-                for at_s, victim in sorted(plan):
-                    time.sleep(max(0.0, began_s + at_s - time.monotonic()))
-                    if victim != "command":
-                        self._kill(move, victim, at_s)
-                    elif process.poll() is None:
-                        process.kill()
-                        self.kills[victim] += 1
-                        move.events.append(f"command killed after {at_s:.2f} s")
-                process.wait(COMMAND_S_MAX)
+                process.wait(COMMAND_S_MAX if move.command_killed_s is None else move.command_killed_s)
+            except subprocess.TimeoutExpired:
+                assert move.command_killed_s is not None, f"{move}: the command does not end: {move.events}"
+                self.kills["command"] += 1
+                move.events.append(f"command killed after {move.command_killed_s:.2f} s")
             finally:
                 process.kill()
         if process.returncode != -signal.SIGKILL:
             move.events.append(f"execute: {self._said(move)}")
 
-    def _kill(self, move: Move, victim: str, at_s: float) -> None:
-        record = self.image.topics[TOPIC].partitions[self._rng.choice(sorted(move.targets))]
-        added = set(move.targets[record.partition]).difference(move.before[record.partition])
-        broker = {
-            "controller": processes.lease(self._cluster.directory)[0],
-            "source": int(record.leader),
-            "destination": self._rng.choice(sorted(added)),
-        }[victim]
-        # Nobody leads for a moment, or a restarted broker has not been announced yet.
-        with contextlib.suppress(ProcessLookupError, KeyError):
-            os.kill(self._cluster.pids[broker], signal.SIGKILL)
-            self.kills[victim] += 1
-            move.events.append(f"{victim} {broker} killed after {at_s:.2f} s")
+    def _strike(self, move: Move, began_s: float) -> None:
+        for strike in move.strikes:
+            time.sleep(max(0.0, began_s + strike.at_s - time.monotonic()))
+            broker = self._struck(move, strike)
+            # Nobody leads for a moment, or a restarted broker has not been announced yet.
+            with contextlib.suppress(ProcessLookupError, KeyError):
+                os.kill(self._cluster.pids[broker], signal.SIGKILL)
+                self.kills[strike.victim] += 1
+                move.events.append(f"{strike.victim} {broker} killed after {strike.at_s:.2f} s")
+
+    def _struck(self, move: Move, strike: Strike) -> int:
+        if strike.victim == "controller":
+            return processes.lease(self._cluster.directory)[0]
+        keys = sorted(move.targets)
+        key = keys[int(strike.pick * len(keys))]
+        if strike.victim == "source":
+            return int(self.image.topics[TOPIC].partitions[key].leader)
+        added = sorted(set(move.targets[key]).difference(move.before[key]))
+        return added[int(strike.pick * len(added))]
 
     def _go_on(self, move: Move) -> None:
-        """Do what an operator does whose command may have died: cancel, or look, start what never began, and resume."""
+        """Do what an operator does whose command may have died: look, start what never began, then cancel or resume."""
         plan = ("-f", str(move.file))
+        while not self._has_begun(move):
+            self._run(move, "execute", *plan, "--throttle", str(move.bytes_per_s))
         if move.is_cancelled:
             self._until_done(move, "cancel", *plan)
             return
-        while not self._has_begun(move):
-            self._run(move, "execute", *plan, "--throttle", "20MB")
         if "--deadline" in move.options and self.is_moving():
             self._run(move, "resume")
         self._until_done(move, "verify", *plan)
