@@ -1,6 +1,7 @@
 """`syncline reassign plan`, `status` and `resume`."""
 
 import json
+import socket
 import time
 from collections.abc import Callable
 
@@ -278,3 +279,15 @@ def test_t39_rate_of_a_broker_that_is_down(serve: Serve) -> None:
     assert refuses(kafka, *arguments).startswith("broker 9 is down, and Apache Kafka takes its rates only at")
     at(syncline, *arguments)
     assert syncline.changes == ["broker 9 leader.rate=5000000"]
+
+
+def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:
+    """The cluster still names it, and nobody listens there."""
+    kafka, syncline = serve(), serve(owns_throttles=True)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        kafka.ports[3] = syncline.ports[3] = closed.getsockname()[1]
+    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "3", "--role", "sending")
+
+    assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
+    at(syncline, *arguments)
+    assert syncline.changes == ["broker 3 leader.rate=5000000"]

@@ -1,7 +1,7 @@
 """KIP-73's configurations of a cluster: reading, setting and removing rates and lists.
 
-A broker's configurations are asked of and given to that broker, as Apache Kafka demands it; Syncline takes them
-anywhere, so that a broker that is down has them at its start.
+A broker's configurations are asked of that broker, and given to it, as Apache Kafka demands. Syncline takes rates at any
+broker, so that a broker that is down, or has just died, has them at its start.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -66,9 +66,16 @@ def set_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], rate
     """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError."""
     values = {name: None if rate is None else str(rate) for name, rate in rates.items()}
     for broker in brokers:
-        if broker not in state.brokers and not state.owns_throttles:
-            raise LocalClusterError(f"broker {broker} is down, and Apache Kafka takes its rates only at that broker.")
-        _alter(cluster, [(BROKER, str(broker), values)], broker if broker in state.brokers else None)
+        change = [(BROKER, str(broker), values)]
+        if state.owns_throttles:
+            _alter(cluster, change, None)
+            continue
+        try:
+            _alter(cluster, change, broker)
+        except BrokerSilentError:
+            raise LocalClusterError(
+                f"broker {broker} is down, and Apache Kafka takes its rates only at that broker."
+            ) from None
 
 
 def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
