@@ -13,7 +13,12 @@ CLIENTS = {
         Client(
             "confluent-kafka",
             lambda: python("confluent_agent"),
-            {"delete_group_offsets": "no such call", "log_dirs": "no such call"},
+            {
+                "delete_group_offsets": "no such call",
+                "log_dirs": "no such call",
+                "reassign": "no such call",
+                "cancel_reassignment": "no such call",
+            },
         ),
         Client(
             "kafka-python",
@@ -28,6 +33,9 @@ CLIENTS = {
                 "delete_group": "no such call",
                 "delete_group_offsets": "no such call",
                 "log_dirs": "no such call",
+                "reassign": "no such call",
+                "cancel_reassignment": "no such call",
+                "elect_preferred": "no such call",
                 NULL_RECORDS: "an assertion of its own",
             },
         ),
@@ -38,6 +46,8 @@ CLIENTS = {
                 "alter_configs": "only the older request",
                 "delete_group_offsets": "no such call",
                 "log_dirs": "no such call",
+                "cancel_reassignment": "refuses a partition without replicas by itself",
+                "elect_preferred": "no such call",
                 NULL_HEADERS: "written as empty",
             },
         ),

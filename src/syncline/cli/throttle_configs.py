@@ -1,7 +1,7 @@
 """KIP-73's configurations of a cluster: reading, setting and removing rates and lists.
 
-A broker's configurations are asked of that broker, and given to it, as Apache Kafka demands. Syncline takes rates at any
-broker, so that a broker that is down, or has just died, has them at its start.
+A broker's configurations are asked of that broker, and given to it, as Apache Kafka demands. Syncline takes rates at
+any broker, so that a broker that is down, or has just died, has them at its start.
 """
 
 from collections.abc import Collection, Iterable, Mapping

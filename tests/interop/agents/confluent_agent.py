@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    ElectionType,
     KafkaException,
     Producer,
     TopicPartition,
@@ -251,6 +252,13 @@ class Agent:
         """Commit offsets for a group without members."""
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets]
         self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group].result(10)
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        """Let a partition's preferred replica lead."""
+        elected = self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)]).result(10)
+        for error in elected.values():
+            if error is not None:
+                raise KafkaException(error)
 
 
 if __name__ == "__main__":

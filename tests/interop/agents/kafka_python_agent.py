@@ -7,10 +7,12 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import ElectionNotNeededError, KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.agents.serve import decode, headers_of, received, serve
+
+PREFERRED = 0
 
 
 class Member:
@@ -246,6 +248,26 @@ class Agent:
             ]
             sizes[broker["broker"]] = sum(partition["partition_size"] for partition in partitions)
         return sizes
+
+    def reassign(self, topic: str, partition: int, replicas: list[int] | None) -> None:
+        """Give a partition other replicas; None cancels."""
+        for error in self.admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas}).values():
+            if error is not None:
+                raise error
+
+    def reassignment(self, topic: str, partition: int) -> list[list[int]] | None:
+        """Return replicas, adding and removing ones of a partition; None if it is not reassigned."""
+        place = TopicPartition(topic, partition)
+        listed = self.admin.list_partition_reassignments([place]).get(place)
+        return listed and [listed[key] for key in ("replicas", "adding_replicas", "removing_replicas")]
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        """Let a partition's preferred replica lead."""
+        answered = self.admin.elect_leaders(PREFERRED, {topic: [partition]})
+        # The library passes over this error.
+        codes = [each.error_code for row in answered.replica_election_results for each in row.partition_result]
+        if ElectionNotNeededError.errno in codes:
+            raise ElectionNotNeededError
 
 
 if __name__ == "__main__":

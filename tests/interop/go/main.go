@@ -46,6 +46,7 @@ type arguments struct {
 	Name             string            `json:"name"`
 	Offsets          [][2]int64        `json:"offsets"`
 	TransactionalID  string            `json:"transactional_id"`
+	Replicas         []int32           `json:"replicas"`
 }
 
 type command struct {
@@ -475,6 +476,43 @@ func (a *agent) logDirs(ctx context.Context, with arguments) (any, error) {
 	return sizes, nil
 }
 
+// reassign gives a partition other replicas; null cancels.
+func (a *agent) reassign(ctx context.Context, with arguments) (any, error) {
+	var request kadm.AlterPartitionAssignmentsReq
+	request.Assign(with.Topic, with.Partition, with.Replicas)
+	answers, err := a.admin.AlterPartitionAssignments(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if answer := answers[with.Topic][with.Partition]; answer.Err != nil {
+		return nil, fmt.Errorf("%w: %s", answer.Err, answer.ErrMessage)
+	}
+	return nil, nil
+}
+
+func (a *agent) reassignment(ctx context.Context, with arguments) (any, error) {
+	wanted := kadm.TopicsSet{}
+	wanted.Add(with.Topic, with.Partition)
+	answers, err := a.admin.ListPartitionReassignments(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	if listed, ok := answers[with.Topic][with.Partition]; ok {
+		return [][]int32{listed.Replicas, listed.AddingReplicas, listed.RemovingReplicas}, nil
+	}
+	return nil, nil
+}
+
+func (a *agent) electPreferred(ctx context.Context, with arguments) (any, error) {
+	wanted := kadm.TopicsSet{}
+	wanted.Add(with.Topic, with.Partition)
+	answers, err := a.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return nil, answers[with.Topic][with.Partition].Err
+}
+
 func (a *agent) perform(ctx context.Context, name string, with arguments) (any, error) {
 	switch name {
 	case "produce":
@@ -535,6 +573,12 @@ func (a *agent) perform(ctx context.Context, name string, with arguments) (any, 
 		return a.deleteGroupOffsets(ctx, with)
 	case "log_dirs":
 		return a.logDirs(ctx, with)
+	case "reassign":
+		return a.reassign(ctx, with)
+	case "reassignment":
+		return a.reassignment(ctx, with)
+	case "elect_preferred":
+		return a.electPreferred(ctx, with)
 	}
 	return nil, fmt.Errorf("no command %q", name)
 }

@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
@@ -20,6 +21,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -31,6 +33,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
@@ -150,6 +153,15 @@ public final class Agent {
                 return get(admin.deleteConsumerGroupOffsets(group, Set.of(place)).all());
             case "log_dirs":
                 return logDirs(topic);
+            case "reassign":
+                return get(admin.alterPartitionReassignments(Map.of(place, target(with.get("replicas")))).all());
+            case "reassignment":
+                var listed = get(admin.listPartitionReassignments(Set.of(place)).reassignments()).get(place);
+                return listed == null
+                    ? null
+                    : List.of(listed.replicas(), listed.addingReplicas(), listed.removingReplicas());
+            case "elect_preferred":
+                return get(admin.electLeaders(ElectionType.PREFERRED, Set.of(place)).all());
             default:
                 throw new IllegalArgumentException("no command " + name);
         }
@@ -157,6 +169,13 @@ public final class Agent {
 
     private static <T> T get(KafkaFuture<T> future) throws Exception {
         return future.get(PATIENCE_S, TimeUnit.SECONDS);
+    }
+
+    private static Optional<NewPartitionReassignment> target(JsonNode replicas) {
+        if (replicas.isNull()) return Optional.empty();
+        List<Integer> wanted = new ArrayList<>();
+        replicas.forEach(each -> wanted.add(each.asInt()));
+        return Optional.of(new NewPartitionReassignment(wanted));
     }
 
     private static byte[] bytes(JsonNode text) {

@@ -267,6 +267,17 @@ const commands = {
     });
   },
 
+  async reassign({ topic, partition, replicas }) {
+    const partitionAssignment = [{ partition, replicas }];
+    await (await admin()).alterPartitionReassignments({ topics: [{ topic, partitionAssignment }] });
+  },
+
+  async reassignment({ topic, partition }) {
+    const { topics } = await (await admin()).listPartitionReassignments({ topics: [{ topic, partitions: [partition] }] });
+    const [listed] = topics.flatMap((each) => each.partitions);
+    return listed && [listed.replicas, listed.addingReplicas, listed.removingReplicas];
+  },
+
   async describe_cluster() {
     const cluster = await (await admin()).describeCluster();
     return { cluster_id: cluster.clusterId, brokers: cluster.brokers.map((each) => each.nodeId).sort() };
