@@ -39,6 +39,7 @@ def test_t40_generate_prints_two_plans_and_changes_nothing(serve: Serve, tmp_pat
             ("foo", 0, 3),
             ("foo", 1, 3),
         ]
+    assert [row["log_dirs"] for row in json.loads(lines[1])["partitions"]] == [["/d"] * 3] * 2
     assert len(lines) == 5
     assert (
         refuses(kafka, "reassign", "generate", *named, "1,2")
@@ -338,6 +339,17 @@ def test_t47_syncline_has_one_directory_per_broker(serve: Serve, plan: Callable[
 
     assert sentence.startswith("replica foo-0-1 cannot be moved to /e: a broker of Syncline has one log directory.")
     assert kafka.changes == []
+
+
+def test_t47_plan_that_kafkas_tool_printed_names_the_directory_that_there_is(
+    serve: Serve, plan: Callable[..., str]
+) -> None:
+    """Broker 5 gets a replica in its only directory: there is nothing to do about it."""
+    kafka = serve(owns_throttles=True)
+
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}, foo_0=["/d", "/d", "/d"]))
+
+    assert kafka.changes == ["alter foo-0 to 1,2,5", "move m-1 at -1"]
 
 
 def test_t48_throttle_of_a_refused_partition_is_removed_again(serve: Serve, plan: Callable[..., str]) -> None:

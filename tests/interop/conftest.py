@@ -12,7 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster import QUICK_GROUPS, LocalCluster, start_cluster
 from tests.interop.agent import Agent
 from tests.interop.clients import CLIENTS
-from tests.interop.toolchains import BrokenAgentError, Client, Launch, MissingError
+from tests.interop.toolchains import BrokenAgentError, Client, Launch, MissingError, console_tools
+
+Tool = Callable[..., str]
 
 # The names of the clients that could be started.
 STARTED = pytest.StashKey[dict[str, None]]()
@@ -157,3 +159,24 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
         return topic
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tools(pool: Pool) -> Iterator[Agent]:
+    """Return one virtual machine in which Apache Kafka's tools run, one after the other."""
+    agent = pool.start(Client("console tools", console_tools))
+    yield agent
+    agent.kill()
+
+
+@pytest.fixture
+def run(tools: Agent, three_brokers: LocalCluster) -> Tool:
+    """Return a function that runs a tool on the brokers and returns what it wrote."""
+
+    def run_tool(tool: str, *arguments: str, text: str = "", status: int = 0) -> str:
+        full = ["--bootstrap-server", three_brokers.bootstrap, *arguments]
+        ended = tools.do(tool, arguments=full, input=text)
+        assert status == ended["status"], f"{ended['output']}\n{tools.said()}"
+        return ended["output"]
+
+    return run_tool

@@ -1,39 +1,16 @@
 """Apache Kafka's console tools, their own main methods, on Syncline's brokers."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import LocalCluster
 from tests.interop.agent import Agent
-from tests.interop.conftest import Pool
-from tests.interop.toolchains import Client, console_tools
+from tests.interop.conftest import Tool
 
 TOOLS = "org.apache.kafka.tools"
-Tool = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def tools(pool: Pool) -> Iterator[Agent]:
-    """Return one virtual machine in which the tools run, one after the other."""
-    agent = pool.start(Client("console tools", console_tools))
-    yield agent
-    agent.kill()
-
-
-@pytest.fixture
-def run(tools: Agent, three_brokers: LocalCluster) -> Tool:
-    """Return a function that runs a tool on the brokers and returns what it wrote."""
-
-    def run_tool(tool: str, *arguments: str, text: str = "", status: int = 0) -> str:
-        full = ["--bootstrap-server", three_brokers.bootstrap, *arguments]
-        ended = tools.do(tool, arguments=full, input=text)
-        assert status == ended["status"], f"{ended['output']}\n{tools.said()}"
-        return ended["output"]
-
-    return run_tool
 
 
 def test_topic_command_creates_describes_grows_and_deletes(run: Tool, name: str) -> None:

@@ -104,6 +104,11 @@ LONG: dict[str, tuple[ApiKey, int, dict[str, Any]]] = {
         4,
         {"topics": [{"topic": name, "partitions": [0]} for name in _named("none")]},
     ),
+    "alter-replica-log-dirs": (
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        2,
+        {"dirs": [{"path": "/data", "topics": [{"name": name, "partitions": [0]} for name in _named("none")]}]},
+    ),
     "leave-group": (
         ApiKey.LEAVE_GROUP,
         5,

@@ -136,14 +136,16 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
         except BrokerSilentError:
             continue
         usable_bytes = -1
+        directories = []
         for directory in answer.results:
             if int(directory.error_code) == ErrorCode.KAFKA_STORAGE_ERROR:
                 failed.add(broker)
             if int(directory.error_code):
                 continue
+            directories.append(str(directory.log_dir))
             usable_bytes = max(usable_bytes, int(getattr(directory, "usable_bytes", -1)))
             _take(broker, directory, sizes, log_dirs)
-        brokers[broker] = known._replace(usable_bytes=usable_bytes)
+        brokers[broker] = known._replace(usable_bytes=usable_bytes, directories=tuple(directories))
     return state._replace(
         at_ms=time.monotonic_ns() // 1_000_000,
         brokers=brokers,

@@ -91,17 +91,19 @@ def generate(
 
     from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
+    from syncline.cli.reassign_execute import current_plan
     from syncline.reassign import texts
     from syncline.reassign.formulas import move_ratio
     from syncline.reassign.generate import Placed, from_scratch, known_racks, with_fewest_bytes
-    from syncline.reassign.plan_file import Target, parse_brokers, parse_topics, written
+    from syncline.reassign.plan_file import parse_brokers, parse_topics, written
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         if topics_file is None and not minimal:
             raise LocalClusterError('Missing required argument "[topics-to-move-json-file]"')
         brokers = parse_brokers(broker_list)
         wanted = None if topics_file is None else parse_topics(text_of(topics_file))
-        state = read_cluster(cluster, with_sizes=minimal)
+        # With sizes, brokers tell in which directories replicas are, which are part of a plan.
+        state = read_cluster(cluster, with_sizes=True)
         known = {key.topic for key in state.partitions}
         # Topics of the brokers themselves move only if they are named.
         topics = [name for name in sorted(known) if not name.startswith("__")] if wanted is None else wanted
@@ -119,7 +121,7 @@ def generate(
             rng = random.SystemRandom()
             start, shift = rng.randrange(max(len(alive), 1)), rng.randrange(max(len(alive), 1))
             proposal = from_scratch(moved, alive, racks, start=start, shift=shift)
-    current = [Target(each.key, each.replicas) for each in moved]
+    current = current_plan(state, [each.key for each in moved])
     created = {each.key: len(set(each.replicas) - set(state.partitions[each.key].replicas)) for each in proposal}
     ratio = move_ratio(sum(created.values()), sum(len(each.replicas) for each in placed))
     if as_json:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
@@ -118,7 +118,7 @@ def _perform(
     as_json: bool,
 ) -> tuple[int, str]:
     """Start what was checked; return the exit code and the id of the move, if it has one."""
-    current = written(_current(state, wished.targets))
+    current = written(current_plan(state, wished.keys))
     if not as_json:
         _print([*texts.rollback(current)])
         if not state.owns_throttles and throttle.bytes_per_s != NONE:
@@ -179,26 +179,28 @@ def _checked(state: ClusterState, wished: Wishes) -> dict[Place, str]:
     full = [] if wished.ignores_space else without_room(state, moving)
     if full:
         raise LocalClusterError(f"{'; '.join(full)}. Move less at once, or add --ignore-disk-space.")
-    directories = {
+    named = wishes(wished.targets)
+    if state.owns_throttles:
+        for place, path in named.items():
+            if path not in state.brokers[place.broker].directories:
+                raise LocalClusterError(
+                    f"replica {place.key}-{place.broker} cannot be moved to {path}: a broker of Syncline has one log "
+                    "directory. Let log_dirs be any."
+                )
+        return {}
+    return {
         place: path
-        for place, path in wishes(wished.targets).items()
+        for place, path in named.items()
         if place not in state.log_dirs or state.log_dirs[place].current != path
     }
-    if directories and state.owns_throttles:
-        place, path = next(iter(directories.items()))
-        raise LocalClusterError(
-            f"replica {place.key}-{place.broker} cannot be moved to {path}: a broker of Syncline has one log "
-            "directory. Let log_dirs be any."
-        )
-    return directories
 
 
-def _current(state: ClusterState, targets: Sequence[Target]) -> list[Target]:
+def current_plan(state: ClusterState, keys: Iterable[TopicPartition]) -> list[Target]:
     """Return where partitions are now, with their directories, as far as they are known."""
     return [
-        Target(target.key, replicas, tuple(_directory(state, Place(target.key, broker)) for broker in replicas))
-        for target in targets
-        for replicas in [state.partitions[target.key].replicas]
+        Target(key, replicas, tuple(_directory(state, Place(key, broker)) for broker in replicas))
+        for key in keys
+        for replicas in [state.partitions[key].replicas]
     ]
 
 

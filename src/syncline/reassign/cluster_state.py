@@ -13,12 +13,13 @@ from syncline.reassign.move_map import Running
 
 
 class BrokerState(NamedTuple):
-    """A broker that runs: where it is, and the room on its disk, -1 if it does not say."""
+    """A broker that runs: where it is, the room on its disk, -1 if it does not say, and its log directories."""
 
     host: str
     port: int
     rack: str | None = None
     usable_bytes: int = -1
+    directories: tuple[str, ...] = ()
 
 
 class PartitionState(NamedTuple):
