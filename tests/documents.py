@@ -141,14 +141,13 @@ WAITING: Final[dict[str, tuple[str, str]]] = {
     "G16": ("compaction", "topics may be configured as compacted; their records are checked for keys and all kept"),
     "G17": ("compaction", "nothing is removed, so no offset is missing"),
 }
-# The rest of the catalogue of throttles and moves, of which more is built with each change.
-UNBUILT: Final = ("moves of replicas (KIP-455)", "throttles are shown by copies to replicas that were away")
-
 # What else has no test, and why. Each stands in docs/divergences.md, too.
 MISSING: Final[dict[str, str]] = {
     "C19": "transactions are refused, so no marker can be written; the last stable offset is the high watermark",
 }
 MISSING_MAX: Final = 5
+# What a module says whose tests start broker processes.
+REAL: Final = re.compile(r"^pytestmark = pytest\.mark\.process", re.MULTILINE)
 
 
 def numbers() -> list[str]:
@@ -169,17 +168,18 @@ def scenario_tests() -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def waiting_scenarios() -> dict[str, tuple[str, str]]:
-    """Return the scenarios of features that are not there yet."""
-    shown = scenario_tests()
-    return {**WAITING, **{number: UNBUILT for number in numbers() if number[0] == "T" and number not in shown}}
+def on_processes() -> list[str]:
+    """Return the scenarios of throttles that a test shows on broker processes, whatever shows them in virtual time."""
+    real = {file for file in TESTS.rglob("test_*.py") if REAL.search(file.read_text()) or file.parent.name == "interop"}
+    rooms = {file.relative_to(TESTS).as_posix() for file in real}
+    return [number for number, files in sorted(scenario_tests().items()) if number[0] == "T" and rooms & files.keys()]
 
 
 def scenarios() -> str:
     """Return docs/scenarios.md."""
     tests = scenario_tests()
     done = [number for number in numbers() if number in tests]
-    waiting = {number: why for number, why in waiting_scenarios().items() if number not in tests}
+    real = on_processes()
     lines = [
         "# Scenarios",
         "",
@@ -188,7 +188,11 @@ def scenarios() -> str:
         "Every scenario of the catalogues of replication and of throttles, and the test that shows it. The test's name",
         "has the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
         "",
-        f"Tests show {len(done)} of {len(numbers())}; {len(waiting)} wait for a feature and are at the end.",
+        f"Tests show {len(done)} of {len(numbers())}; {len(WAITING)} wait for a feature and are at the end.",
+        "",
+        f"Of those of throttles, {len(real)} are shown on broker processes, too, within the catalogue's tolerances;",
+        "in virtual time numbers are exact:",
+        f"{', '.join(real)}.",
     ]
     for group in GROUPS:
         lines += [
@@ -198,7 +202,7 @@ def scenarios() -> str:
             "| # | State | Test, or what is missing |",
             "|---|---|---|",
         ]
-        for number in (each for each in numbers() if each[0] == group.letter and each not in waiting):
+        for number in (each for each in numbers() if each[0] == group.letter and each not in WAITING):
             if number in tests:
                 places = (
                     f"`{file}`: " + ", ".join(f"`{name}`" for name in names) for file, names in tests[number].items()
@@ -207,7 +211,7 @@ def scenarios() -> str:
             else:
                 lines.append(f"| {number} | not yet | {MISSING[number]} |")
     lines += ["", "## Waiting for a feature", "", "| # | Feature | What there is |", "|---|---|---|"]
-    lines += [f"| {number} | {feature} | {note} |" for number, (feature, note) in waiting.items()]
+    lines += [f"| {number} | {feature} | {note} |" for number, (feature, note) in WAITING.items()]
     return "\n".join(lines) + "\n"
 
 

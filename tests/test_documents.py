@@ -161,10 +161,15 @@ def test_scenarios_without_a_test_say_why() -> None:
     """Every missing test is listed, no listed one exists, and few are missing."""
     unshown = set(documents.numbers()) - documents.scenario_tests().keys()
 
-    assert sorted(unshown) == sorted({**documents.waiting_scenarios(), **documents.MISSING})
+    assert sorted(unshown) == sorted({**documents.WAITING, **documents.MISSING})
     assert len(documents.MISSING) <= documents.MISSING_MAX
     divergences = (ROOT / "docs" / "divergences.md").read_text()
     assert [number for number in documents.MISSING if number not in divergences] == []
+
+
+def test_enough_scenarios_of_throttles_are_shown_on_processes() -> None:
+    """Virtual time proves the numbers, processes that the world is as virtual time has it."""
+    assert len(documents.on_processes()) >= 12
 
 
 def test_divergences_say_how_to_do_without_the_new_consumer_protocol() -> None:

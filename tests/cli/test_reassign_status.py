@@ -154,6 +154,9 @@ def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan:
     kafka = serve(sizes=dict(SIZES))
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1000")
     assert refuses(kafka, "reassign", "resume").startswith("what moves has no goal")
+    assert refuses(kafka, "reassign", "resume", "m-1").startswith(
+        "there is no move 'm-1': Apache Kafka knows what moves"
+    )
     begun_s = time.monotonic()
 
     def finish(cluster: ScriptedKafka) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from tests.conformance.apis import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_REPLICA_LOG_DIRS,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -319,6 +320,18 @@ def describe_log_dirs(version: int, topics: Any, **more: Any) -> Step:
     if topics is not None:
         rows = [{"topic": name(topic), "partitions": list(indexes)} for topic, indexes in topic_rows(topics)]
     return Step(key=DESCRIBE_LOG_DIRS, version=version, body={"topics": rows}, own_rows=True, **more)
+
+
+def alter_log_dirs(version: int, *directories: tuple[Any, Any], **more: Any) -> Step:
+    """Return an AlterReplicaLogDirs; each directory comes with partition indexes by topic."""
+    rows = [
+        {
+            "path": path,
+            "topics": [{"name": name(topic), "partitions": list(indexes)} for topic, indexes in topic_rows(topics)],
+        }
+        for path, topics in directories
+    ]
+    return Step(key=ALTER_REPLICA_LOG_DIRS, version=version, body={"dirs": rows}, **more)
 
 
 PREFERRED, UNCLEAN = 0, 1

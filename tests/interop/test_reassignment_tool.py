@@ -102,9 +102,9 @@ def set_for(admin: AdminClient, kind: ResourceType, name: str, wanted: Sequence[
     }
 
 
-def throttles(admin: AdminClient, topic: str) -> list[Mapping[str, str]]:
-    """Return the rates of the three brokers, and the lists of a topic."""
-    rates = [set_for(admin, ResourceType.BROKER, broker, RATES) for broker in ("1", "2", "3")]
+def throttles(admin: AdminClient, topic: str, brokers: Sequence[str] = ("1", "2", "3")) -> list[Mapping[str, str]]:
+    """Return the rates of the brokers, and the lists of a topic."""
+    rates = [set_for(admin, ResourceType.BROKER, broker, RATES) for broker in brokers]
     return [*rates, set_for(admin, ResourceType.TOPIC, topic, LISTS)]
 
 

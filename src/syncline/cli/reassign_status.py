@@ -164,6 +164,11 @@ def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[T
     if not state.running:
         raise LocalClusterError(texts.NOTHING_RUNS)
     if not state.owns_throttles:
+        if move_id is not None:
+            raise LocalClusterError(
+                f"there is no move {move_id!r}: Apache Kafka knows what moves, not in which moves. Leave the name out, "
+                "and the rate of all that moves is adapted."
+            )
         return MoveState(""), sorted(state.running)
     if move_id is None:
         if len(state.moves) != 1:

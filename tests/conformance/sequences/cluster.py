@@ -1,9 +1,9 @@
-"""DescribeCluster and DescribeLogDirs."""
+"""DescribeCluster, DescribeLogDirs and AlterReplicaLogDirs."""
 
-from tests.conformance.apis import DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS, edges, every
+from tests.conformance.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS, edges, every
 from tests.conformance.batches import batch
-from tests.conformance.requests import describe_cluster, describe_log_dirs, produce
-from tests.conformance.steps import Action, broker, exact, leader, sequence, topic
+from tests.conformance.requests import alter_log_dirs, describe_cluster, describe_log_dirs, produce
+from tests.conformance.steps import Action, Saved, broker, exact, leader, sequence, topic
 
 
 @sequence(*every(DESCRIBE_CLUSTER))
@@ -58,4 +58,34 @@ def follower_copy(version: int) -> list[Action]:
         produce(7, {"t": {0: batch("a")}}),
         describe_log_dirs(version, {"t": [0]}, to=broker(1)),
         describe_log_dirs(version, {"t": [0]}, to=broker(2)),
+    ]
+
+
+@sequence(*every(ALTER_REPLICA_LOG_DIRS), t=topic((0,), (1,)))
+def moves_to_the_only_directory(version: int) -> list[Action]:
+    """A replica that is there already, one of another broker, and what does not exist."""
+    own = Saved("own")
+    return [
+        describe_log_dirs(4, {"t": [0]}, save={"own": "results.0.log_dir"}),
+        alter_log_dirs(version, (own, {"t": [0]})),
+        alter_log_dirs(version, (own, {"t": [1]})),
+        alter_log_dirs(version, (own, {"t": [9]})),
+        alter_log_dirs(version, (own, {"t": [-1]})),
+        alter_log_dirs(version, (own, {"nope": [0]})),
+        alter_log_dirs(version, (own, {exact("a b"): [0]})),
+        alter_log_dirs(version, (own, [("t", [0, 0]), ("t", [0])])),
+    ]
+
+
+@sequence(*every(ALTER_REPLICA_LOG_DIRS), t=topic((0,), (1,)))
+def moves_to_another_directory(version: int) -> list[Action]:
+    """Refused before anything else is looked at, whatever the replica; nothing at all is answered with nothing."""
+    return [
+        alter_log_dirs(version, (exact("/nowhere"), {"t": [0]})),
+        alter_log_dirs(version, (exact("/nowhere"), {"t": [1]})),
+        alter_log_dirs(version, (exact("/nowhere"), {"nope": [0]})),
+        alter_log_dirs(version, (exact("nowhere"), {"t": [0]})),
+        alter_log_dirs(version, (exact(""), {"t": [0]})),
+        alter_log_dirs(version, (exact("/nowhere"), {"t": []})),
+        alter_log_dirs(version),
     ]

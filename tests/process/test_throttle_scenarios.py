@@ -143,41 +143,6 @@ def test_t25_producers_take_their_part_of_the_rate(brokers: LocalCluster, topic:
     assert moving_s <= max(2 * idle_s, 0.05)
 
 
-def test_t26_one_leader_feeds_two_at_its_rate(brokers: LocalCluster, topic: str, plan: Path) -> None:
-    """6 MB, half to each of two, at 2 MB/s in all: 3 s, and both get the same."""
-    fill(brokers, topic, [1], [1], size_bytes=3 * MB)
-    limit(brokers, topic, rate=2 * MB, role="sending")
-    watches = [Watch(brokers, each, topic) for each in (2, 3)]
-    move(brokers, plan, {topic: [[2], [3]]})
-    took_s = [0.0, 0.0]
-
-    def have_arrived() -> bool:
-        for index, watch in enumerate(watches):
-            took_s[index] = took_s[index] or (watch.so_far_s if watch.look() >= 3 * MB else 0.0)
-        return all(took_s)
-
-    until(have_arrived)
-
-    assert 2.7 <= max(took_s) <= 6
-    assert min(took_s) >= 0.6 * max(took_s), "neither got its half much earlier"
-
-
-def test_t27_two_leaders_feed_one_at_its_rate(brokers: LocalCluster, topic: str, plan: Path) -> None:
-    """3 MB from each of two at 2 MB/s in all: 3 s, and both send the same."""
-    fill(brokers, f"{topic}-a", [1], size_bytes=3 * MB)
-    fill(brokers, f"{topic}-b", [2], size_bytes=3 * MB)
-    both = f"{topic}-a", f"{topic}-b"
-    limit(brokers, *both, rate=2 * MB, role="receiving")
-    watch = Watch(brokers, 3, *both)
-    move(brokers, plan, {each: [[3]] for each in both})
-    watch.until(4 * MB)
-    sent = [on_disk(brokers, 3, each) for each in both]
-    took_s = watch.until(6 * MB)
-
-    assert 2.7 <= took_s <= 6
-    assert min(sent) >= MB, "of 4 MB each sent 2, give or take half a second of the rate"
-
-
 def test_t31_old_segments_are_bound_as_well(brokers: LocalCluster, topic: str, plan: Path) -> None:
     """12 MB in segments of 1 MiB at 5 MB/s: 2.4 s, half as long again at most."""
     fill(brokers, topic, [1], size_bytes=12 * MB)
