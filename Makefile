@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves attack lab-20 conformance-live setup clean
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -69,6 +69,9 @@ lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brok
 
 conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java and Maven)
 	$(BIN)/python -m tests.conformance.live
+
+kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by side on Apache Kafka (needs Java and Maven; 2 minutes)
+	$(BIN)/python -m pytest -p no:cacheprovider tests/interop/live_kafka.py
 
 clean: ## remove what was built
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

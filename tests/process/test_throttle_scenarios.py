@@ -258,6 +258,6 @@ def test_t39_t56_an_empty_broker_joins_at_the_rate_that_was_set_while_it_was_dow
     finally:
         cluster.stop()
 
-    assert unlisted_s < 1.5
-    assert 2 <= listed_s <= 2 * 2 / 0.7
+    assert unlisted_s < 3
+    assert unlisted_s < listed_s <= 2 * 2 / 0.7
     assert watch.ahead_bytes(700_000) <= 700_000 / 2 + 2 * RECORD_BYTES, "from the start of the processes on"
