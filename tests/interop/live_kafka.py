@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.terminal import call, refusal
@@ -48,6 +48,13 @@ class Kafka:
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self._tools = tools
+
+    def is_up(self) -> bool:
+        """Return whether all brokers are registered."""
+        try:
+            return len(self.admin.list_topics(timeout=5).brokers) == BROKERS
+        except KafkaException:
+            return False
 
     def tool(self, *arguments: str | Path, status: int = 0) -> list[str]:
         """Run Kafka's tool; return its lines."""
@@ -89,7 +96,9 @@ def kafka() -> Iterator[Kafka]:
         for host, port in running.bootstrap:
             wait_for_listener(host, port, deadline_s)
         tools = Agent(launch.command, "", launch.environment)
-        yield Kafka(",".join(f"{host}:{port}" for host, port in running.bootstrap), tools)
+        cluster = Kafka(",".join(f"{host}:{port}" for host, port in running.bootstrap), tools)
+        until(cluster.is_up, START_S)
+        yield cluster
         tools.kill()
 
 
@@ -97,7 +106,6 @@ def kafka() -> Iterator[Kafka]:
 def topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[str]:
     """Return a topic with two partitions of 2 MB on the brokers 0 and 1; its deletion ends what moves."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:60]
-    until(lambda: len(kafka.admin.list_topics(timeout=10).brokers) == BROKERS, START_S)
     kafka.admin.create_topics([NewTopic(name, 2, replica_assignment=[[A, B], [A, B]])])[name].result(20)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
     for partition in (0, 1):
