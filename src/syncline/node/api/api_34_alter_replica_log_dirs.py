@@ -42,11 +42,12 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     for directory in asked.dirs:
         is_ours = str(directory.path) == broker.logs.path
         for topic in directory.topics:
-            rows = wanted.setdefault(str(topic.name), {})
             yield
             for index in topic.partitions:
                 key = TopicPartition(str(topic.name), int(index))
-                rows[key.partition] = _outcome(broker, offline, key) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
+                wanted.setdefault(key.topic, {})[key.partition] = (
+                    _outcome(broker, offline, key) if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
+                )
                 yield
     results = Rows(
         wanted.items(),
