@@ -424,6 +424,49 @@ def new_replica_held_back_by_its_move() -> Witnesses:
     return [throttled(3, 0, 5_000, "flights-3@3", held=40, role="follower", move="m-7")]
 
 
+# Broker 3 gets a replica of flights-3.
+OWN_MOVE = [reassigned(-1_000, "started", (1, 2, 3), (3,), (), "m-3")]
+
+
+@incident(Cause.STARVED, 2)
+def follower_starved_by_a_neighbours_move() -> Witnesses:
+    """Of the rate that lists share out, a move of other partitions gets most; the first sample knows nothing of it."""
+    neighbour = ("flights-7@4", 3_600_000, "m-7")
+    return [
+        throttled(1, 6_000, 6_000, "flights-3@2", "begin"),
+        throttled(1, 6_000, 11_000, "flights-3@2", taken=[neighbour, ("flights-3@2", 1_300_000, None)]),
+        throttled(1, 6_000, 16_000, "flights-3@2", taken=[neighbour, ("flights-3@2", 1_300_000, None)]),
+    ]
+
+
+@incident(Cause.STARVED, 2)
+def follower_starved_by_reassignments_without_an_id() -> Witnesses:
+    """They were requested by Kafka's tool; a third of what passes is theirs."""
+    rows = [("flights-3@2", 2_000_000, None), ("flights-7@4", 1_000_000, "")]
+    return [throttled(1, 0, 5_000, "flights-3@2", taken=rows)]
+
+
+@incident(Cause.STARVED, 3)
+def new_replica_starved_by_another_move() -> Witnesses:
+    """Its own move gets little of what its broker may receive."""
+    rows = [("flights-7@3", 4_000_000, "m-7"), ("flights-3@3", 600_000, "m-3"), ("flights-9@3", 400_000, "m-3")]
+    return [*OWN_MOVE, throttled(3, 0, 5_000, "flights-3@3", role="follower", taken=rows)]
+
+
+@incident(Cause.THROTTLED, 3)
+def new_replica_waits_for_others_of_its_own_move() -> Witnesses:
+    """They are no neighbours: the rate is too low for the move."""
+    rows = [("flights-7@3", 4_000_000, "m-3"), ("flights-3@3", 600_000, "m-3")]
+    return [*OWN_MOVE, throttled(3, 0, 5_000, "flights-3@3", role="follower", taken=rows)]
+
+
+@incident(Cause.THROTTLED, 2)
+def follower_that_waits_for_members() -> Witnesses:
+    """Followers in sync get most of the rate, and a neighbour's move less than 30 % (KAFKA-4313)."""
+    rows = [("flights-5@3", 3_000_000, None), ("flights-7@4", 1_200_000, "m-7")]
+    return [throttled(1, 0, 5_000, "flights-3@2", taken=rows)]
+
+
 @incident(Cause.FOLLOWER_DEAD, 2)
 def throttle_that_has_ended() -> Witnesses:
     """The replica joined; that it was held back before is told, and is not the main cause."""

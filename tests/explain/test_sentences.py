@@ -40,6 +40,13 @@ def words(incident: object) -> str:
             " (5 s) and had not ended at the last report.",
             id="throttled",
         ),
+        pytest.param(
+            incidents.follower_starved_by_a_neighbours_move,
+            "Of 9,800,000 bytes that passed while it waited, 7,200,000 went to replicas that move m-7 is adding, most"
+            " of them to that of flights-7 on broker 4: give that move a throttle of its own below the rate, or raise"
+            " the rate.",
+            id="starved",
+        ),
         pytest.param(incidents.follower_died, "its next process registered at 9", id="died"),
         pytest.param(
             incidents.follower_paused,

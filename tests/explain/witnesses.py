@@ -83,6 +83,10 @@ def throttled(
         held=held if replica else 0,
         replicas=(replica,) if replica else (),
         ratio=0.9,
+        taken=tuple(
+            {"replica": name, "bytes": size_bytes} | ({} if owner is None else {"move": owner})
+            for name, size_bytes, owner in more.get("taken", ())
+        ),
     )
 
 

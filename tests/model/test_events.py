@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from syncline.model import events
 from syncline.model.events import (
+    Acknowledgements,
     BrokerState,
     Election,
     EventDecodeError,
     Fault,
     FollowerProgress,
     IsrChange,
+    Move,
     Observation,
     Throttle,
     Truncation,
@@ -71,7 +73,16 @@ _known = st.one_of(
         replicas=st.lists(st.text(), max_size=3).map(tuple),
         ratio=st.floats(0, 1),
         move=st.text(),
+        taken=st.lists(_evidence, max_size=2).map(tuple),
     ),
+    st.builds(
+        Move,
+        move=st.text(),
+        phase=st.sampled_from(["started", "changed", "ended"]),
+        name=st.text(),
+        reason=st.sampled_from(Reason),
+    ),
+    st.builds(Acknowledgements, count=_int64, p50_ms=_int64, p99_ms=_int64, max_ms=_int64),
     st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
 )
 

@@ -27,7 +27,10 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
                         evidence {}
     throttle            role: leader, follower | move string | phase: begin, ongoing, end | since_ms, lasted_ms
                         quota_bytes_per_s, rate_bytes_per_s | held, ratio number | replicas: ["TOPIC-PARTITION@BROKER"]
-                        mode string
+                        mode string | taken: [{replica, bytes, move}]
+    move                move, name string | phase: started, changed, ended | throttle_bytes_per_s
+                        control: "", deadline, impact | deadline_ms, impact_percent | reason: `reasons.Reason`
+    acknowledgements    interval_ms | count | p50_ms, p99_ms, max_ms
     fault               kind, target string | phase: begin, end | note string
 
 Who writes what:
@@ -37,9 +40,11 @@ Who writes what:
 - every broker: what its throttles hold back, as the leader that sends and the follower that receives, by rates and
   lists (`move` is "") or for a move; samples name up to 100 held replicas with their brokers, and count all;
 - every broker: what it observes (`observation`: it decided nothing, but something was unusual);
+- every broker that leads: how long clients waited for its followers (`acknowledgements`: from the append of a request
+  with acks=all to its answer);
 - the controller: elections (also the first one of a new partition, reason CREATED, leader_before -1), ISR changes that
   it decides itself (a fenced replica: rule "fencing", one that a reassignment drops or adds: "reassignment"), the
-  reassignments of replicas, and the states of brokers (`subject` is the broker concerned);
+  reassignments of replicas, the moves that own them, and the states of brokers (`subject` is the broker concerned);
 - the injector of a fault: that fault, with broker -1 if the injector is not a broker. A fault's target is "broker-N",
   "TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
   have the same kind and target.
@@ -247,6 +252,40 @@ class Throttle:
     ratio: float = 0.0
     mode: str = "strict"
     move: str = ""
+    taken: tuple[Mapping[str, Json], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A move began, has another throttle or goal, or is over; its reassignments have events of their own."""
+
+    TYPE: ClassVar[str] = "move"
+
+    ts_ms: int
+    broker: BrokerId
+    move: str
+    phase: Literal["started", "changed", "ended"]
+    name: str = ""
+    throttle_bytes_per_s: int = NONE
+    control: str = ""
+    deadline_ms: int = NONE
+    impact_percent: int = NONE
+    reason: Reason = Reason.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgements:
+    """How long the writing leader's clients waited for followers (acks=all), in the interval that ended at `ts_ms`."""
+
+    TYPE: ClassVar[str] = "acknowledgements"
+
+    ts_ms: int
+    broker: BrokerId
+    interval_ms: int
+    count: int
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +323,12 @@ KnownEvent: TypeAlias = (
     | Reassignment
     | BrokerState
     | Throttle
+    | Move
+    | Acknowledgements
     | Fault
 )
+# Measurements: many, and of use only together with others.
+Sample: TypeAlias = FollowerProgress | Acknowledgements
 Event: TypeAlias = KnownEvent | UnknownEvent
 
 _CLASSES: Final[tuple[type[KnownEvent], ...]] = get_args(KnownEvent)
@@ -295,7 +338,9 @@ _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
     known: tuple(f.name for f in fields(known) if f.name not in {"ts_ms", "broker"}) for known in _CLASSES
 }
 _ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
-_LISTS: Final = frozenset({"before", "after", "isr", "isr_before", "replicas", "adding", "removing", "original"})
+_LISTS: Final = frozenset(
+    {"before", "after", "isr", "isr_before", "replicas", "adding", "removing", "original", "taken"}
+)
 
 # One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order.
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -346,7 +391,7 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
 
 
 def journal_key(event: Event) -> bytes:
-    """Return the key of the event's journal record: its partition, its broker, or its fault's target."""
+    """Return the key of the event's journal record: its partition, its broker, its move, or its fault's target."""
     match event:
         case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark() | Reassignment():
             return f"{event.topic}-{event.partition}".encode()
@@ -354,8 +399,10 @@ def journal_key(event: Event) -> bytes:
             return f"{event.topic}-{event.partition}".encode()
         case BrokerState() | Observation():
             return f"broker-{event.subject}".encode()
-        case Throttle():
+        case Throttle() | Acknowledgements():
             return f"broker-{event.broker}".encode()
+        case Move():
+            return f"move-{event.move}".encode()
         case Fault():
             return event.target.encode()
         case UnknownEvent():

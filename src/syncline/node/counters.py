@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from syncline.model.ids import TopicPartition
+from syncline.node.acknowledgements import Waits
 from syncline.records.buffers import Buffer
 from syncline.records.validate import Fault
 
@@ -111,6 +112,7 @@ class Counters:
     """Running totals of one broker."""
 
     __slots__ = (
+        "acknowledgement_waits",
         "disk_read_bytes",
         "elsewhere",
         "failed_isr_updates",
@@ -142,6 +144,8 @@ class Counters:
         self.disk_read_bytes = 0
         # Clients' batches that were refused, by reason.
         self.invalid_batches = dict.fromkeys(Fault, 0)
+        # How long requests with acks=all waited; the journal's sampler empties it.
+        self.acknowledgement_waits = Waits()
         # Requests that timed out.
         self.produce_expiries: dict[TopicPartition, int] = {}
         self.produce_expiries_total = 0

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.model.errors import ErrorCode
-from syncline.model.events import Event, FollowerProgress, journal_key, to_json
+from syncline.model.events import Event, FollowerProgress, Sample, journal_key, to_json
 from syncline.model.ids import JOURNAL_TOPIC, BrokerId, TopicPartition
 from syncline.node.cluster_view import ClusterView
 from syncline.node.links import Links, client_id_of
@@ -115,7 +115,7 @@ class Journal:
         if len(self._waiting) >= WAITING_EVENTS_MAX:
             self._make_room()
         assert len(self._waiting) < WAITING_EVENTS_MAX, f"{len(self._waiting)} events wait after room was made"
-        self._has_samples = self._has_samples or isinstance(event, FollowerProgress)
+        self._has_samples = self._has_samples or isinstance(event, Sample)
         self._waiting.append(event)
         self._arm(FLUSH_MS)
 
@@ -152,7 +152,7 @@ class Journal:
         if self._has_samples:
             kept, left = deque[Event](), ROOM_EVENTS
             for event in self._waiting:
-                if left and isinstance(event, FollowerProgress):
+                if left and isinstance(event, Sample):
                     left -= 1
                 else:
                     kept.append(event)
@@ -295,6 +295,7 @@ def show(broker: "Host", fields: Mapping[str, Any]) -> dict[str, Any]:
     events = [
         event
         for event in broker.journal.unwritten
-        if not isinstance(event, FollowerProgress) or (event.topic, event.partition) == place
+        if not isinstance(event, Sample)
+        or (isinstance(event, FollowerProgress) and (event.topic, event.partition) == place)
     ]
     return {"broker": broker.broker_id, "events": [to_json(event).decode() for event in events[-SHOWN_EVENTS_MAX:]]}

@@ -24,6 +24,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.topic_config import TopicConfig
+from syncline.node.acknowledgements import AcknowledgementSampler
 from syncline.node.broker import Broker
 from syncline.node.channel.channel import Channel
 from syncline.node.channel.identity import BrokerIdentity
@@ -332,6 +333,14 @@ class Node:
                 note=broker.journal.note,
             )
             every("progress", config.journal_progress_interval_ms, sampler.sample)
+            waits = AcknowledgementSampler(
+                broker_id=broker.broker_id,
+                clock=broker.clock,
+                waits=broker.counters.acknowledgement_waits,
+                interval_ms=config.journal_progress_interval_ms,
+                note=broker.journal.note,
+            )
+            every("acknowledgements", config.journal_progress_interval_ms, waits.sample)
             every("journal", 1_000, broker.journal.ensure_topic, is_once=True)
             self.broker.observer.start()
 

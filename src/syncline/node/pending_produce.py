@@ -40,7 +40,7 @@ class Producing(NamedTuple):
 class PendingProduce:
     """A produce request without an answer."""
 
-    __slots__ = ("_bucket", "_endpoints", "_producing", "_request", "_rows", "_size_bytes", "_undecided")
+    __slots__ = ("_bucket", "_endpoints", "_parked_ms", "_producing", "_request", "_rows", "_size_bytes", "_undecided")
 
     def __init__(self, producing: Producing, request: "Request", size_bytes: int) -> None:
         self._producing = producing
@@ -50,6 +50,7 @@ class PendingProduce:
         self._undecided: dict[tuple[int, int], None] = {}
         self._size_bytes = size_bytes
         self._bucket = -1
+        self._parked_ms = 0
 
     def add_topic(self, topic: str) -> list[ProducedPartition]:
         """Return the (growing) rows of one topic of the answer."""
@@ -85,7 +86,7 @@ class PendingProduce:
             self.expired(0)
         else:
             self._request.connection.hold(self._size_bytes)
-            now_ms = self._producing.clock.mono_ms()
+            now_ms = self._parked_ms = self._producing.clock.mono_ms()
             self._bucket = self._producing.deadlines.park(self, now_ms + timeout_ms, timeout_ms)
 
     def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
@@ -102,7 +103,7 @@ class PendingProduce:
                 self.point_to_leader(endpoint)
         if not self._undecided and self._bucket >= 0:
             self._producing.deadlines.forget(self, self._bucket)
-            self._request.connection.release(self._size_bytes)
+            self._waited()
             self._answer()
 
     def expired(self, now_ms: int) -> None:
@@ -115,8 +116,15 @@ class PendingProduce:
             self._producing.counters.produce_expired(TopicPartition(topic, rows[row_index].partition))
         self._undecided.clear()
         if self._bucket >= 0:
-            self._request.connection.release(self._size_bytes)
+            self._waited()
         self._answer()
+
+    def _waited(self) -> None:
+        """Count the wait that ends, of clients only: brokers write the journal, in which it is shown."""
+        connection, producing = self._request.connection, self._producing
+        connection.release(self._size_bytes)
+        if connection.listener == "client":
+            producing.counters.acknowledgement_waits.note(producing.clock.mono_ms() - self._parked_ms)
 
     def _answer(self) -> None:
         request = self._request

@@ -11,6 +11,7 @@ import pytest
 from syncline.core.cluster.alter_partition import IsrRequest, alter_partition
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.decision_events import events_of, replaced_by
+from syncline.core.cluster.moves import applied
 from syncline.core.cluster.reassignments import (
     ReassignmentResult,
     Wanted,
@@ -22,7 +23,7 @@ from syncline.core.cluster.standing import preferred_elections
 from syncline.core.cluster.topics import MorePartitions, TopicReference, create_partitions, delete_topics
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.model.events import Election, Reassignment
+from syncline.model.events import Election, Move, Reassignment
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MoveRecord, PartitionRecord, Recovery
 from syncline.model.reasons import Reason
@@ -267,11 +268,11 @@ def journal(world: World, decide: Any, *, proposed_by_leader: bool = False) -> l
     """Take a decision and return what the journal says of it."""
     before = world.image
     decision = decide()
-    replaced = replaced_by(decision.changes, before)
     world.take(decision)
+    changes, _ = applied(before, decision.changes, before.version + 1)
     events = events_of(
-        replaced,
-        decision.changes,
+        replaced_by(changes, before),
+        changes,
         why=decision.why,
         proposed_by_leader=proposed_by_leader,
         writer=BrokerId(9),
@@ -286,6 +287,8 @@ def _told(event: Any) -> tuple[Any, ...]:
             return event.phase, event.replicas, event.adding, event.removing, event.original, event.move, event.reason
         case Election():
             return "leads", event.leader_after, event.reason
+        case Move():
+            return "move", event.phase, event.move, event.throttle_bytes_per_s, event.reason
         case _:
             return event.rule, event.before, event.after, event.evidence["reason"]
 
@@ -306,12 +309,16 @@ def test_journal_tells_each_step_of_a_move() -> None:
     requested, completed = Reason.REASSIGNMENT_REQUESTED, Reason.REASSIGNMENT_COMPLETED
     before = (1, 2, 3)
     assert journal(world, ask((4, 5, 3))) == [("started", (4, 5, 3, 1, 2), (4, 5), (1, 2), before, "", requested)]
-    assert journal(world, ask((4, 2, 3), owned())) == [("changed", (4, 2, 3, 1), (4,), (1,), before, "m", requested)]
-    assert journal(world, ask((4, 2, 3), owned(throttle_bytes_per_s=1))) == []
+    assert journal(world, ask((4, 2, 3), owned())) == [
+        ("move", "started", "m", 1_000_000, requested),
+        ("changed", (4, 2, 3, 1), (4,), (1,), before, "m", requested),
+    ]
+    assert journal(world, ask((4, 2, 3), owned(throttle_bytes_per_s=1))) == [("move", "changed", "m", 1, requested)]
     assert journal(world, joining, proposed_by_leader=True) == [
         ("completed", (4, 2, 3), (4,), (1,), before, "m", completed),
         ("leads", 4, completed),
         ("reassignment", (1, 2, 3), (2, 3, 4), completed),
+        ("move", "ended", "m", 1, completed),
     ]
     before = (4, 2, 3)
     assert journal(world, ask((2, 3, 4))) == [("completed", (2, 3, 4), (), (), before, "", requested)]
@@ -323,6 +330,8 @@ def test_journal_tells_each_step_of_a_move() -> None:
     ]
     journal(world, ask((2, 5)))
     assert journal(world, ask(None)) == [("cancelled", (2, 3), (5,), (3,), (2, 3), "", Reason.REASSIGNMENT_CANCELLED)]
+    journal(world, ask((2, 5), owned()))
+    assert journal(world, ask(None))[1:] == [("move", "ended", "m", 1_000_000, Reason.REASSIGNMENT_CANCELLED)]
     journal(world, ask((2, 5)))
     assert journal(world, lambda: delete_topics(world.image, [TopicReference("t")])) == [
         ("cancelled", (2, 5, 3), (5,), (3,), (2, 3), "", Reason.DELETED)

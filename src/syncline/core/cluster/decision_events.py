@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from syncline.core.cluster.decision import Why
-from syncline.model.events import BrokerState, Election, Event, IsrChange, Json, Reassignment
+from syncline.model.events import BrokerState, Election, Event, IsrChange, Json, Move, Reassignment
 from syncline.model.ids import NONE, BrokerId
 from syncline.model.metadata import (
     NO_BROKER,
@@ -23,6 +23,9 @@ from syncline.model.metadata import (
     BrokerRecord,
     Change,
     MetadataImage,
+    MoveChanged,
+    MoveRecord,
+    MoveRemoved,
     PartitionRecord,
     PartitionsChanged,
     Recovery,
@@ -57,12 +60,14 @@ class Replaced(NamedTuple):
 
     brokers: Mapping[BrokerId, BrokerRecord] = {}
     topics: Mapping[UUID, ReplacedTopic] = {}
+    moves: Mapping[str, MoveRecord] = {}
 
 
 def replaced_by(changes: Iterable[Change], before: MetadataImage) -> Replaced:
     """Return what `changes` replace in the image `before`."""
     brokers: dict[BrokerId, BrokerRecord] = {}
     topics: dict[UUID, ReplacedTopic] = {}
+    moves: dict[str, MoveRecord] = {}
     for change in changes:
         if isinstance(change, BrokerChanged):
             known = before.brokers.get(change.record.broker_id)
@@ -85,7 +90,11 @@ def replaced_by(changes: Iterable[Change], before: MetadataImage) -> Replaced:
             if topic is not None:
                 records = {each.partition: each for each in topic.partitions if each.is_reassigned}
                 topics[change.topic_id] = ReplacedTopic(topic.name, len(topic.partitions), records)
-    return Replaced(brokers, topics)
+        elif isinstance(change, MoveChanged | MoveRemoved):
+            move_id = change.record.move_id if isinstance(change, MoveChanged) else change.move_id
+            if move_id in before.moves:
+                moves[move_id] = before.moves[move_id]
+    return Replaced(brokers, topics, moves)
 
 
 def events_of(
@@ -122,6 +131,12 @@ def events_of(
                 old = topic.partitions[record.partition]
                 assert record.partition_epoch > old.partition_epoch, f"{topic.name}: {old} is followed by {record}"
                 yield from _changed(topic.name, old, record, pen, proposed_by_leader=proposed_by_leader)
+        elif isinstance(change, MoveChanged):
+            known = before.moves.get(change.record.move_id)
+            yield _move("started" if known is None else "changed", change.record, pen)
+        elif isinstance(change, MoveRemoved):
+            ended = pen._replace(why=Why(Reason.REASSIGNMENT_COMPLETED)) if proposed_by_leader else pen
+            yield _move("ended", before.moves[change.move_id], ended)
 
 
 def _changed(
@@ -174,6 +189,21 @@ def _reassignment(topic: str, phase: _Phase, old: PartitionRecord, new: Partitio
         move=shown.move,
         reason=pen.why.reason,
         evidence={**pen.why.numbers, "leader_epoch": new.leader_epoch, "isr": list(new.isr)},
+    )
+
+
+def _move(phase: Literal["started", "changed", "ended"], record: MoveRecord, pen: _Pen) -> Move:
+    return Move(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        move=record.move_id,
+        phase=phase,
+        name=record.name,
+        throttle_bytes_per_s=record.throttle_bytes_per_s,
+        control=record.control,
+        deadline_ms=record.deadline_ms,
+        impact_percent=record.impact_percent,
+        reason=pen.why.reason,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from syncline.explain.diagnosis.condition import CLOCKS_MS, DEPTH, JOIN_MS, Condition, Kind
 from syncline.explain.diagnosis.findings import Cause
+from syncline.explain.diagnosis.throttle_conditions import is_starved
 
 # A broker may report a cause this much after another broker reports the effect.
 SLACK_MS: Final = 1_000
@@ -190,7 +191,7 @@ def name_of(condition: Condition, leader: int, *, is_fenced: bool = False) -> Ca
         case Kind.BURST:
             return Cause.BURST
         case Kind.THROTTLED:
-            return Cause.THROTTLED
+            return Cause.STARVED if is_starved(condition.numbers) else Cause.THROTTLED
         case Kind.SILENT:
             return Cause.UNKNOWN
         case _:

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     DISK_FAILED = "disk-failed"
     LOG_DAMAGED = "log-damaged"
     THROTTLED = "held-back-by-a-throttle"
+    STARVED = "starved-by-a-neighbours-move"
     UNKNOWN = "unknown"
 
 
@@ -175,7 +176,7 @@ def _weight(finding: Finding) -> int:
             return _DAMAGED_WEIGHT
         case Cause.NEW_REPLICA:
             return _NEW_REPLICA_WEIGHT
-        case Cause.THROTTLED if finding.condition is not None and not finding.condition.is_over:
+        case Cause.THROTTLED | Cause.STARVED if finding.condition is not None and not finding.condition.is_over:
             return _THROTTLED_WEIGHT
         case _:
             return _WEIGHTS.get(finding.effect, 0)

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from syncline.model.events import (
+    Acknowledgements,
     BrokerState,
     Election,
     Event,
     Fault,
     FollowerProgress,
     IsrChange,
+    Move,
     Observation,
     Reassignment,
     Throttle,
@@ -83,7 +85,7 @@ class History:
                     self.states.append(event)
                 case Throttle():
                     self.throttles.append(event)
-                case Fault() | UnknownEvent():
+                case Fault() | UnknownEvent() | Move() | Acknowledgements():
                     pass
                 case _ if (event.topic, event.partition) != (topic, partition):
                     pass

@@ -1,11 +1,13 @@
 """Evidence: the sentences that support a finding's cause, and those that rule out others."""
 
+from collections.abc import Mapping
 from typing import Final, assert_never
 
 from syncline.explain.diagnosis.condition import Condition, Kind, number
 from syncline.explain.diagnosis.findings import Cause, Effect, Finding
 from syncline.explain.words import wording
 from syncline.explain.words.phrases import Show, count, listed, short, span
+from syncline.model.events import Json
 
 # How many of the longest disk operations, and of the other conditions, are named.
 _NAMED_MAX: Final = 3
@@ -78,25 +80,38 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [wording.BURST.format(records=records, begin=begin, end=end, usual=than)]
         case Kind.THROTTLED:
             move = numbers.get("move")
-            return [
-                wording.THROTTLED.format(
-                    by=numbers.get("by"),
-                    does=wording.SENDS if numbers.get("role") == "leader" else wording.RECEIVES,
-                    quota=count(numbers.get("quota_bytes_per_s")),
-                    rate=count(numbers.get("rate_bytes_per_s")),
-                    for_what=wording.FOR_MOVE.format(move=move) if move else wording.FOR_LISTED,
-                    mode=numbers.get("mode"),
-                    held=wording.HELD_ONE
-                    if numbers.get("held") == 1
-                    else wording.HELD_MANY.format(held=numbers.get("held")),
-                    begin=begin,
-                    end=end,
-                    lasted=lasted,
-                    still=still,
-                )
-            ]
+            held = numbers.get("held")
+            throttled = wording.THROTTLED.format(
+                by=numbers.get("by"),
+                does=wording.SENDS if numbers.get("role") == "leader" else wording.RECEIVES,
+                quota=count(numbers.get("quota_bytes_per_s")),
+                rate=count(numbers.get("rate_bytes_per_s")),
+                for_what=wording.FOR_MOVE.format(move=move) if move else wording.FOR_LISTED,
+                mode=numbers.get("mode"),
+                held=wording.HELD_ONE if held == 1 else wording.HELD_MANY.format(held=held),
+                begin=begin,
+                end=end,
+                lasted=lasted,
+                still=still,
+            )
+            return [throttled, *_taken(numbers)] if finding.cause is Cause.STARVED else [throttled]
         case _:
             assert_never(condition.kind)
+
+
+def _taken(numbers: Mapping[str, Json]) -> list[str]:
+    """Return who got a quota for which the replica waited."""
+    neighbour, _, receiver = str(numbers.get("neighbour")).rpartition("@")
+    move = numbers.get("neighbour_move")
+    return [
+        wording.TAKEN.format(
+            taken=count(numbers.get("taken_bytes")),
+            neighbours=count(numbers.get("neighbours_bytes")),
+            whose=wording.OTHER_MOVE.format(move=move) if move else wording.OTHER_MOVES,
+            receiver=receiver,
+            neighbour=neighbour,
+        )
+    ]
 
 
 def _unfit(condition: Condition, begin: str, end: str, still: str) -> str:

@@ -64,7 +64,7 @@ def _effect(finding: Finding, partition: str, show: Show) -> list[str]:
     match event:
         case None if finding.effect is Effect.SPARED:
             return [_spared(finding, partition, at, show)]
-        case None if finding.cause is Cause.THROTTLED:
+        case None if finding.cause in {Cause.THROTTLED, Cause.STARVED}:
             return [wording.HELD_BACK.format(replica=finding.replica, partition=partition, at=at)]
         case None:
             return [wording.NO_EFFECT.format(partition=partition, at=at)]

@@ -70,6 +70,7 @@ TITLES: Final[dict[Cause, str]] = {
     Cause.DISK_FAILED: "the broker's disk failed",
     Cause.LOG_DAMAGED: "the broker's log was damaged",
     Cause.THROTTLED: "a throttle held the replica back",
+    Cause.STARVED: "a neighbour's move took the throttle's rate",
     Cause.UNKNOWN: "unknown",
 }
 TITLE_OF_BROKER: Final = "{title} (broker {broker})"
@@ -224,6 +225,12 @@ THROTTLED: Final = (
     "Broker {by} {does} at most {quota} bytes per second {for_what} ({mode} quota), of which {rate} were used; it held "
     "{held} back, this one from {begin} to {end} ({lasted}){still}."
 )
+TAKEN: Final = (
+    "Of {taken} bytes that passed while it waited, {neighbours} went to replicas that {whose} adding, most of them to "
+    "that of {neighbour} on broker {receiver}: give that move a throttle of its own below the rate, or raise the rate."
+)
+OTHER_MOVE: Final = "move {move} is"
+OTHER_MOVES: Final = "other moves are"
 HELD_ONE: Final = "1 replica"
 HELD_MANY: Final = "{held} replicas"
 SENDS: Final = "sends"

@@ -24,6 +24,7 @@ from syncline.core.replication.watermark import waits_for
 from syncline.core.throttle.quota import Quota
 from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import PartitionRecord
 from syncline.node.fetching.row import Row
 from syncline.node.partition import Partition
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
@@ -56,6 +57,9 @@ class LeaderThrottle(Protocol):
 
     def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
         """Return the quota of the move that gives `receiver` a replica of the partition."""
+
+    def took(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
+        """Note who got some of the broker's quota."""
 
     @property
     def waiting_count(self) -> int:
@@ -244,6 +248,8 @@ class ThrottledReads:
             if by_list is not None:
                 listed = by_list
                 keys.add(row.entry.key)
+                if row.records:
+                    self._throttle.took(partition.key, self._follower_id, partition.record, len(row.records))
                 copied_bytes += 0 if served.is_exempt else len(row.records)
             for each in served.quotas:
                 if each is not by_list and row.records:

@@ -22,6 +22,7 @@ from syncline.core.replication.follower import UNKNOWN_LAG
 from syncline.core.throttle.quota import UNLIMITED, Quota
 from syncline.core.throttle.shares import partition_share, request_part
 from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import PartitionRecord
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_questions import Key
 
@@ -48,6 +49,9 @@ class FollowerThrottle(Protocol):
 
     def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
         """Return the quota of the move that gives `receiver` a replica of the partition."""
+
+    def took(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
+        """Note who got some of the broker's quota."""
 
     def contend(self, quota: Quota, who: object, /) -> None:
         """Note that a fetcher needs some of a quota."""
@@ -278,6 +282,7 @@ class ThrottledFetches:
         listed = self._throttle.listed(partition.key)
         if listed is not None:
             listed.record(size_bytes, now_ms, exempt_bytes=0 if queue is not None else size_bytes)
+            self._throttle.took(partition.key, self._broker_id, partition.record, size_bytes)
         if queue is not None:
             for quota in queue.quotas:
                 if quota is not listed:

@@ -67,6 +67,9 @@ class ThrottleJournal:
         if name in self._since_ms:
             return
         self._since_ms[name] = self._clock.wall_ms()
+        if not move_id:
+            # What was taken while nobody waited matters to nobody.
+            role.taken.take()
         if self._timer is None:
             self._timer = self._loop.call_later(BEGIN_MS / 1_000, self._fire)
 
@@ -101,6 +104,7 @@ class ThrottleJournal:
                 broker=self._broker_id,
                 role=role.role,
                 move=move_id,
+                taken=() if move_id else role.taken.take(),
                 phase=phase,
                 since_ms=self._since_ms[name],
                 lasted_ms=max(0, wall_ms - self._since_ms[name]),
