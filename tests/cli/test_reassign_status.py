@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from syncline.model.ids import TopicPartition
+from syncline.reassign.throttle_state import Effect
 from tests.cli.scripted_kafka import BROKER, TOPIC, ScriptedKafka, Serve, at, fails, refuses
 
 FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
@@ -206,7 +207,10 @@ def test_throttle_show_lists_what_is_set_and_what_limits_nothing(limited: Script
     shown = at(limited, "throttle", "show")
     facts = json.loads(at(limited, "throttle", "show", "--json"))
 
-    assert "broker 1 has leader.replication.throttled.rate=1000 (broker) and nothing moves." in shown
+    assert (
+        "broker 1 has leader.replication.throttled.rate=1000 (broker) and nothing moves: `syncline throttle clear"
+        in shown
+    )
     assert facts["rates"] == [
         {"broker": 1, "name": "leader.replication.throttled.rate", "bytes_per_s": 1000, "source": "broker"}
     ]
@@ -224,8 +228,8 @@ def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, p
     shown = at(kafka, "throttle", "show")
 
     assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
-    assert "brokers 1 keep rates in the mode kafka" in shown
-    assert "brokers 2,3,4,5 keep rates in the mode strict" in shown
+    assert "brokers 1 keep rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
+    assert "brokers 2,3,4,5 keep rates over any time (replication.quota.mode=strict)" in shown
 
 
 def test_throttle_explain_names_what_is_missing(limited: ScriptedKafka) -> None:
@@ -239,7 +243,12 @@ def test_throttle_explain_names_what_is_missing(limited: ScriptedKafka) -> None:
     }
     other = json.loads(at(limited, "throttle", "explain", "foo:1", "--json"))
     assert other[0]["missing"] == "leader.replication.throttled.replicas of topic foo does not name 1:1"
-    assert "PARTITION" in at(limited, "throttle", "explain")
+    table = at(limited, "throttle", "explain")
+    assert "PARTITION" in table
+    assert {line.partition(":")[0] for line in table.partition("\n\n")[2].splitlines()} <= {
+        effect.value for effect in Effect
+    }
+    assert "counted: in sync, so it is never held back" in table
     assert refuses(limited, "throttle", "explain", "quux") == "there is no topic 'quux'."
 
 

@@ -1,5 +1,7 @@
 """Why a move does not progress."""
 
+import math
+
 import pytest
 
 from syncline.model.ids import TopicPartition
@@ -52,7 +54,7 @@ def test_dead_destination_holds_a_move_that_has_copied_everything() -> None:
     findings = diagnose([COPY._replace(remaining_bytes=0)], brokers, {})
 
     assert causes(findings) == [(Cause.DESTINATION_DOWN, 3)]
-    assert sentence(findings[0]) == "broker 3 is down for 3 min, and foo-0 waits for it."
+    assert sentence(findings[0]) == "broker 3 has been down for 3 min, and foo-0 waits for it."
 
 
 def test_unknown_destination_is_down_since_an_unknown_time() -> None:
@@ -77,14 +79,37 @@ def test_disk_without_room_for_the_rest_is_named() -> None:
     findings = diagnose([COPY], brokers, {RECEIVING: PartView(1e6, 1.2e6, remaining_bytes=1)})
 
     assert causes(findings) == [(Cause.NO_ROOM, 3)]
-    assert sentence(findings[0]) == "broker 3 has 4 MB of room and still gets 5 MB."
+    assert sentence(findings[0]) == "broker 3 has room for 4 MB, and 5 MB are to come."
 
 
 def test_copy_far_below_its_throttle_is_held_back_by_something_else() -> None:
     """A disk, a network."""
     view = PartView(50e6, 1e6, measured_bytes_per_s=2e6, remaining_bytes=5_000_000, is_progressing=False)
 
-    assert causes(diagnose([COPY], UP, {RECEIVING: view})) == [(Cause.NOT_THE_THROTTLE, 3)]
+    findings = diagnose([COPY], UP, {RECEIVING: view})
+
+    assert causes(findings) == [(Cause.NOT_THE_THROTTLE, 3)]
+    assert sentence(findings[0]).startswith("broker 3 receives 2 MB/s, far below its throttle of 50 MB/s: its disk")
+
+
+def test_copy_that_stands_still_without_a_throttle_is_told_without_one() -> None:
+    """An infinite rate is no number that proves anything."""
+    view = PartView(math.inf, 1e6, measured_bytes_per_s=1e6, remaining_bytes=5_000_000, is_progressing=False)
+    (finding,) = diagnose([COPY], UP, {RECEIVING: view})
+
+    assert sentence(finding) == (
+        "broker 3 receives 1 MB/s, which only keeps up, and no throttle bounds it: its disk, its network or the other "
+        "side is slow."
+    )
+
+
+def test_several_partitions_wait() -> None:
+    """The first three of them by name."""
+    copies = [COPY._replace(destination=9, key=TopicPartition("foo", number)) for number in range(5)]
+
+    assert sentence(diagnose(copies, UP, {})[0]) == (
+        "broker 9 is down, and foo-0, foo-1, foo-2 and 2 more partitions wait for it."
+    )
 
 
 @pytest.mark.parametrize(("keep_up", "cause"), [(0.89e6, []), (0.95e6, [(Cause.THIN_MARGIN, 3)])])

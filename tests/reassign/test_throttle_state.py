@@ -97,12 +97,30 @@ def test_throttle_of_a_move_needs_no_list_and_the_lower_bound_counts() -> None:
     assert found[2, Role.RECEIVING] == (-1, "")
 
 
+def test_new_replica_in_sync_is_free_of_its_moves_throttle() -> None:
+    """Another one of the partition still copies, so the move goes on; what 3 gets is no longer counted for it."""
+    cluster = state(
+        isr=(1, 3),
+        running={FOO_0: Running((1, 2, 3), (2, 3))},
+        owns_throttles=True,
+        moves={"m-1": MoveState("m-1", throttle_bytes_per_s=1_500)},
+        move_of={FOO_0: "m-1"},
+    )
+
+    assert effects(cluster, Throttles({}, {})) == {
+        (1, Role.SENDING): Effect.THROTTLED,
+        (2, Role.RECEIVING): Effect.THROTTLED,
+        (3, Role.RECEIVING): Effect.FREE,
+    }
+
+
 def test_throttles_that_limit_nothing_that_moves_are_named() -> None:
-    """A standing limit or a forgotten one: who set it knows."""
+    """A standing limit or a forgotten one: who set it knows, and learns how to remove it."""
+    clear, unset = "`syncline throttle clear", "`syncline configs alter broker all --unset"
     assert left_behind(state(), BOTH) == [
-        f"topic foo has {FOLLOWER_LIST}= , 0:3 and nothing of it moves.",
-        f"topic foo has {LEADER_LIST}=0:1,0:2 and nothing of it moves.",
-        f"broker 1 has {LEADER_RATE}=1000 (broker) and nothing moves.",
-        f"broker 3 has {FOLLOWER_RATE}=2000 (cluster) and nothing moves.",
+        f"topic foo has {FOLLOWER_LIST}= , 0:3 and nothing of it moves: {clear} --topic foo` removes it.",
+        f"topic foo has {LEADER_LIST}=0:1,0:2 and nothing of it moves: {clear} --topic foo` removes it.",
+        f"broker 1 has {LEADER_RATE}=1000 (broker) and nothing moves: {clear} --brokers 1` removes it.",
+        f"broker 3 has {FOLLOWER_RATE}=2000 (cluster) and nothing moves: {unset} {FOLLOWER_RATE}` removes it from all.",
     ]
     assert left_behind(state(running={FOO_0: Running((1, 2, 3), (3,))}), BOTH) == []

@@ -33,6 +33,14 @@ TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
 ]
 ALL = "all"
+_MODES = {"strict": "over any time", "kafka": "as Kafka does, on average over some seconds"}
+# What the states of `throttle_state.Effect` mean to who reads them in a table.
+_STATES = {
+    "throttled": "what lacks records gets them no faster than the rate",
+    "counted": "in sync, so it is never held back; its bytes use up the rate all the same",
+    "free": "no throttle concerns it",
+    "dormant": "a list names it as a sender, and it does not lead now",
+}
 
 
 @app.command("show", short_help="Show every throttle that is set.")
@@ -80,7 +88,7 @@ def show_throttles(
         print(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
     for mode in sorted(set(throttles.modes.values())):
         brokers = ",".join(str(broker) for broker, each in throttles.modes.items() if each == mode)
-        print(f"brokers {brokers} keep rates in the mode {mode}")
+        print(f"brokers {brokers} keep rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
         print(text)
 
@@ -161,11 +169,18 @@ def explain_throttles(
     elif not found:
         print("nothing moves, and no list names a replica")
     else:
-        print_table(["PARTITION", "BROKER", "ROLE", "STATE", "B/S", "BY", "MISSING"], [_row(each) for each in found])
+        print_table(["PARTITION", "BROKER", "ROLE", "STATE", "RATE", "BY", "MISSING"], [_row(each) for each in found])
+        states = {each.effect.value for each in found}
+        print()
+        for state_name, meaning in _STATES.items():
+            if state_name in states:
+                print(f"{state_name}: {meaning}")
 
 
 def _row(each: Any) -> list[Any]:
-    bound = "-" if each.bound_bytes_per_s == NONE else each.bound_bytes_per_s
+    from syncline.reassign.amounts import rate_words
+
+    bound = "-" if each.bound_bytes_per_s == NONE else rate_words(each.bound_bytes_per_s)
     return [each.key, each.broker, each.role, each.effect, bound, each.by or "-", each.missing or "-"]
 
 

@@ -102,12 +102,16 @@ def sentence(finding: Finding) -> str:
     broker, role = finding.broker, finding.role
     match finding.cause:
         case Cause.NO_LEADER:
-            return f"{_listed(finding.keys)} has no leader that runs, so nobody sends it."
+            has = "has" if len(finding.keys) == 1 else "have"
+            return f"{_listed(finding.keys)} {has} no leader that runs, so nobody sends the records."
         case Cause.DESTINATION_DOWN:
-            since = "" if math.isinf(finding.has) else f" for {span_words(finding.has)}"
-            return f"broker {broker} is down{since}, and {_listed(finding.keys)} waits for it."
+            down = "is down" if math.isinf(finding.has) else f"has been down for {span_words(finding.has)}"
+            wait = "waits" if len(finding.keys) == 1 else "wait"
+            return f"broker {broker} {down}, and {_listed(finding.keys)} {wait} for it."
         case Cause.NO_ROOM:
-            return f"broker {broker} has {size_words(finding.has)} of room and still gets {size_words(finding.needs)}."
+            return (
+                f"broker {broker} has room for {size_words(finding.has)}, and {size_words(finding.needs)} are to come."
+            )
         case Cause.THROTTLE_TOO_LOW:
             return (
                 f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: keep-up traffic alone is "
@@ -124,8 +128,14 @@ def sentence(finding: Finding) -> str:
                 "keep up; little is left for copying."
             )
         case Cause.NOT_THE_THROTTLE:
+            does = "sends" if role is Role.SENDING else "receives"
+            if math.isinf(finding.needs):
+                return (
+                    f"broker {broker} {does} {rate_words(finding.has)}, which only keeps up, and no throttle bounds it:"
+                    " its disk, its network or the other side is slow."
+                )
             return (
-                f"broker {broker} copies {rate_words(finding.has)} in {role}, far below its throttle of "
+                f"broker {broker} {does} {rate_words(finding.has)}, far below its throttle of "
                 f"{rate_words(finding.needs)}: its disk, its network or the other side is slower."
             )
         case unknown:

@@ -23,6 +23,7 @@ QUOTA_MODE: Final = "replication.quota.mode"
 RATES: Final = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
 LISTS: Final = (LEADER_LIST, FOLLOWER_LIST)
 WILDCARD: Final = "*"
+_CLEAR: Final = "`syncline throttle clear"
 
 RATE_OF: Final[Mapping[Role, str]] = {Role.SENDING: LEADER_RATE, Role.RECEIVING: FOLLOWER_RATE}
 LIST_OF: Final[Mapping[Role, str]] = {Role.SENDING: LEADER_LIST, Role.RECEIVING: FOLLOWER_LIST}
@@ -99,18 +100,26 @@ def left_behind(state: ClusterState, throttles: Throttles) -> list[str]:
     """Return a sentence for each throttle that limits nothing that moves: somebody's standing limit, or forgotten."""
     moving = {key.topic for key in state.running}
     sentences = [
-        f"topic {topic} has {name}={value} and nothing of it moves."
+        f"topic {topic} has {name}={value} and nothing of it moves: {_CLEAR} --topic {topic}` removes it."
         for topic, lists in sorted(throttles.lists.items())
         for name, value in sorted(lists.items())
         if value.strip() and topic not in moving
     ]
     if not state.running:
         sentences += [
-            f"broker {broker} has {name}={rate.bytes_per_s} ({rate.source}) and nothing moves."
+            f"broker {broker} has {name}={rate.bytes_per_s} ({rate.source}) and nothing moves:"
+            f" {_removal(broker, name, rate)}."
             for broker, rates in sorted(throttles.rates.items())
             for name, rate in sorted(rates.items())
         ]
     return sentences
+
+
+def _removal(broker: int, name: str, rate: Rate) -> str:
+    """Return what removes a rate."""
+    if rate.source == "broker":
+        return f"{_CLEAR} --brokers {broker}` removes it"
+    return f"`syncline configs alter broker all --unset {name}` removes it from all"
 
 
 def quota_of(state: ClusterState, throttles: Throttles, key: TopicPartition, broker: int, role: Role) -> float:
@@ -122,7 +131,7 @@ def quota_of(state: ClusterState, throttles: Throttles, key: TopicPartition, bro
 def _one(
     state: ClusterState, throttles: Throttles, key: TopicPartition, broker: int, role: Role, *, is_lagging: bool
 ) -> Explained:
-    bound, by = _bound(state, throttles, key, broker, role)
+    bound, by = _bound(state, throttles, key, broker, role, is_lagging=is_lagging)
     if bound != NONE:
         effect = Effect.THROTTLED if is_lagging else Effect.COUNTED
         return Explained(key, broker, role, effect, bound, by)
@@ -136,15 +145,20 @@ def _one(
     return Explained(key, broker, role, Effect.FREE, missing=missing)
 
 
-def _bound(state: ClusterState, throttles: Throttles, key: TopicPartition, broker: int, role: Role) -> tuple[int, str]:
-    """Return the lowest bound of a replica in a role, and what sets it; NONE and "" without one."""
+def _bound(
+    state: ClusterState, throttles: Throttles, key: TopicPartition, broker: int, role: Role, *, is_lagging: bool = True
+) -> tuple[int, str]:
+    """Return the lowest bound of a replica in a role, and what sets it; NONE and "" without one.
+
+    A move's throttle neither bounds nor counts what needs nothing more of the move.
+    """
     bounds = []
     rate = throttles.rates.get(broker, {}).get(RATE_OF[role])
     if rate is not None and _list_hit(throttles, key, broker, role):
         bounds.append((rate.bytes_per_s, f"{LIST_OF[role]} and {RATE_OF[role]} ({rate.source})"))
     move = state.moves.get(state.move_of.get(key, ""))
     running = state.running.get(key)
-    if move is not None and running is not None and move.throttle_bytes_per_s != NONE:
+    if move is not None and running is not None and is_lagging and move.throttle_bytes_per_s != NONE:
         takes_part = broker in running.adding if role is Role.RECEIVING else bool(running.adding)
         if takes_part:
             bounds.append((move.throttle_bytes_per_s, f"move {move.move_id}"))
