@@ -26,6 +26,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "plans of moves are made from data alone, of any cluster": {
         "reassign/planted.py": "import syncline.records.target"
     },
+    "reports of moves are made from the journal's events alone": {
+        "move_report/planted.py": "import syncline.records.target"
+    },
     "pictures are made of nothing of ours": {"pictures/planted.py": "import syncline.model.target"},
     "rules of replication stand below those of fetching, cluster and groups stand alone": {
         "core/fetching/planted.py": "import syncline.core.groups.target"

@@ -73,9 +73,9 @@ def nothing_moves(at: tuple[str, ...]) -> bool:
 
 
 def test_t41_t44_throttled_move_ends_and_its_throttle_with_it(
-    at: tuple[str, str], with_bytes: MakeTopic, to: MakePlan, admin: AdminClient
+    at: tuple[str, str], with_bytes: MakeTopic, to: MakePlan, admin: AdminClient, tmp_path: Path
 ) -> None:
-    """2 MB at 200 kB/s would take ten seconds; another rate, by the same file, ends it at once."""
+    """2 MB at 200 kB/s would take ten seconds; another rate, by the same file, ends it at once; the report tells."""
     topic = with_bytes([1, 2], [1, 2], size_bytes=MB)
     plan = to(topic, [1, 3], [1, 3])
 
@@ -95,6 +95,17 @@ def test_t41_t44_throttled_move_ends_and_its_throttle_with_it(
     assert replicas_of(admin, topic) == [[1, 3], [1, 3]]
     assert f"Reassignment of partition {topic}-1 is completed." in call("reassign", "verify", "-f", plan, *at)
     assert facts("throttle", "show", *at)["moves"] == []
+
+    page = tmp_path / "move.html"
+    told = eventually(
+        lambda: facts("reassign", "report", started["move"], "--html", str(page), *at),
+        lambda found: found["ending"] == "completed",
+        within_s=10,
+    )
+    assert [step["bytes_per_s"] for step in told["throttle"]] == [200_000, 50 * MB]
+    assert {(row["topic"], row["destination"], row["ending"]) for row in told["replicas"]} == {(topic, 3, "completed")}
+    assert f"Move {started['move']}" in page.read_text()
+    assert "the journal tells of no move 'nothing'" in refusal("reassign", "report", "nothing", *at)
 
 
 def test_t45_t46_cancelled_move_leaves_what_was_there(

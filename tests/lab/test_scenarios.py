@@ -10,6 +10,7 @@ import pytest
 
 from syncline.lab.picture import draw
 from syncline.lab.run import NAMES, as_json, run, scenario_of
+from tests.pages import check_page
 
 RUNS = [(name, mode) for name in NAMES for mode in scenario_of(name).modes]
 
@@ -26,6 +27,9 @@ def test_scenario_comes_out_as_it_must(name: str, mode: str, tmp_path: Path, mon
     assert story.outcome.is_expected, "\n".join(output)
     assert list(tmp_path.iterdir()) == []
     assert processes_with(str(tmp_path)) == []
+    page = scenario_of(name).page
+    if page is not None:
+        check_page(page([story]))
     picture = ET.fromstring(draw(scenario_of(name), [story]))
     words = " ".join(picture.itertext())
     assert story.outcome.text.split()[0] in words

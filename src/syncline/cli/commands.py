@@ -23,6 +23,7 @@ from syncline.cli import (
     produce,
     reassign,
     reassign_plan,
+    reassign_report,
     reassign_status,
     throttle,
     topics,
@@ -71,6 +72,7 @@ app.add_typer(fault.app, name="fault")
 app.add_typer(reassign.app, name="reassign")
 reassign_plan.register(reassign.app)
 reassign_status.register(reassign.app)
+reassign_report.register(reassign.app)
 app.add_typer(throttle.app, name="throttle")
 app.add_typer(lab.app, name="lab")
 

@@ -1,7 +1,8 @@
 """Reading the journal as a client: the events since a given time, in order."""
 
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from syncline.cli.target import client_config, guarded, offsets, sentence_of, topic_names
 from syncline.local.layout import LocalClusterError
@@ -10,8 +11,9 @@ from syncline.model.ids import JOURNAL_TOPIC
 
 READ_TIMEOUT_S = 20.0
 BATCH = 1_000
-# A value that begins like this is a progress sample: skip those of other partitions unread.
-_SAMPLE = b'"type":"follower_progress"'
+# Whether a record is of use, by the first bytes of its value, which show the type of the event, and by its key.
+Wanted: TypeAlias = Callable[[bytes, bytes], bool]
+_SAMPLES = (b'"type":"follower_progress"', b'"type":"acknowledgements"')
 _HEAD_BYTES = 60
 
 
@@ -27,6 +29,22 @@ def read_journal(servers: str, admin: Any, since_ms: int, key: str) -> Journal:
 
     It leaves out progress samples of partitions other than `key`: there may be a hundred of them per other event.
     """
+    wanted_key = key.encode()
+    return read_events(
+        servers,
+        admin,
+        since_ms,
+        lambda head, found: found == wanted_key or not any(sample in head for sample in _SAMPLES),
+    )
+
+
+def of_type(head: bytes, *names: str) -> bool:
+    """Return whether the first bytes of a record are those of an event of these types."""
+    return any(f'"type":"{name}"'.encode() in head for name in names)
+
+
+def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_ms: int | None = None) -> Journal:
+    """Return those events from a Unix time up to another one, or to the present end, that are of use."""
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -39,23 +57,25 @@ def read_journal(servers: str, admin: Any, since_ms: int, key: str) -> Journal:
     consumer = Consumer(client_config(servers, **{"group.id": "syncline-why", "enable.auto.commit": False}))
     try:
         end = offsets(admin, [place], OffsetSpec.latest())[JOURNAL_TOPIC, 0]
-        start = guarded(
-            "cannot read the journal",
-            lambda: consumer.offsets_for_times(
-                [TopicPartition(JOURNAL_TOPIC, 0, max(0, since_ms))], timeout=READ_TIMEOUT_S
-            ),
-        )[0].offset
+        asked = [TopicPartition(JOURNAL_TOPIC, 0, max(0, at_ms)) for at_ms in (since_ms, until_ms) if at_ms is not None]
+        found = [
+            guarded("cannot read the journal", lambda each=each: consumer.offsets_for_times([each], READ_TIMEOUT_S))  # type: ignore[misc]
+            for each in asked
+        ]
+        start = found[0][0].offset
+        if until_ms is not None and 0 <= found[1][0].offset < end:
+            end = found[1][0].offset
         if start < 0 or start >= end:
             return Journal([], 0)
         earliest = offsets(admin, [place], OffsetSpec.earliest())[JOURNAL_TOPIC, 0]
         consumer.assign([TopicPartition(JOURNAL_TOPIC, 0, start)])
-        events = _read(consumer, end, key.encode())
+        events = _read(consumer, end, wanted)
         return Journal(events, events[0].ts_ms if events and start <= earliest else 0)
     finally:
         consumer.close()
 
 
-def _read(consumer: Any, end: int, key: bytes) -> list[Event]:
+def _read(consumer: Any, end: int, wanted: Wanted) -> list[Event]:
     events: list[Event] = []
     deadline_s = time.monotonic() + READ_TIMEOUT_S
     at = -1
@@ -71,7 +91,7 @@ def _read(consumer: Any, end: int, key: bytes) -> list[Event]:
                 continue
             at = message.offset()
             value = message.value() or b""
-            if _SAMPLE in value[:_HEAD_BYTES] and message.key() != key:
+            if at >= end or not wanted(value[:_HEAD_BYTES], message.key() or b""):
                 continue
             try:
                 events.append(from_json(value))

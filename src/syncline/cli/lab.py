@@ -40,7 +40,9 @@ def run(
     mode: Annotated[
         list[str] | None, typer.Option("--mode", help="Only this mode; repeatable (default: all, one after the other).")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the picture here, as SVG (default: lab-NAME.svg).")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the picture here (default: lab-NAME.svg, or lab-NAME.html for a page).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play a scenario on its own brokers, and draw what happened.
@@ -53,14 +55,12 @@ def run(
     from syncline.lab.run import modes_of, scenario_of
     from syncline.lab.run import run as play
 
-    picture = output or Path(f"lab-{name}.svg")
-    if not picture.absolute().parent.is_dir():
-        raise LocalClusterError(f"cannot write {picture}: there is no directory {picture.absolute().parent}.")
     if name == lag_table.NAME:
-        _lag_table(picture, modes_of(name, lag_table.MODES, mode), as_json=as_json)
+        _lag_table(_writable(output or Path(f"lab-{name}.svg")), modes_of(name, lag_table.MODES, mode), as_json=as_json)
         return
     scenario = scenario_of(name)
     modes = modes_of(name, scenario.modes, mode)
+    picture = _writable(output or Path(f"lab-{name}.{scenario.suffix}"))
     interruptible()
     for end in (signal.SIGTERM, signal.SIGHUP):
         # A closed terminal cleans up as Ctrl-C does.
@@ -75,8 +75,13 @@ def run(
     for each in modes:
         say("")
         runs.append(play(scenario, each, say))
-    _write(picture, draw(scenario, runs))
     is_good = all(story.outcome.is_expected for story in runs)
+    if scenario.page is not None and is_good:
+        _write(picture, scenario.page(runs))
+    else:
+        # A page of its own is about what must happen; of anything else the logs tell more.
+        picture = picture if scenario.page is None else picture.with_suffix(".svg")
+        _write(picture, draw(scenario, runs))
     if as_json:
         fields = {"as_expected": is_good, "picture": str(picture.absolute()), "runs": [json_of(each) for each in runs]}
         print(json.dumps(fields))
@@ -84,6 +89,12 @@ def run(
         say(f"\npicture: {picture.absolute()}")
     if not is_good:
         raise SystemExit(1)
+
+
+def _writable(picture: Path) -> Path:
+    if not picture.absolute().parent.is_dir():
+        raise LocalClusterError(f"cannot write {picture}: there is no directory {picture.absolute().parent}.")
+    return picture
 
 
 def _lag_table(picture: Path, modes: list[str], *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ NAMES: Final[Mapping[str, str]] = {
     "last-replica-standing": "last_replica",
     "burst-thrash": "burst_thrash",
     "slow-leader": "slow_leader",
+    "throttled-move": "throttled_move",
 }
 
 

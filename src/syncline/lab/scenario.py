@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from syncline.lab.stage import Outcome, Stage
+from syncline.lab.stage import Outcome, Stage, Story
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,13 @@ class Scenario:
     play: Callable[[Stage, str], Outcome]
     config: Mapping[str, str] = field(default_factory=dict)
     config_of_mode: Callable[[str], Mapping[str, str]] = lambda _: {}
+    # Draws runs as an HTML page of the scenario's own, instead of the usual picture of logs.
+    page: Callable[[list[Story]], str] | None = None
+
+    @property
+    def suffix(self) -> str:
+        """How the name of a picture's file ends."""
+        return "svg" if self.page is None else "html"
 
     @property
     def brokers(self) -> list[int]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from syncline.lab.client import Client
 from syncline.lab.cluster import LabCluster, State, pause_between_looks
 from syncline.lab.errors import LabError
+from syncline.model.events import Event
 
 # Long enough for a slow machine; a step that takes longer has failed.
 PATIENCE_S: Final = 60.0
@@ -102,6 +103,8 @@ class Story:
     samples: list[Sample] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     contents: dict[int, list[str]] = field(default_factory=dict)
+    # The cluster's journal, where the story is told from it.
+    journal: list[Event] = field(default_factory=list)
     outcome: Outcome = Outcome("the run did not finish", is_expected=False)
     lasted_s: float = 0.0
 

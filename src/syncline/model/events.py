@@ -16,6 +16,7 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
     truncation          topic, partition, leader, leader_epoch | log_end_before, log_end_after | rule | evidence {}
     follower_progress   topic, partition, leader_epoch, follower | log_end, follower_log_end, high_watermark
                         lag_records, lag_ms, lag_bytes | in_sync bool | interval_ms | inflow_records, inflow_bytes
+                        log_bytes
     watermark           topic, partition, leader_epoch | phase: held, resumed | high_watermark, log_end
                         since_ms, lasted_ms | rule | evidence {}
     observation         kind string | subject | phase: begin, ongoing, end | since_ms, lasted_ms
@@ -156,6 +157,7 @@ class FollowerProgress:
     interval_ms: int = NONE
     inflow_records: int = NONE
     inflow_bytes: int = NONE
+    log_bytes: int = NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,5 +103,6 @@ class ProgressSampler:
                     interval_ms=self._configs.broker.journal_progress_interval_ms,
                     inflow_records=inflow_records,
                     inflow_bytes=inflow_bytes,
+                    log_bytes=size_bytes,
                 )
             )

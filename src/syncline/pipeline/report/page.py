@@ -8,6 +8,7 @@ from html import escape
 from typing import Final
 
 from syncline.pictures.labels import clock, seconds
+from syncline.pictures.page import cards, document, figure
 from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
 from syncline.pipeline.report.facts import Check, Facts, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, HOUR_FLIGHTS_MIN, shown_hours
@@ -19,28 +20,21 @@ _DECISION_ROWS_MAX: Final = 400
 def render(facts: Facts) -> str:
     """Return the whole page."""
     passed = all(check.holds for check in facts.checks)
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(facts.topic)}: replication report</title>",
-            f"<style>{STYLE}</style></head><body><main>",
-            "<header>",
-            f'<p class="eyebrow">Replication report · topic <code>{escape(facts.topic)}</code></p>',
-            f'<h1 class="{"good" if passed else "bad"}">{escape(words.verdict(facts))}</h1>',
-            f'<p class="lead">{escape(_setting(facts))}</p>',
-            "</header>",
-            _cards(facts),
-            _checks(facts),
-            _figure("1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _note(facts)),
-            _figure("2", "Who was in sync, and who led", words.replication(facts), isr_picture.draw(facts), _ISR_NOTE),
-            _figure("3", "How far followers fell behind", words.lag(facts), lag_picture.draw(facts), _LAG_NOTE),
-            _decisions(facts),
-            _footer(facts),
-            "</main></body></html>",
-            "",
-        ]
+    return document(
+        f"{facts.topic}: replication report",
+        STYLE,
+        "<header>",
+        f'<p class="eyebrow">Replication report · topic <code>{escape(facts.topic)}</code></p>',
+        f'<h1 class="{"good" if passed else "bad"}">{escape(words.verdict(facts))}</h1>',
+        f'<p class="lead">{escape(_setting(facts))}</p>',
+        "</header>",
+        _cards(facts),
+        _checks(facts),
+        figure("1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _note(facts)),
+        figure("2", "Who was in sync, and who led", words.replication(facts), isr_picture.draw(facts), _ISR_NOTE),
+        figure("3", "How far followers fell behind", words.lag(facts), lag_picture.draw(facts), _LAG_NOTE),
+        _decisions(facts),
+        _footer(facts),
     )
 
 
@@ -82,7 +76,7 @@ def _note(facts: Facts) -> str:
 def _cards(facts: Facts) -> str:
     outages = words.episodes(facts)
     worst = max((sample.lag_ms or 0 for sample in facts.lag), default=0)
-    cards = (
+    numbers = (
         (f"{facts.record_count:,}", "records read back"),
         (f"{words.mean_delay(facts.cells):.1f} min", "mean departure delay"),
         (str(len(facts.faults)), "faults injected"),
@@ -90,8 +84,7 @@ def _cards(facts: Facts) -> str:
         (str(outages), "times a replica left the ISR"),
         (seconds(worst), "largest lag of a follower"),
     )
-    body = "".join(f"<li><b>{escape(number)}</b><span>{escape(name)}</span></li>" for number, name in cards)
-    return f'<ul class="cards">{body}</ul>'
+    return cards(numbers)
 
 
 def _checks(facts: Facts) -> str:
@@ -103,13 +96,6 @@ def _checks(facts: Facts) -> str:
         )
 
     return f'<ul class="checks">{"".join(row(check) for check in facts.checks)}</ul>'
-
-
-def _figure(number: str, title: str, message: str, drawing: str, note: str) -> str:
-    return (
-        f'<section><h2><span class="number">{number}</span>{escape(title)}</h2><p class="message">{escape(message)}</p>'
-        f'<figure><div class="picture">{drawing}</div><figcaption>{escape(note)}</figcaption></figure></section>'
-    )
 
 
 def _decisions(facts: Facts) -> str:

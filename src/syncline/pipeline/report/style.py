@@ -6,13 +6,12 @@ tell them apart.
 
 from typing import Final
 
+from syncline.pictures.page import PAGE_ROLES, PAGE_RULES
 from syncline.pictures.palette import sheet
 
 # Role: colour on light, on dark ground.
 OWN: Final = {
-    "page": ("#f6f5f1", "#14171b"),
-    "edge": ("#dedbd3", "#2b3038"),
-    "accent": ("#0b4f8a", "#7cbcf0"),
+    **PAGE_ROLES,
     "handover": ("#1d2126", "#f3f1ec"),
     "limit": ("#b3261e", "#ff8f86"),
     # Counts: seven steps from few to many.
@@ -63,41 +62,11 @@ def _on(which: int) -> str:
 
 
 _RULES: Final = """
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 var(--sans);-webkit-font-smoothing:antialiased}
-main{max-width:1340px;margin:0 auto;padding:44px 28px 60px}
-code{font-family:var(--mono);font-size:.9em}
-.eyebrow{margin:0;color:var(--muted);font-size:14px;letter-spacing:.02em}
-h1{margin:10px 0 12px;font-size:34px;line-height:1.2;letter-spacing:-.015em;max-width:30em;text-wrap:balance}
-h1.bad{color:var(--bad)}
-.lead{margin:0;max-width:58em;color:var(--muted);font-size:17px}
-ul{list-style:none;margin:0;padding:0}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:12px;margin:30px 0 14px}
-.cards li{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:14px 16px}
-.cards b{display:block;font-size:25px;font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums}
-.cards span{color:var(--muted);font-size:14px}
 .checks{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:6px 16px;margin-bottom:46px}
 .checks li{display:flex;gap:12px;padding:8px 0;border-top:1px solid var(--grid)}
 .checks li:first-child{border-top:0}
 .checks .mark{font-weight:700;width:1.2em;text-align:center}
 .checks .good .mark{color:var(--good)} .checks .bad,.checks .bad .mark{color:var(--bad)}
-section{margin:0 0 52px}
-h2{margin:0 0 4px;font-size:22px;letter-spacing:-.01em;display:flex;align-items:center;gap:12px}
-h2 .number{flex:none;width:30px;height:30px;border-radius:50%;background:var(--accent);color:var(--card);
-font-size:16px;display:grid;place-items:center}
-.message{margin:0 0 16px;max-width:70em;font-size:17px}
-figure{margin:0;background:var(--card);border:1px solid var(--edge);border-radius:12px;padding:20px 20px 14px}
-.picture{overflow-x:auto}
-.picture svg{display:block;min-width:980px;width:100%;height:auto}
-figcaption{margin-top:12px;padding-top:12px;border-top:1px solid var(--grid);color:var(--muted);
-font-size:14px;max-width:90em}
-details{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:12px 18px;margin-bottom:40px}
-summary{cursor:pointer;font-weight:600}
-table{width:100%;border-collapse:collapse;margin-top:12px;font-size:14px}
-th{text-align:left;color:var(--muted);font-weight:600}
-th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--grid);vertical-align:top}
-td:first-child{font-variant-numeric:tabular-nums} td code{word-break:break-word}
-footer{color:var(--muted);font-size:14px}
 svg .cell{font-size:9.5px;font-variant-numeric:tabular-nums;pointer-events:none}
 svg .void{fill:var(--void)} svg .count-bar{fill:var(--cbar)} svg .delay-bar{fill:var(--dbar)}
 svg .fault-band{fill:var(--fault-soft)} svg .fault-edge{stroke-dasharray:4 3} svg .fault-edge.soft{opacity:.6}
@@ -107,7 +76,6 @@ svg .handover-dot{fill:var(--card);stroke:var(--handover);stroke-width:2.2}
 svg .limit{stroke:var(--limit);stroke-width:1.4;stroke-dasharray:2 4} svg .limit-label{fill:var(--limit);font-size:11px}
 svg .series{stroke-width:2.4;stroke-linejoin:round;stroke-linecap:round} svg .faint{stroke-width:1;opacity:.28}
 svg .dot{stroke:var(--card);stroke-width:1.5} svg .peak{font-weight:650}
-@media print{body{background:#fff} section{break-inside:avoid}}
 """
 
 
@@ -123,4 +91,4 @@ def _numbered() -> str:
     return steps + lines
 
 
-STYLE: Final = sheet(OWN, _RULES + _numbered(), light=_on(0), dark=_on(1))
+STYLE: Final = sheet(OWN, PAGE_RULES + _RULES + _numbered(), light=_on(0), dark=_on(1))

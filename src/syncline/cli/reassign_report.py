@@ -1,0 +1,97 @@
+"""`reassign report`: what a move did, also after it is over: a page with pictures, or a few lines, from the journal."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syncline.cli.journal_reader import of_type, read_events
+from syncline.cli.target import (
+    DEFAULT_DIRECTORY,
+    BootstrapOption,
+    DataOption,
+    JsonOption,
+    admin_client,
+    bootstrap_of,
+)
+from syncline.cli.why import parse_since
+from syncline.local.layout import LocalClusterError
+
+# Events are written some time after they happened.
+LATE_MS = 10_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(short_help="Tell what a move did: its rates, its progress, what clients felt.")(report)
+
+
+def report(
+    move: Annotated[
+        str | None, typer.Argument(metavar="[MOVE]", help="A move's id or name (default: the last move).")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures here.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="How far to look back for moves: 10m, 2h, 1d; or an ISO time.")
+    ] = "1d",
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell from the cluster's journal how fast a move copied, against its throttle, and what clients felt.
+
+    The move may be over, or still run. With --html the report is one page with pictures, which needs no other file.
+    """
+    from syncline.move_report.gathering import facts_of, window_of
+    from syncline.move_report.moves import chosen, moves_of
+    from syncline.move_report.page import Origin, render
+    from syncline.move_report.summary import fields_of, lines_of
+
+    if html is not None and not html.absolute().parent.is_dir():
+        raise LocalClusterError(f"cannot write {html}: there is no directory {html.absolute().parent}.")
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = parse_since(since, now_ms)
+    servers = bootstrap_of(bootstrap, data)
+    admin = admin_client(servers)
+    told = read_events(servers, admin, since_ms, lambda head, _: of_type(head, "move", "reassignment"))
+    moves = moves_of(told.events)
+    span = chosen(moves, move)
+    if span is None:
+        raise _none_found(move, [each.move_id for each in moves if each.move_id], since)
+    low_ms, high_ms = window_of(span, now_ms)
+    keys = {str(key).encode() for key in span.keys}
+
+    def wanted(head: bytes, key: bytes) -> bool:
+        if of_type(head, "follower_progress", "isr_change", "election"):
+            return key in keys
+        return of_type(head, "acknowledgements", "throttle", "broker_state")
+
+    events = read_events(servers, admin, low_ms, wanted, high_ms + LATE_MS).events
+    facts = facts_of(span, events, now_ms)
+    if html is not None:
+        _write(html, render(facts, Origin(servers, now_ms)))
+    if as_json:
+        print(json.dumps({**fields_of(facts), "page": None if html is None else str(html.absolute())}))
+        return
+    print("\n".join(lines_of(facts)))
+    if html is not None:
+        print(f"\npage: {html.absolute()}")
+
+
+def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterError:
+    back = f"--since {since} is as far as this looked back"
+    if move is None:
+        return LocalClusterError(f"the journal tells of no move: {back}.")
+    others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
+    return LocalClusterError(f"the journal tells of no move {move!r}; {back}. {others}")
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise LocalClusterError(f"cannot write {path}: {error.strerror}.") from None

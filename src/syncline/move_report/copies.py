@@ -1,0 +1,172 @@
+"""The copies of a move: each new replica, what it had when, and how many bytes it got in each bin of time.
+
+Leaders sample how far each follower is behind and what clients add (`follower_progress`). What a follower received
+between two samples is what it lacked before, and what was added, without what it lacks now. The sum over the copies of
+a broker is what it received, or sent, for the move: bytes of records, without the overhead of answers.
+
+Units: bytes; Unix milliseconds.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from syncline.model.events import FollowerProgress, IsrChange, Reassignment
+from syncline.model.ids import TopicPartition
+from syncline.move_report.facts import Copied, Copy, Ending
+from syncline.move_report.moves import MoveSpan, key_of
+
+_ENDINGS: Final = {
+    "completed": Ending.COMPLETED,
+    "cancelled": Ending.CANCELLED,
+    "changed": Ending.OVERTAKEN,
+    "started": Ending.OVERTAKEN,
+}
+
+
+class Received(NamedTuple):
+    """What one copy got from `start_ms` to `at_ms`, and what it then lacked; `added_bytes` is what clients wrote."""
+
+    start_ms: int
+    at_ms: int
+    leader: int
+    copied_bytes: int
+    added_bytes: int
+    lag_bytes: int
+
+
+class History(NamedTuple):
+    """One copy, and what it got between its samples until it was in sync."""
+
+    copy: Copy
+    received: tuple[Received, ...]
+
+
+def histories(span: MoveSpan, progress: Iterable[FollowerProgress], joins: Iterable[IsrChange]) -> tuple[History, ...]:
+    """Return the copies of a move, sorted by partition and destination."""
+    samples: dict[tuple[TopicPartition, int], list[FollowerProgress]] = {}
+    for sample in progress:
+        samples.setdefault((TopicPartition(sample.topic, sample.partition), sample.follower), []).append(sample)
+    committed = [each for each in joins if each.outcome == "committed"]
+    found = []
+    for key in span.keys:
+        events = [event for event in span.reassignments if key_of(event) == key]
+        for destination in sorted(
+            {broker for event in events if event.move == span.move_id for broker in event.adding}
+        ):
+            mine = sorted(samples.get((key, destination), ()), key=lambda each: each.ts_ms)
+            found.append(_history(span, key, destination, events, mine, committed))
+    return tuple(found)
+
+
+def endings(span: MoveSpan) -> dict[TopicPartition, Ending]:
+    """Return how the reassignment of each partition ended."""
+    return {key_of(event): _ending(span, event) for event in span.reassignments}
+
+
+def _ending(span: MoveSpan, last: Reassignment) -> Ending:
+    if last.move != span.move_id:
+        return Ending.OVERTAKEN
+    return Ending.RUNNING if last.phase in {"started", "changed"} else _ENDINGS[last.phase]
+
+
+def _history(
+    span: MoveSpan,
+    key: TopicPartition,
+    destination: int,
+    events: Sequence[Reassignment],
+    samples: Sequence[FollowerProgress],
+    joins: Sequence[IsrChange],
+) -> History:
+    started_ms = next(event.ts_ms for event in events if destination in event.adding)
+    ended = next((e for e in events if e.ts_ms >= started_ms and not _adds(span, e, destination)), None)
+    joined_ms = next(
+        (
+            each.ts_ms
+            for each in joins
+            if (each.topic, each.partition) == (key.topic, key.partition)
+            and each.ts_ms >= started_ms
+            and destination in set(each.after) - set(each.before)
+            and (ended is None or each.ts_ms <= ended.ts_ms)
+        ),
+        None,
+    )
+    ending = Ending.RUNNING if ended is None else _ENDINGS[ended.phase]
+    if ending is Ending.COMPLETED and joined_ms is None and ended is not None:
+        # It joined with the decision that completed the reassignment.
+        joined_ms = ended.ts_ms
+    until_ms = joined_ms if joined_ms is not None else None if ended is None else ended.ts_ms
+    received = tuple(_received(started_ms, until_ms, samples))
+    if received and joined_ms is not None and received[-1].at_ms < joined_ms:
+        received = (*received, _last(received[-1], joined_ms))
+    ended_ms = None if ended is None else ended.ts_ms
+    progress = tuple(_progress(started_ms, joined_ms, samples, received))
+    copied_bytes = sum(each.copied_bytes for each in received) if received else None
+    return History(Copy(key, destination, started_ms, joined_ms, ended_ms, ending, progress, copied_bytes), received)
+
+
+def _adds(span: MoveSpan, event: Reassignment, destination: int) -> bool:
+    return event.move == span.move_id and event.phase in {"started", "changed"} and destination in event.adding
+
+
+def _received(started_ms: int, until_ms: int | None, samples: Sequence[FollowerProgress]) -> Iterable[Received]:
+    before: FollowerProgress | None = None
+    for sample in samples:
+        if sample.ts_ms <= started_ms:
+            # Another request was adding the replica already.
+            before = None if sample.in_sync else sample
+            continue
+        if until_ms is not None and before is not None and before.ts_ms >= until_ms:
+            # It was in sync already: what it gets from now on is no longer the move's.
+            return
+        added = max(sample.inflow_bytes, 0)
+        if before is None:
+            start_ms, copied = started_ms, max(sample.log_bytes - sample.lag_bytes, 0) if sample.log_bytes >= 0 else 0
+        elif before.leader_epoch != sample.leader_epoch:
+            # The new leader does not know what was added before its first sample.
+            start_ms, copied = max(before.ts_ms, started_ms), max(before.lag_bytes - sample.lag_bytes, 0)
+        else:
+            start_ms, copied = max(before.ts_ms, started_ms), max(before.lag_bytes + added - sample.lag_bytes, 0)
+        if sample.ts_ms > start_ms:
+            yield Received(start_ms, sample.ts_ms, int(sample.broker), copied, added, max(sample.lag_bytes, 0))
+        before = sample
+
+
+def _last(before: Received, joined_ms: int) -> Received:
+    """Return what a copy got after its last sample: what it lacked then, and what clients added, as much as before.
+
+    A leader that hands over with the end of a reassignment samples no more.
+    """
+    added = before.added_bytes * (joined_ms - before.at_ms) // (before.at_ms - before.start_ms)
+    return Received(before.at_ms, joined_ms, before.leader, before.lag_bytes + added, added, 0)
+
+
+def _progress(
+    started_ms: int, joined_ms: int | None, samples: Sequence[FollowerProgress], received: Sequence[Received]
+) -> Iterable[Copied]:
+    """Yield what the copy had of what its leader had, from its start on, and all of it when it joins."""
+    if not received:
+        return
+    sizes = {each.ts_ms: each.log_bytes for each in samples}
+    done_bytes = 0
+    rows = []
+    for each in received:
+        done_bytes += each.copied_bytes
+        size_bytes = sizes.get(each.at_ms, -1)
+        done = size_bytes - each.lag_bytes if size_bytes >= each.lag_bytes else done_bytes
+        rows.append(Copied(each.at_ms, done, done + each.lag_bytes))
+    first = received[0]
+    had_bytes = max(rows[0].done_bytes - first.copied_bytes, 0)
+    yield Copied(started_ms, had_bytes, max(rows[0].total_bytes - first.added_bytes, had_bytes))
+    for row in rows:
+        if joined_ms is None or row.at_ms < joined_ms:
+            yield row
+    if joined_ms is not None:
+        last = rows[-1]
+        yield Copied(joined_ms, last.total_bytes, last.total_bytes)
+
+
+def usual_interval_ms(all_received: Iterable[Sequence[Received]]) -> int:
+    """Return the median time between two samples, 1000 if there are none."""
+    spaces = sorted(after.at_ms - before.at_ms for each in all_received for before, after in pairwise(each))
+    return spaces[len(spaces) // 2] if spaces else 1_000

@@ -1,0 +1,118 @@
+"""What held a move back, moment by moment: the doctor of `syncline reassign status`, asked afterwards.
+
+It gets for each bin what `status` measures live: what is left, what keeping up takes, the throttle, and which brokers
+are alive. Bins with one finding in a row are a stretch; a finding of a single bin may be noise, and is left out.
+
+Units: Unix milliseconds, bytes, bytes per second.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from syncline.model.events import BrokerState
+from syncline.model.ids import NONE
+from syncline.move_report.bins import Grid
+from syncline.move_report.copies import History
+from syncline.move_report.facts import PartFacts, Stretch
+from syncline.reassign.doctor import BrokerView, Copy, Finding, PartView, diagnose, sentence
+
+_BINS_MIN: Final = 2
+# Rates are means of so many bins, as traffic comes in waves.
+_MEAN_OF: Final = 3
+_DEAD: Final = frozenset({"fenced", "shutdown"})
+
+
+def stretches(
+    parts: Sequence[PartFacts], copies: Sequence[History], states: Sequence[BrokerState], grid: Grid
+) -> tuple[Stretch, ...]:
+    """Return the stretches in order of time."""
+    by_name: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
+    for index, end_ms in enumerate(grid.ends_ms):
+        unfinished = _unfinished(copies, end_ms)
+        views = {
+            each.part: _view(each, index) for each in parts if each.is_copying[index] and each.remaining_bytes[index]
+        }
+        for finding in diagnose(unfinished, _brokers(parts, copies, states, end_ms), views) if unfinished else ():
+            by_name.setdefault((finding.cause, finding.broker, finding.role, finding.keys), []).append((index, finding))
+    found = [_stretch(run, grid) for findings in by_name.values() for run in _runs(findings) if len(run) >= _BINS_MIN]
+    return tuple(sorted(found, key=lambda each: (each.start_ms, each.end_ms, each.sentence)))
+
+
+def _view(part: PartFacts, index: int) -> PartView:
+    low = max(0, index + 1 - _MEAN_OF)
+    near = [at for at in range(low, index + 1) if part.is_copying[at]]
+    quota = part.quotas[index]
+    keep_up = sum(part.keep_up[at] for at in near) / len(near)
+    measured = sum(part.rates[at] for at in near) / len(near)
+    return PartView(
+        math.inf if quota is None else quota,
+        keep_up,
+        measured_bytes_per_s=measured,
+        remaining_bytes=part.remaining_bytes[index],
+        is_progressing=measured > keep_up,
+    )
+
+
+def _unfinished(copies: Iterable[History], at_ms: int) -> list[Copy]:
+    """Return the copies that are under way at a moment, as the doctor needs them."""
+    found = []
+    for history in copies:
+        copy = history.copy
+        until_ms = copy.joined_ms if copy.joined_ms is not None else copy.ended_ms
+        if copy.started_ms >= at_ms or (until_ms is not None and until_ms < at_ms):
+            continue
+        reported = [each for each in history.received if each.at_ms <= at_ms]
+        if reported:
+            found.append(Copy(copy.key, reported[-1].leader, copy.destination, reported[-1].lag_bytes))
+    return found
+
+
+def _brokers(
+    parts: Iterable[PartFacts], copies: Iterable[History], states: Iterable[BrokerState], at_ms: int
+) -> Mapping[int, BrokerView]:
+    """Return which brokers are alive: all whose last state says nothing else."""
+    down_since_ms: dict[int, int] = {}
+    for state in states:
+        if state.ts_ms <= at_ms:
+            if state.state in _DEAD:
+                down_since_ms.setdefault(int(state.subject), state.ts_ms)
+            elif state.state == "unfenced":
+                down_since_ms.pop(int(state.subject), None)
+    named = {each.part.broker for each in parts} | {history.copy.destination for history in copies}
+    return {
+        broker: BrokerView(is_alive=False, silent_s=(at_ms - down_since_ms[broker]) / 1_000)
+        if broker in down_since_ms
+        else BrokerView(is_alive=True)
+        for broker in named
+    }
+
+
+def _runs(findings: Sequence[tuple[int, Finding]]) -> list[list[tuple[int, Finding]]]:
+    """Return findings of bins that follow each other, together; one bin may be missing between."""
+    runs: list[list[tuple[int, Finding]]] = []
+    for index, finding in findings:
+        if not runs or index - runs[-1][-1][0] > _BINS_MIN:
+            runs.append([])
+        runs[-1].append((index, finding))
+    return runs
+
+
+def _stretch(run: Sequence[tuple[int, Finding]], grid: Grid) -> Stretch:
+    """Return a stretch; its numbers are the means of its bins."""
+    findings = [finding for _, finding in run]
+    mean = findings[0]._replace(
+        has=max(each.has for each in findings) if _is_silence(findings) else _mean(each.has for each in findings),
+        needs=_mean(each.needs for each in findings),
+    )
+    begin_ms, end_ms = grid.start_ms + run[0][0] * grid.bin_ms, grid.start_ms + (run[-1][0] + 1) * grid.bin_ms
+    return Stretch(begin_ms, end_ms, None if mean.broker == NONE else mean.broker, mean.role, sentence(mean))
+
+
+def _is_silence(findings: Sequence[Finding]) -> bool:
+    return findings[0].role is None
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)

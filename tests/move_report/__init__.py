@@ -1,0 +1,1 @@
+"""The report about a move: facts from the journal, sentences, pictures, the page."""

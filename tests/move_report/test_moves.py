@@ -1,0 +1,216 @@
+"""Which moves a journal knows, and what of them each new replica got."""
+
+from typing import Any
+
+import pytest
+
+from syncline.model.events import Event, FollowerProgress, IsrChange, Move, Reassignment
+from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
+from syncline.move_report.bins import Grid
+from syncline.move_report.copies import histories
+from syncline.move_report.facts import Ending
+from syncline.move_report.moves import MoveSpan, chosen, moves_of
+
+T0 = TopicPartition("t", 0)
+
+
+def moved(at_ms: int, phase: Any, move: str = "m", name: str = "plan.json", rate: int = 1_000) -> Move:
+    """Return an event of a move."""
+    return Move(ts_ms=at_ms, broker=BrokerId(1), move=move, phase=phase, name=name, throttle_bytes_per_s=rate)
+
+
+def reassigned(
+    at_ms: int, phase: Any, move: str = "m", partition: int = 0, adding: tuple[int, ...] = (3,)
+) -> Reassignment:
+    """Return an event of a reassignment."""
+    return Reassignment(
+        ts_ms=at_ms,
+        broker=BrokerId(1),
+        topic="t",
+        partition=partition,
+        phase=phase,
+        replicas=(BrokerId(1), *map(BrokerId, adding)),
+        adding=tuple(map(BrokerId, adding)),
+        removing=(),
+        original=(BrokerId(1),),
+        move=move,
+    )
+
+
+def sample(
+    at_ms: int, lag: int, size: int, inflow: int = 0, *, leader: int = 1, epoch: int = 0, in_sync: bool = False
+) -> FollowerProgress:
+    """Return a leader's sample of broker 3."""
+    return FollowerProgress(
+        ts_ms=at_ms,
+        broker=BrokerId(leader),
+        topic="t",
+        partition=0,
+        leader_epoch=LeaderEpoch(epoch),
+        follower=BrokerId(3),
+        log_end=Offset(size),
+        follower_log_end=Offset(size - lag),
+        high_watermark=Offset(0),
+        lag_records=lag,
+        lag_ms=0,
+        lag_bytes=lag,
+        in_sync=in_sync,
+        interval_ms=1_000,
+        inflow_records=inflow,
+        inflow_bytes=inflow,
+        log_bytes=size,
+    )
+
+
+def joined(at_ms: int) -> IsrChange:
+    """Return the change that brings broker 3 into the ISR."""
+    return IsrChange(
+        ts_ms=at_ms,
+        broker=BrokerId(1),
+        topic="t",
+        partition=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(2),
+        change="expand",
+        outcome="committed",
+        before=(BrokerId(1),),
+        after=(BrokerId(1), BrokerId(3)),
+        rule="reached",
+    )
+
+
+def shown(moves: list[MoveSpan]) -> list[tuple[str, int, int | None, int]]:
+    """Return id, begin, end and number of partitions of each move."""
+    return [(each.move_id, each.started_ms, each.ended_ms, len(each.keys)) for each in moves]
+
+
+def test_move_lasts_from_its_first_event_to_its_end() -> None:
+    """Its reassignments may end earlier; the order of events in the journal does not matter."""
+    events: list[Event] = [
+        moved(5_000, "ended"),
+        reassigned(5_000, "completed"),
+        reassigned(1_000, "started"),
+        reassigned(1_000, "started", partition=1),
+        reassigned(3_000, "completed", partition=1),
+        moved(1_000, "started"),
+        moved(2_000, "changed", rate=5_000),
+    ]
+
+    (span,) = moves_of(events)
+    assert shown([span]) == [("m", 1_000, 5_000, 2)]
+    assert [each.phase for each in span.records] == ["started", "changed", "ended"]
+
+
+def test_reassignments_without_an_id_are_one_as_long_as_they_overlap() -> None:
+    """Nothing else tells which of them were requested together."""
+    events = [
+        reassigned(1_000, "started", ""),
+        reassigned(2_000, "started", "", 1),
+        reassigned(3_000, "completed", ""),
+        reassigned(4_000, "cancelled", "", 1),
+        reassigned(6_000, "started", "", 2),
+    ]
+
+    assert shown(moves_of(events)) == [("", 1_000, 4_000, 2), ("", 6_000, None, 1)]
+
+
+def test_move_that_was_taken_over_ends_without_a_copy() -> None:
+    """Of the first move nothing is left, and the copy belongs to the second one."""
+    first, second = moves_of(
+        [
+            moved(1_000, "started"),
+            reassigned(1_000, "started"),
+            moved(3_000, "started", "n"),
+            reassigned(3_000, "changed", "n"),
+            moved(3_000, "ended"),
+        ]
+    )
+
+    assert shown([first, second]) == [("m", 1_000, 3_000, 1), ("n", 3_000, None, 1)]
+    assert [each.copy.ending for each in histories(first, [], [])] == [Ending.OVERTAKEN]
+    assert [each.copy.ending for each in histories(second, [], [])] == [Ending.RUNNING]
+
+
+def test_what_began_before_the_journal_is_left_out_unless_it_goes_on() -> None:
+    """A lonely end tells nothing; what needed no copy is told."""
+    assert moves_of([reassigned(1_000, "completed", "")]) == []
+    assert shown(moves_of([reassigned(1_000, "completed", "", adding=())])) == [("", 1_000, 1_000, 1)]
+    assert shown(moves_of([moved(2_000, "changed")])) == [("m", 2_000, None, 0)]
+
+
+@pytest.mark.parametrize(("wanted", "begin"), [(None, 9_000), ("m", 1_000), ("plan.json", 9_000), ("x", None)])
+def test_move_is_chosen_by_id_or_name(wanted: str | None, begin: int | None) -> None:
+    """Without either, and of several with one name, the last one."""
+    moves = moves_of([moved(1_000, "started"), moved(2_000, "ended"), moved(9_000, "started", "n")])
+    found = chosen(moves, wanted)
+
+    assert begin == (None if found is None else found.started_ms)
+
+
+def span_of(*events: Event) -> MoveSpan:
+    """Return the only move."""
+    (span,) = moves_of(events)
+    return span
+
+
+def test_copy_received_what_it_lacked_and_what_was_added_without_what_it_lacks() -> None:
+    """Bytes between samples, and the share of the leader's log; when it joins it has everything."""
+    span = span_of(moved(1_000, "started"), reassigned(1_000, "started"), reassigned(4_600, "completed"))
+    samples = [sample(2_000, 900, 1_000), sample(3_000, 700, 1_100, 100), sample(4_000, 100, 1_200, 100)]
+    (history,) = histories(span, samples, [joined(4_500)])
+
+    assert [(each.at_ms, each.copied_bytes) for each in history.received] == [
+        (2_000, 100),
+        (3_000, 300),
+        (4_000, 700),
+        # After the last sample clients went on writing as before.
+        (4_500, 150),
+    ]
+    assert history.copy.copied_bytes == 1_250
+    assert history.copy.joined_ms == 4_500
+    assert [(each.done_bytes, each.total_bytes) for each in history.copy.progress] == [
+        (0, 1_000),
+        (100, 1_000),
+        (400, 1_100),
+        (1_100, 1_200),
+        (1_250, 1_250),
+    ]
+
+
+def test_what_a_new_leader_cannot_know_is_not_counted() -> None:
+    """Its first sample does not say what was added since the last one of the old leader."""
+    span = span_of(moved(1_000, "started"), reassigned(1_000, "started"))
+    samples = [sample(2_000, 900, 1_000), sample(3_000, 500, 1_100, -1, leader=2, epoch=1)]
+    (history,) = histories(span, samples, [])
+
+    assert [(each.leader, each.copied_bytes, each.added_bytes) for each in history.received] == [
+        (1, 100, 0),
+        (2, 400, 0),
+    ]
+
+
+def test_copy_that_another_request_had_begun_starts_with_what_it_had() -> None:
+    """Bytes of before belong to the move of before."""
+    span = span_of(moved(2_500, "started", "n"), reassigned(2_500, "changed", "n"))
+    samples = [sample(2_000, 300, 1_000), sample(3_000, 200, 1_000), sample(4_000, 0, 1_000, in_sync=True)]
+    (history,) = histories(span, samples, [joined(3_500)])
+
+    assert [(each.start_ms, each.copied_bytes) for each in history.received] == [(2_500, 100), (3_000, 200)]
+    assert history.copy.progress[0] == (2_500, 700, 1_000)
+    assert history.copy.copied_bytes == 300
+
+
+def test_copy_between_two_samples_has_no_bytes() -> None:
+    """It is known that it came into sync, and not how much it was."""
+    span = span_of(moved(1_000, "started"), reassigned(1_000, "started"), reassigned(1_003, "completed"))
+    (history,) = histories(span, [], [joined(1_003)])
+
+    assert (history.copy.ending, history.copy.joined_ms, history.copy.copied_bytes) == (Ending.COMPLETED, 1_003, None)
+
+
+def test_bins_share_what_was_measured_over_their_edges() -> None:
+    """In proportion to time; what lies outside is dropped."""
+    grid = Grid(1_000, 1_000, 3)
+
+    assert grid.spread([(500, 2_500, 20.0), (3_500, 4_500, 8.0)]) == [10.0, 5.0, 4.0]
+    assert [grid.index_of(at_ms) for at_ms in (1_000, 1_001, 2_000, 2_001, 4_000, 4_001)] == [None, 0, 0, 1, 2, None]
