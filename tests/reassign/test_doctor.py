@@ -92,6 +92,14 @@ def test_copy_far_below_its_throttle_is_held_back_by_something_else() -> None:
     assert sentence(findings[0]).startswith("broker 3 receives 2 MB/s, far below its throttle of 50 MB/s: its disk")
 
 
+def test_copy_that_got_nothing_for_a_moment_is_not_suspicious() -> None:
+    """A strict throttle passes bytes twice per second: of 0.3 s, nothing in half of them is as it must be."""
+    view = PartView(300_000, 0, measured_bytes_per_s=0.0, remaining_bytes=5_000_000, is_progressing=False)
+
+    assert diagnose([COPY], UP, {RECEIVING: view}, measured_s=0.3) == []
+    assert causes(diagnose([COPY], UP, {RECEIVING: view}, measured_s=1.2)) == [(Cause.NOT_THE_THROTTLE, 3)]
+
+
 def test_copy_that_stands_still_without_a_throttle_is_told_without_one() -> None:
     """An infinite rate is no number that proves anything."""
     view = PartView(math.inf, 1e6, measured_bytes_per_s=1e6, remaining_bytes=5_000_000, is_progressing=False)

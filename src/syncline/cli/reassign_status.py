@@ -20,7 +20,7 @@ from syncline.reassign import texts
 from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words
 from syncline.reassign.bars import lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.doctor import Finding, PartView, diagnose, sentence
+from syncline.reassign.doctor import MEASURED_S_MIN, Finding, PartView, diagnose, sentence
 from syncline.reassign.eta import Eta
 from syncline.reassign.formulas import Load, Part, Role
 from syncline.reassign.plan_file import Target
@@ -38,6 +38,8 @@ from syncline.reassign.throttle_state import Throttles, quota_of
 
 LOOK_S: Final = 0.3
 WATCH_S: Final = 1.0
+# How long to look on if something seems to be held back.
+SURE_S: Final = 1.2
 
 
 class _Watch:
@@ -53,6 +55,7 @@ class _Watch:
         self.rows: list[Row] = []
         self.views: dict[Part, PartView] = {}
         self.findings: list[Finding] = []
+        self._measured_s = 0.0
 
     @property
     def state(self) -> ClusterState:
@@ -64,6 +67,14 @@ class _Watch:
     def ends(self) -> dict[Part, float | None]:
         """Return the seconds left of each part."""
         return {part: eta.left_s for part, eta in self._etas.items()}
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something seems to be held back, after so short a time that it may be chance."""
+        seems = any(each.role is not None for each in self.findings) or any(
+            view.remaining_bytes and not view.is_progressing for view in self.views.values()
+        )
+        return seems and self._measured_s < MEASURED_S_MIN
 
     def look(self) -> None:
         """Look once more."""
@@ -82,7 +93,8 @@ class _Watch:
         self._note_ends(parts, quotas, state.at_ms, is_first=before is None)
         self._parts, self._quotas = parts, quotas
         involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
-        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views)
+        self._measured_s = span_s
+        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views, measured_s=span_s)
 
     def _note_ends(
         self, parts: Mapping[Part, Load], quotas: Mapping[Part, float], now_ms: int, *, is_first: bool
@@ -120,6 +132,9 @@ def status(
             while True:
                 time.sleep(WATCH_S if watch else LOOK_S if seen.state.running else 0)
                 if seen.state.running:
+                    seen.look()
+                if seen.is_unsure and not watch:
+                    time.sleep(SURE_S)
                     seen.look()
                 _show(seen, is_watching=watch, as_json=as_json)
                 if not watch or not seen.state.running:

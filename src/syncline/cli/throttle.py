@@ -38,7 +38,7 @@ _MODES = {"strict": "over any time", "kafka": "as Kafka does, on average over so
 _STATES = {
     "throttled": "what lacks records gets them no faster than the rate",
     "counted": "in sync, so it is never held back; its bytes use up the rate all the same",
-    "free": "no throttle concerns it",
+    "free": "no throttle is in force for it",
     "dormant": "a list names it as a sender, and it does not lead now",
 }
 

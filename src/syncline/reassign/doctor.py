@@ -19,6 +19,8 @@ from syncline.reassign.formulas import Part, Role
 THIN_MARGIN: Final = 0.10
 # A copy that uses less than this part of its quota is held back by something else.
 UNUSED: Final = 0.5
+# What was measured for less proves nothing of a copy: under a throttle, bytes come some two times per second.
+MEASURED_S_MIN: Final = 0.9
 
 
 class Cause(StrEnum):
@@ -76,9 +78,16 @@ class Finding(NamedTuple):
 
 
 def diagnose(
-    copies: Sequence[Copy], brokers: Mapping[int, BrokerView], parts: Mapping[Part, PartView]
+    copies: Sequence[Copy],
+    brokers: Mapping[int, BrokerView],
+    parts: Mapping[Part, PartView],
+    *,
+    measured_s: float = math.inf,
 ) -> list[Finding]:
-    """Return what holds the copies back, the worst first; empty if nothing does."""
+    """Return what holds the copies back, the worst first; empty if nothing does.
+
+    `measured_s` is how long rates were measured: after too short a time a copy that got nothing is not suspicious.
+    """
     unfinished = [copy for copy in copies if copy.remaining_bytes > 0]
     # A destination that is down may hold all that was written; its move waits for it nevertheless.
     down = _grouped((copy.destination, copy.key) for copy in copies if not _is_alive(brokers, copy.destination))
@@ -92,7 +101,9 @@ def diagnose(
     explained = {finding.broker for finding in findings}
     for part, view in parts.items():
         if view.remaining_bytes > 0 and part.broker not in explained:
-            findings += _of_throttle(part, view)
+            found = _of_throttle(part, view)
+            is_sure = measured_s >= MEASURED_S_MIN
+            findings += [each for each in found if is_sure or each.cause is not Cause.NOT_THE_THROTTLE]
     order = list(Cause)
     return sorted(findings, key=lambda each: (order.index(each.cause), each.broker, each.role or ""))
 

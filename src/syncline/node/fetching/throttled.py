@@ -44,6 +44,13 @@ class Throttled(Protocol):
         """Look again: a quota may have something left."""
 
 
+class NotesTaken(Protocol):
+    """Who notes which replicas got the bytes of a quota."""
+
+    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
+        """Count what the replica of `receiver` got."""
+
+
 class LeaderThrottle(Protocol):
     """What bounds the bytes that a leader sends to followers.
 
@@ -58,8 +65,9 @@ class LeaderThrottle(Protocol):
     def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
         """Return the quota of the move that gives `receiver` a replica of the partition."""
 
-    def took(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Note who got some of the broker's quota."""
+    @property
+    def taken(self) -> NotesTaken:
+        """Return who notes the bytes of the broker's quota."""
 
     @property
     def waiting_count(self) -> int:
@@ -249,7 +257,7 @@ class ThrottledReads:
                 listed = by_list
                 keys.add(row.entry.key)
                 if row.records:
-                    self._throttle.took(partition.key, self._follower_id, partition.record, len(row.records))
+                    self._throttle.taken.note(partition.key, self._follower_id, partition.record, len(row.records))
                 copied_bytes += 0 if served.is_exempt else len(row.records)
             for each in served.quotas:
                 if each is not by_list and row.records:

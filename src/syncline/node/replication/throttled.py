@@ -36,6 +36,13 @@ class Throttled(Protocol):
         """Look again: a quota may have something left."""
 
 
+class NotesTaken(Protocol):
+    """Who notes which replicas got the bytes of a quota."""
+
+    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
+        """Count what the replica of `receiver` got."""
+
+
 class FollowerThrottle(Protocol):
     """What bounds the bytes that a broker receives from leaders.
 
@@ -50,8 +57,9 @@ class FollowerThrottle(Protocol):
     def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
         """Return the quota of the move that gives `receiver` a replica of the partition."""
 
-    def took(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Note who got some of the broker's quota."""
+    @property
+    def taken(self) -> NotesTaken:
+        """Return who notes the bytes of the broker's quota."""
 
     def contend(self, quota: Quota, who: object, /) -> None:
         """Note that a fetcher needs some of a quota."""
@@ -282,7 +290,7 @@ class ThrottledFetches:
         listed = self._throttle.listed(partition.key)
         if listed is not None:
             listed.record(size_bytes, now_ms, exempt_bytes=0 if queue is not None else size_bytes)
-            self._throttle.took(partition.key, self._broker_id, partition.record, size_bytes)
+            self._throttle.taken.note(partition.key, self._broker_id, partition.record, size_bytes)
         if queue is not None:
             for quota in queue.quotas:
                 if quota is not listed:

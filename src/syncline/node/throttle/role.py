@@ -18,7 +18,6 @@ from syncline.core.throttle.quota import UNLIMITED, Quota, make_quota
 from syncline.core.throttle.rate import WindowedRate
 from syncline.core.throttle.throttled_replicas import ListedPartitions
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import PartitionRecord
 from syncline.node.clock import Clock
 from syncline.node.throttle.moves import UNTHROTTLED, Moving
 from syncline.node.throttle.taken import Taken
@@ -84,7 +83,7 @@ class RoleThrottle:
         self._contenders: dict[Quota, dict[object, None]] = {}
         self._waiting: dict[Throttled, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        # Who got the bytes of the broker's own quota.
+        # Who got the bytes of the broker's own quota; those who send or receive them note it.
         self.taken = Taken()
         # Called when a quota, by its name in `states`, holds something back.
         self.on_hold: Callable[[RoleThrottle, str], None] = lambda _role, _name: None
@@ -106,10 +105,6 @@ class RoleThrottle:
         if moving is None or receiver not in moving.adding:
             return None
         return self._states[moving.move_id].quota
-
-    def took(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Note who got some of the broker's quota: the replica that `receiver` has of a listed partition."""
-        self.taken.note(key, receiver, record, size_bytes)
 
     def contend(self, quota: Quota, who: object, /) -> None:
         """Note that a fetcher needs some of a quota."""

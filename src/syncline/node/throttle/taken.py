@@ -26,7 +26,7 @@ class Taken:
         # The last of the three is the move that adds the replica: "" if it has no id, None if nothing adds the replica.
         self._bytes: dict[tuple[TopicPartition, BrokerId, str | None], int] = {}
 
-    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int) -> None:
+    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
         """Count what the replica of `receiver` got."""
         assert size_bytes >= 0, f"{key} of {receiver} got {size_bytes} bytes"
         is_added = record is not None and receiver in record.adding
