@@ -430,6 +430,36 @@ def test_deadline_that_the_links_cannot_keep_is_refused_beforehand(serve: Serve,
     assert kafka.changes == []
 
 
+def test_deadline_without_time_to_copy_is_refused_beforehand(serve: Serve, plan: Callable[..., str]) -> None:
+    """The last second is for replicas to join, so one second is none; without links, too."""
+    kafka = serve(owns_throttles=True, sizes={(FOO_0, 1): 4_000_000})
+
+    sentence = refuses(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "1s")
+
+    assert sentence.startswith("the deadline leaves no time to copy anything")
+    assert sentence.endswith("Give 3s or more.")
+    assert kafka.changes == []
+
+
+def test_move_that_cannot_be_in_time_says_by_how_much_it_is_late(serve: Serve, plan: Callable[..., str]) -> None:
+    """4 MB of which a thousand bytes pass per look: it was possible by the links, and still it is late."""
+    kafka = serve(owns_throttles=True, sizes={(FOO_0, 1): 4_000_000})
+    begun_s = time.monotonic()
+
+    def crawl(cluster: ScriptedKafka) -> None:
+        cluster.sizes[FOO_0, 5] = cluster.sizes.get((FOO_0, 5), 0) + 1000
+        if time.monotonic() - begun_s > 2.5:
+            cluster.finish()
+
+    kafka.on_list = crawl
+    arguments = ("-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "3s", "--link-capacity", "3MB/s", "--json")
+    shown = at(kafka, "reassign", "execute", *arguments)
+    late = [row["late_by_s"] for row in map(json.loads, shown.splitlines()) if "late_by_s" in row]
+
+    assert late
+    assert min(late) >= 1
+
+
 def test_two_goals_at_once_are_refused(serve: Serve, plan: Callable[..., str]) -> None:
     """A move is controlled by one of them."""
     sentence = refuses(

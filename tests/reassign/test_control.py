@@ -1,4 +1,4 @@
-"""The rate of a move with a deadline or a bound on clients, in a simulated plant."""
+"""The rate of a move with a deadline, in a simulated copy."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.reassign.control import Impact, Pace, Range, for_deadline, impact_percent
+from syncline.reassign.control import Pace, Range, for_deadline
 from syncline.reassign.formulas import Load, Part, Role
 
 MB = 1_000_000
@@ -110,88 +110,3 @@ def test_after_the_deadline_the_rest_goes_within_a_second() -> None:
 
     assert late.rate_bytes_per_s == MB
     assert (done.rate_bytes_per_s, done.pace) == (5, Pace.STEADY)
-
-
-class Plant:
-    """Clients of a machine with one queue: the nearer it is to its capacity, the longer they wait."""
-
-    def __init__(self, capacity: float, load: float, noise: float, seed: int) -> None:
-        self.capacity, self.load, self.noise = capacity, load, noise
-        self.rng = random.Random(seed)
-        self.before_ms = self.p99_ms(0.0)
-
-    def p99_ms(self, rate: float) -> float:
-        """Return the true latency while a move has this rate."""
-        return 5.0 / max(1 - (self.load + rate) / self.capacity, 0.01)
-
-    def measured_ms(self, rate: float) -> float:
-        """Return what a sample of clients shows of it."""
-        return self.p99_ms(rate) * (1 + self.noise * self.rng.uniform(-1, 1))
-
-    def highest_rate(self, bound_percent: float) -> float:
-        """Return the rate at which clients feel exactly the bound."""
-        return (self.capacity - self.load) * (1 - 1 / (1 + bound_percent / 100))
-
-
-def steer(plant: Plant, search: Impact, steps: int) -> tuple[list[float], list[float], Impact]:
-    """Return the true impacts and the rates of so many steps."""
-    impacts, rates = [], []
-    for _ in range(steps):
-        rate = search.rate_bytes_per_s
-        rates.append(float(rate))
-        impacts.append(impact_percent(plant.p99_ms(rate), plant.before_ms))
-        search = search.measured(impact_percent(plant.measured_ms(rate), plant.before_ms))
-    return impacts, rates, search
-
-
-@given(
-    st.floats(1e7, 1e10), st.floats(0, 0.8), st.sampled_from([10.0, 20.0, 50.0]), st.floats(0, 0.2), st.integers(0, 999)
-)
-def test_clients_stay_within_their_bound_and_the_move_is_not_starved(
-    capacity: float, busy: float, bound: float, noise: float, seed: int
-) -> None:
-    """Any capacity and load, noise up to a fifth of the bound: few steps are over, and half of the best rate passes."""
-    plant = Plant(capacity, capacity * busy, noise * bound / 100, seed)
-    impacts, rates, _ = steer(plant, Impact(bound, Range(10_000, 10**12), 100_000), 150)
-
-    # The first step over the bound is how the search learns where it is.
-    over = [impact for impact in impacts if impact > bound * 1.05]
-    assert len(over) <= 0.05 * len(impacts)
-    assert sum(rates[60:]) / len(rates[60:]) >= 0.5 * plant.highest_rate(bound)
-
-
-@given(st.floats(0, 0.15), st.integers(0, 999))
-def test_clients_that_come_are_noticed_and_clients_that_leave_are(noise: float, seed: int) -> None:
-    """Load that doubles halves the rate within five steps; when it is gone, the rate rises again."""
-    plant = Plant(1e9, 3e8, noise * 0.2, seed)
-    _, before, search = steer(plant, Impact(20.0, Range(10_000, 10**12), 1_000_000), 60)
-    quiet = plant.load
-    plant.load = 3.8e8
-
-    _, during, search = steer(plant, search, 40)
-    plant.load = quiet
-    _, after, _ = steer(plant, search, 80)
-
-    assert min(during[:8]) < 0.6 * before[-1]
-    assert after[-1] > 1.5 * min(during)
-
-
-def test_alarm_lowers_the_rate_at_once() -> None:
-    """One measurement of twice the bound halves it; the rate that was too much is remembered."""
-    search = Impact(10.0, ANY, 8 * MB, smoothed_percent=1.0).measured(25.0)
-
-    assert search.rate_bytes_per_s == 4 * MB
-    assert search.too_much_bytes_per_s == 8 * MB
-    assert search.measured(0.0).rate_bytes_per_s < 8 * MB
-
-
-def test_rate_stays_within_what_is_allowed() -> None:
-    """Upwards and downwards."""
-    assert Impact(10.0, Range(1 * MB, 2 * MB), 2 * MB).measured(0.0).rate_bytes_per_s == 2 * MB
-    assert Impact(10.0, Range(1 * MB, 2 * MB), 1 * MB).measured(90.0).rate_bytes_per_s == 1 * MB
-
-
-def test_faster_clients_feel_no_impact() -> None:
-    """Noise below the baseline is no negative impact."""
-    assert impact_percent(4.0, 5.0) == 0
-    assert impact_percent(6.0, 5.0) == pytest.approx(20)

@@ -4,8 +4,11 @@ import math
 
 import pytest
 
-from syncline.reassign.eta import Eta
-from syncline.reassign.formulas import Load
+from syncline.reassign.eta import Ends, Eta
+from syncline.reassign.formulas import Load, Part, Role
+
+MB = 1_000_000
+SENDING, TO_2, TO_3 = Part(1, Role.SENDING), Part(2, Role.RECEIVING), Part(3, Role.RECEIVING)
 
 
 def test_speed_is_the_decrease_of_what_remains() -> None:
@@ -77,3 +80,45 @@ def test_speed_that_was_computed_wrong_gives_way_to_the_measured_one() -> None:
         eta = eta.seen(second * 1000, 10**10 - second * 10_000_000)
 
     assert eta.left_s == pytest.approx(eta.remaining_bytes / 1e7, rel=0.25)
+
+
+def test_changed_throttle_keeps_what_is_known_of_the_copy() -> None:
+    """A disk that carries half of the throttle; after ten changes by a tenth the answer is still the measured one."""
+    eta = Eta(half_life_ms=5_000).predicted(20e6).seen(0, 10**10)
+    left = 10**10
+    for second in range(1, 61):
+        left -= 10 * MB
+        eta = eta.seen(second * 1000, left)
+        if second % 6 == 0:
+            eta = eta.predicted(20e6 * (1.1 if second % 12 else 1.0))
+
+    assert eta.left_s == pytest.approx(left / 1e7, rel=0.15)
+
+
+def test_throttle_that_bound_nothing_promises_no_more_than_it_allows() -> None:
+    """Faster than computed was a burst: half of the throttle is half of what was computed at most."""
+    eta = Eta(half_life_ms=100).predicted(10e6).seen(0, 10**9).seen(1_000, 10**9 - 30 * MB)
+
+    assert eta.predicted(5e6).left_s == pytest.approx((10**9 - 30 * MB) / 5e6)
+    assert eta.predicted(0.0).left_s is None
+
+
+def test_move_ends_with_its_last_part_and_parts_that_are_over_hold_up_nothing() -> None:
+    """Broker 2 gets 10 MB and 3 gets 50; when broker 2 has everything, only the others count."""
+    quotas = {SENDING: 3e6, TO_2: 3e6, TO_3: 3e6}
+    ends = Ends().seen(0, {SENDING: Load(60 * MB, 0), TO_2: Load(10 * MB, 0), TO_3: Load(50 * MB, 0)}, quotas)
+    assert ends.left_s == pytest.approx(20)
+    ends = ends.seen(7_000, {SENDING: Load(40 * MB, 0), TO_3: Load(40 * MB, 0)}, quotas)
+
+    assert ends.left_s == pytest.approx(40 / 3, rel=0.1)
+    assert ends.left_of((SENDING, TO_2))[TO_2] is None
+    assert Ends().left_s is None
+
+
+def test_keep_up_traffic_that_is_measured_late_is_taken_off_at_once() -> None:
+    """The first look knows no growth; with the second the speed is computed anew, not awaited."""
+    ends = Ends().seen(0, {TO_2: Load(30 * MB, 0)}, {TO_2: 3e6})
+    assert ends.left_s == pytest.approx(10)
+    ends = ends.seen(1_000, {TO_2: Load(28_500_000, 1.5e6)}, {TO_2: 3e6})
+
+    assert ends.left_s == pytest.approx(19, rel=0.05)

@@ -2,91 +2,195 @@
 
 A broker does not say how long its clients wait, and a command must not write to their topics. So the probe has a topic
 of its own with a partition on each broker, which it removes at the end; that of a command that was killed is used by
-the next one, so none is left behind for ever. A hundred records per second of a hundred bytes are no load. Percentiles
-are of what was acknowledged since the last question.
+the next one, which may have begun before this process noticed, so none is left behind for ever. Two hundred records
+per second of a hundred bytes are no load.
+
+The producer is a process of its own: beside a thread that reads a cluster's state it would wait for the interpreter,
+and what it measured then would be the command. They talk in lines: the command sends one, and gets the waits since the
+last, as JSON; with the last one it says that the topic shall go. The process ends when the command has.
 """
 
-import threading
+import contextlib
+import gc
+import json
+import os
+import select
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from syncline.cli.target import REQUEST_TIMEOUT_S, admin_client, client_config, find_topic, guarded, result_of
 from syncline.local.layout import LocalClusterError
 
 TOPIC: Final = "syncline-probe"
-PER_S: Final = 100
+PER_S: Final = 200
+ANSWERS_MIN: Final = 100
 _RECORD: Final = b"x" * 100
+_MORE: Final = "more\n"
+_END: Final = "end\n"
+# A record that is not acknowledged by then never is: the next question does not wait for it.
+_GIVEN_UP_MS: Final = 5_000
 
 
 class Probe:
-    """A producer that measures, in a thread of its own."""
+    """The command's end."""
 
     def __init__(self, bootstrap: str, brokers: int) -> None:
-        from confluent_kafka import KafkaError, Producer
-        from confluent_kafka.admin import NewTopic
-
-        self._admin = admin_client(bootstrap)
-        what = f"cannot create the topic {TOPIC!r}, with which the impact on clients is measured"
-        new = NewTopic(TOPIC, brokers, min(3, brokers), config={"retention.ms": "60000"})
-        created = guarded(what, lambda: self._admin.create_topics([new]))[TOPIC]
-        refusal = created.exception(REQUEST_TIMEOUT_S)
-        if refusal is None or refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            result_of(created, what)
-        self._partitions = max(len(find_topic(self._admin, TOPIC).partitions), 1)
-        self._producer: Any = Producer(client_config(bootstrap, **{"linger.ms": 0, "acks": "all"}))
-        self._waits_ms: list[float] = []
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
-        self._thread.start()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, bootstrap, str(brokers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            # An interrupt at the terminal is for the command, which then ends the probe.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._questions, self._answers = self._process.stdin, self._process.stdout
+        try:
+            self._answer()
+        except LocalClusterError:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-        self._producer.flush(REQUEST_TIMEOUT_S)
-        what = f"cannot remove the topic {TOPIC!r} of the measurements"
-        result_of(guarded(what, lambda: self._admin.delete_topics([TOPIC]))[TOPIC], what)
+        self.close()
 
-    def p99_ms(self, samples_min: int = 30) -> float | None:
-        """Return the 99th percentile of waits since the last call; None if there are too few of them."""
-        with self._lock:
-            if len(self._waits_ms) < max(samples_min, 1):
-                return None
-            waits, self._waits_ms = sorted(self._waits_ms), []
-        return waits[min(round(len(waits) * 0.99), len(waits) - 1)]
+    def close(self) -> None:
+        """End the process, and remove the topic."""
+        with contextlib.suppress(BrokenPipeError):
+            self._questions.write(_END)
+            self._questions.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self._questions.close()
+        try:
+            self._process.wait(3 * REQUEST_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
 
-    def baseline_ms(self, for_s: float) -> float:
-        """Return the percentile of the next seconds. Raises LocalClusterError if nothing is acknowledged."""
-        self.p99_ms(1)
+    def waits_ms(self) -> list[float]:
+        """Return how long each record waited that was sent since the last call; infinitely if nothing answers."""
+        try:
+            self._questions.write(_MORE)
+            self._questions.flush()
+        except BrokenPipeError:
+            raise LocalClusterError("the measurement of clients has ended by itself.") from None
+        return [float(wait) for wait in self._answer()]
+
+    def baseline_ms(self, for_s: float) -> list[float]:
+        """Return the waits of the next seconds. Raises LocalClusterError if hardly anything is acknowledged."""
+        self.waits_ms()
         time.sleep(for_s)
-        found = self.p99_ms()
-        if found is None:
+        found = [wait for wait in self.waits_ms() if wait != float("inf")]
+        if len(found) < ANSWERS_MIN:
             raise LocalClusterError(
-                f"fewer than 30 records were acknowledged in {for_s:g} s, so the impact on clients cannot be measured. "
-                "Give --throttle or --deadline."
+                f"fewer than {ANSWERS_MIN} records were acknowledged in {for_s:g} s, so what clients feel cannot be "
+                "measured. Give --throttle or --deadline."
             )
         return found
 
-    def _run(self) -> None:
-        number = 0
-        due_s = time.monotonic()
-        while not self._stopping.is_set():
-            begun_s = time.perf_counter()
-            self._producer.produce(
-                TOPIC, _RECORD, partition=number % self._partitions, callback=self._acknowledged(begun_s)
-            )
-            number += 1
-            due_s = max(due_s + 1 / PER_S, time.monotonic() - 1)
-            self._producer.poll(max(due_s - time.monotonic(), 0))
-            self._stopping.wait(max(due_s - time.monotonic(), 0))
+    def _answer(self) -> Any:
+        line = self._answers.readline()
+        answer = json.loads(line) if line else {"refused": "the measurement of clients has ended by itself."}
+        if isinstance(answer, dict):
+            raise LocalClusterError(str(answer["refused"]))
+        return answer
 
-    def _acknowledged(self, begun_s: float) -> Any:
-        def note(error: Any, _message: Any) -> None:
-            if error is None:
-                with self._lock:
-                    self._waits_ms.append((time.perf_counter() - begun_s) * 1000)
 
-        return note
+class _Producer:
+    """Sends records at their times, and notes the waits."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        from confluent_kafka import Producer
+
+        self._producer: Any = Producer(client_config(bootstrap, **{"linger.ms": 0, "acks": "all"}))
+        self._partitions = partitions
+        self._number = 0
+        self._due_s = time.monotonic()
+        self._waits_ms: list[float] = []
+        self._sent_s: dict[int, float] = {}
+
+    def turn(self) -> None:
+        """Send the next record at its time, noting acknowledgements meanwhile."""
+        while (left_s := self._due_s - time.monotonic()) > 0:
+            self._producer.poll(left_s)
+        # After a pause of the machine it does not catch up with more than a second's records.
+        self._due_s = max(self._due_s + 1 / PER_S, time.monotonic() - 1)
+        number = self._number
+        self._number += 1
+        self._sent_s[number] = time.perf_counter()
+        self._producer.produce(
+            TOPIC, _RECORD, partition=number % self._partitions, callback=lambda error, _: self._note(number, error)
+        )
+
+    def take(self) -> list[float]:
+        """Return the waits since the last call, infinity for each record that was given up."""
+        now_s = time.perf_counter()
+        lost = [number for number, sent_s in self._sent_s.items() if (now_s - sent_s) * 1000 > _GIVEN_UP_MS]
+        for number in lost:
+            del self._sent_s[number]
+        waits_ms, self._waits_ms = self._waits_ms, []
+        return [*waits_ms, *[float("inf")] * len(lost)]
+
+    def end(self) -> None:
+        """Wait for what is under way."""
+        self._producer.flush(REQUEST_TIMEOUT_S)
+
+    def _note(self, number: int, error: Any) -> None:
+        sent_s = self._sent_s.pop(number, None)
+        if sent_s is not None:
+            self._waits_ms.append(float("inf") if error is not None else (time.perf_counter() - sent_s) * 1000)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure until the command has ended."""
+    bootstrap, brokers = arguments[0], int(arguments[1])
+    try:
+        admin = admin_client(bootstrap)
+        partitions = _prepare(admin, brokers)
+    except LocalClusterError as error:
+        print(json.dumps({"refused": str(error)}), flush=True)
+        return
+    producer = _Producer(bootstrap, partitions)
+    # The collector's pauses would be taken for those of the cluster.
+    gc.disable()
+    print(json.dumps([]), flush=True)
+    while True:
+        producer.turn()
+        if not select.select([0], [], [], 0)[0]:
+            continue
+        asked = os.read(0, 1024).decode()
+        if not asked:
+            return
+        if asked.endswith(_END):
+            break
+        print(json.dumps(producer.take()), flush=True)
+    producer.end()
+    with contextlib.suppress(LocalClusterError):
+        what = f"cannot remove the topic {TOPIC!r} of the measurements"
+        result_of(guarded(what, lambda: admin.delete_topics([TOPIC]))[TOPIC], what)
+
+
+def _prepare(admin: Any, brokers: int) -> int:
+    """Create the topic, or take the one that is there; return how many partitions it has."""
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import NewTopic
+
+    what = f"cannot create the topic {TOPIC!r}, with which the impact on clients is measured"
+    new = NewTopic(TOPIC, brokers, min(3, brokers), config={"retention.ms": "60000"})
+    created = guarded(what, lambda: admin.create_topics([new]))[TOPIC]
+    refusal = created.exception(REQUEST_TIMEOUT_S)
+    if refusal is None or refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        result_of(created, what)
+    return max(len(find_topic(admin, TOPIC).partitions), 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

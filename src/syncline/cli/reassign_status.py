@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,8 +21,9 @@ from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, 
 from syncline.reassign.bars import lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
 from syncline.reassign.doctor import MEASURED_S_MIN, Finding, PartView, diagnose, sentence
-from syncline.reassign.eta import Eta
+from syncline.reassign.eta import Ends
 from syncline.reassign.formulas import Load, Part, Role
+from syncline.reassign.growth import Growth
 from syncline.reassign.plan_file import Target
 from syncline.reassign.progress import (
     Row,
@@ -32,7 +33,6 @@ from syncline.reassign.progress import (
     part_views,
     remaining,
     rows,
-    write_rates,
 )
 from syncline.reassign.throttle_state import Throttles, quota_of
 
@@ -48,10 +48,10 @@ class _Watch:
     def __init__(self, cluster: Direct) -> None:
         self._cluster = cluster
         self._throttles: Throttles | None = None
-        self._quotas: dict[Part, float] = {}
+        self._growth = Growth()
         self._state: ClusterState | None = None
         self._parts: dict[Part, Load] | None = None
-        self._etas: dict[Part, Eta] = {}
+        self._ends = Ends()
         self.rows: list[Row] = []
         self.views: dict[Part, PartView] = {}
         self.findings: list[Finding] = []
@@ -64,9 +64,9 @@ class _Watch:
         return self._state
 
     @property
-    def ends(self) -> dict[Part, float | None]:
-        """Return the seconds left of each part."""
-        return {part: eta.left_s for part, eta in self._etas.items()}
+    def ends(self) -> Ends:
+        """Return when each part ends."""
+        return self._ends
 
     @property
     def is_unsure(self) -> bool:
@@ -83,28 +83,20 @@ class _Watch:
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
         self._throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
         before, self._state = self._state, state
-        growth = {} if before is None else write_rates(before, state)
+        self._growth.seen(state)
+        growth = self._growth.rates
         self.rows = rows(state, state.running)
         parts = remaining(state, self.rows, growth, counts_in_sync=not state.owns_throttles)
         quotas = _quotas(state, self._throttles, self.rows)
         span_s = 0.0 if before is None else (state.at_ms - before.at_ms) / 1000
         in_sync = {} if state.owns_throttles else in_sync_rates(state, self.rows, growth)
         self.views = part_views(self._parts, parts, span_s, quotas, in_sync)
-        self._note_ends(parts, quotas, state.at_ms, is_first=before is None)
-        self._parts, self._quotas = parts, quotas
+        ends = Ends(is_steady=state.owns_throttles) if before is None else self._ends
+        self._ends = ends.seen(state.at_ms, parts, quotas)
+        self._parts = parts
         involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
         self._measured_s = span_s
         self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views, measured_s=span_s)
-
-    def _note_ends(
-        self, parts: Mapping[Part, Load], quotas: Mapping[Part, float], now_ms: int, *, is_first: bool
-    ) -> None:
-        for part, load in parts.items():
-            eta = self._etas.get(part, Eta())
-            quota = quotas.get(part, math.inf)
-            if not math.isinf(quota) and (is_first or quota != self._quotas.get(part)):
-                eta = eta.predicted(max(quota - load.keep_up_bytes_per_s, 0.0))
-            self._etas[part] = eta.seen(now_ms, load.copy_bytes)
 
 
 def register(app: typer.Typer) -> None:
@@ -239,7 +231,7 @@ def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
         goal = {"deadline": ", adapted to a deadline", "impact": f", adapted to clients ({move.impact_percent} %)"}
         print(f"move {move.move_id}{f' ({move.name})' if move.name else ''}: {limit}{goal.get(move.control, '')}")
     brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
-    print("\n".join(lines_of(seen.rows, brokers, seen.views, seen.ends)))
+    print("\n".join(lines_of(seen.rows, brokers, seen.views, seen.ends.left_of(seen.views))))
     for finding in seen.findings:
         print(sentence(finding))
     print(end="", flush=True)
@@ -248,7 +240,7 @@ def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
 def _facts(seen: _Watch) -> dict[str, Any]:
     state = seen.state
     brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
-    known = [left for left in seen.ends.values() if left is not None]
+    ends = seen.ends.left_of(seen.views)
     return {
         "replicas": [
             {
@@ -269,11 +261,11 @@ def _facts(seen: _Watch) -> dict[str, Any]:
                 "remaining_bytes": view.remaining_bytes,
                 "measured_bytes_per_s": view.measured_bytes_per_s,
                 "quota_bytes_per_s": None if math.isinf(view.quota_bytes_per_s) else view.quota_bytes_per_s,
-                "eta_s": seen.ends.get(part),
+                "eta_s": ends[part],
             }
             for part, view in seen.views.items()
         ],
         "moves": [move._asdict() for move in state.moves.values()],
-        "eta_s": max(known) if known and len(known) == len(seen.ends) else None,
+        "eta_s": seen.ends.left_s,
         "findings": [{"cause": finding.cause.value, "sentence": sentence(finding)} for finding in seen.findings],
     }

@@ -1,8 +1,8 @@
 """A move whose rate a command adapts: look, decide, change the rate, until it is over.
 
-Deciding is pure (`syncline.reassign.control`). What a command needs to go on after it was killed is in the cluster:
-the partitions, the move and its goal. A cluster that does not answer for a while, as while its controller changes,
-does not end the command.
+Deciding is pure (`syncline.reassign.control`, `syncline.reassign.impact`). What a command needs to go on after it was
+killed is in the cluster: the partitions, the move and its goal. A cluster that does not answer for a while, as while
+its controller changes, does not end the command.
 """
 
 import json
@@ -12,32 +12,35 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
+from syncline.cli.client_probe import Probe
 from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
 from syncline.cli.move_requests import Goal, Throttle, change, release
+from syncline.cli.reassign_goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
 from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import rate_words, size_words, span_words
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.control import Impact, Pace, Range, for_deadline, impact_percent
-from syncline.reassign.eta import Eta
+from syncline.reassign.control import HOLD_MS, Range
+from syncline.reassign.eta import Ends
 from syncline.reassign.feasibility import Link, judge, reasons
 from syncline.reassign.formulas import Load, Part, loads
+from syncline.reassign.growth import Growth
 from syncline.reassign.move_map import Movement, movements
 from syncline.reassign.plan_file import Target
-from syncline.reassign.progress import planned, remaining, rows, write_rates
+from syncline.reassign.progress import Row, planned, remaining, rows
 from syncline.reassign.throttle_state import Throttles
 
 PERIOD_S: Final = 1.0
-# A move with a short deadline is looked at so many times nevertheless.
+# A move with a short deadline is looked at so many times nevertheless, and near its end more often.
 LOOKS: Final = 20
+PERIOD_S_MIN: Final = 0.1
 WARM_S: Final = 1.0
-BASELINE_S: Final = 5.0
+BASELINE_S: Final = 10.0
 PATIENCE_S: Final = 60.0
 # A rate that is this near to the present one is not worth a request.
 NEAR: Final = 0.03
-SMOOTHING: Final = 0.3
 FLOOR_BYTES_PER_S: Final = 50_000
 CEILING_BYTES_PER_S: Final = 1 << 50
 SLOW_START_BYTES_PER_S: Final = 1_000_000
@@ -52,13 +55,10 @@ class Steering:
         self._as_json = as_json
         self._open = ExitStack()
         self._goal = Goal()
-        self._probe: Any = None
-        self._before_ms = 0.0
-        self._search: Impact | None = None
-        self._has_answers = True
+        self._adapts: Adapts | None = None
         self._rate = NONE
-        self._last: ClusterState | None = None
-        self._write_rates: dict[TopicPartition, float] = {}
+        self._growth = Growth()
+        self._ends = Ends()
         # What Apache Kafka limits for this move, and its limits of before.
         self._limited: dict[TopicPartition, Movement] = {}
         self._earlier = Throttles({}, {})
@@ -75,35 +75,39 @@ class Steering:
         Raises LocalClusterError if the goal cannot be reached, with the reason and what would make it possible.
         """
         self._goal = goal
-        topics = {target.key.topic for target in targets}
-        self._last = state
+        self._growth.seen(state)
+        self._ends = Ends(is_steady=state.owns_throttles)
         if not state.owns_throttles:
             self._limited = movements(state.running, targets, state.replicas())
             self._earlier = read_throttles(self._cluster, state, {key.topic for key in self._limited})
-        if goal.impact_percent != NONE:
-            self._measure_clients(state)
-        else:
-            time.sleep(self._period_s)
-        self._look(topics)
-        parts = loads(planned(state, targets, self._write_rates), counts_in_sync=not state.owns_throttles)
-        self._rate = wished
-        if goal.deadline_ms != NONE:
-            self._check_deadline(parts)
-        return goal.throttle(self._begin(parts))
+        if goal.deadline_ms == NONE:
+            clients = self._measured_clients(state, wished if wished != NONE else SLOW_START_BYTES_PER_S)
+            self._adapts, self._rate = clients, clients.rate
+            return goal.throttle(self._rate)
+        time.sleep(self._period_s)
+        self._look({target.key.topic for target in targets})
+        parts = loads(planned(state, targets, self._growth.rates), counts_in_sync=not state.owns_throttles)
+        self._check_deadline(parts)
+        self._adapts = ToDeadline(goal.deadline_ms, self._allowed)
+        self._rate, _ = self._adapts.next_rate(parts, NONE)
+        return goal.throttle(self._rate)
 
     def taken_over(self, state: ClusterState, move: MoveState, goal: Goal) -> None:
         """Go on with a move that another command began. Raises LocalClusterError."""
         self._goal = goal
-        self._last = state
+        self._growth.seen(state)
+        self._ends = Ends(is_steady=state.owns_throttles)
         self._rate = move.throttle_bytes_per_s
         if not state.owns_throttles:
             # The limits of before are forgotten with the command that was killed.
             self._limited = movements(state.running, [], state.replicas())
-        if goal.impact_percent != NONE:
-            # What clients feel without the move can only be measured while it hardly moves.
-            self._change(state, move.move_id, FLOOR_BYTES_PER_S)
-            self._measure_clients(state)
-            self._search = Impact(goal.impact_percent, self._allowed, SLOW_START_BYTES_PER_S)
+        if goal.deadline_ms != NONE:
+            self._adapts = ToDeadline(goal.deadline_ms, self._allowed)
+            return
+        begin = self._rate if self._rate != NONE else SLOW_START_BYTES_PER_S
+        # What clients feel without the move can only be measured while it hardly moves.
+        self._change(state, move.move_id, FLOOR_BYTES_PER_S)
+        self._adapts = self._measured_clients(state, min(begin, SLOW_START_BYTES_PER_S))
 
     def run(self, move_id: str, targets: Sequence[Target]) -> int:
         """Adapt the rate until the move is over; return the exit code."""
@@ -114,21 +118,20 @@ class Steering:
         keys = [target.key for target in targets]
         period_s = self._period_s
         begun_s = silent_s = time.monotonic()
-        eta = Eta()
         try:
             while True:
                 try:
                     state = self._look(topics)
-                    silent_s = time.monotonic()
                     running = [key for key in keys if key in state.running and state.move_of.get(key, "") == move_id]
                     if not running:
                         return self._ended(state, targets, time.monotonic() - begun_s)
-                    eta = self._step(state, move_id, running, eta)
+                    self._step(state, move_id, running)
+                    silent_s = time.monotonic()
                 except LocalClusterError as error:
                     if time.monotonic() - silent_s > PATIENCE_S:
                         raise
                     print(f"syncline: {error} Trying again.", file=sys.stderr)
-                time.sleep(period_s)
+                time.sleep(self._until_next_s(period_s))
         except KeyboardInterrupt:
             print(
                 f"\nThe move goes on at {rate_words(self._rate)}. `syncline reassign resume` adapts its rate again.",
@@ -145,93 +148,68 @@ class Steering:
     def _period_s(self) -> float:
         if self._goal.deadline_ms == NONE:
             return PERIOD_S
-        return min(max((self._goal.deadline_ms - _wall_ms()) / 1000 / LOOKS, 0.05), PERIOD_S)
+        return min(max((self._goal.deadline_ms - wall_ms()) / 1000 / LOOKS, PERIOD_S_MIN), PERIOD_S)
 
-    def _measure_clients(self, state: ClusterState) -> None:
-        from syncline.cli.client_probe import Probe
+    def _until_next_s(self, period_s: float) -> float:
+        """Return how long to wait for the next look: so that the end is noticed when it comes."""
+        left_s = self._ends.left_s
+        if self._goal.deadline_ms == NONE or left_s is None:
+            # What clients feel is counted over whole periods.
+            return period_s
+        return min(max(left_s, PERIOD_S_MIN), period_s)
 
-        self._probe = self._open.enter_context(Probe(self._bootstrap, len(state.brokers)))
+    def _measured_clients(self, state: ClusterState, begin_bytes_per_s: int) -> ToClients:
+        probe = self._open.enter_context(Probe(self._bootstrap, len(state.brokers)))
         # The first records wait for connections.
         time.sleep(WARM_S)
-        self._before_ms = self._probe.baseline_ms(BASELINE_S)
-        self._say({"p99_ms_before": round(self._before_ms, 2)}, f"clients wait {self._before_ms:.1f} ms (p99) now")
+        search = search_from(probe, self._goal.impact_percent, self._allowed, begin_bytes_per_s, BASELINE_S)
+        p99_ms, limit_ms = search.first.p99_ms, search.first.limit_ms
+        self._say(
+            {"p99_ms_before": round(p99_ms, 2), "p99_ms_max": round(limit_ms, 2)},
+            f"clients wait {p99_ms:.2f} ms (p99) now, and may wait {limit_ms:.2f} ms during the move",
+        )
+        return ToClients(probe, search)
 
     def _check_deadline(self, parts: Mapping[Part, Load]) -> None:
-        left_s = max((self._goal.deadline_ms - _wall_ms()) / 1000, 0.001)
+        left_s = (self._goal.deadline_ms - HOLD_MS - wall_ms()) / 1000
+        if left_s <= 0:
+            raise LocalClusterError(
+                "the deadline leaves no time to copy anything: measuring takes up to a second before the move, and "
+                "replicas take one to join at its end. Give 3s or more."
+            )
         link = self._goal.link_bytes_per_s
         links = {} if link == NONE else {part: Link(float(link)) for part in parts}
         verdict = judge(parts, links, time_s=left_s)
         if not verdict.is_feasible:
             raise LocalClusterError(" ".join(reasons(verdict, keep_percent=0, time_s=left_s)))
 
-    def _begin(self, parts: Mapping[Part, Load]) -> int:
-        if self._goal.deadline_ms != NONE:
-            chosen = for_deadline(parts, now_ms=_wall_ms(), deadline_ms=self._goal.deadline_ms, allowed=self._allowed)
-            self._rate = chosen.rate_bytes_per_s
-        else:
-            begin = self._rate if self._rate != NONE else SLOW_START_BYTES_PER_S
-            self._search = Impact(self._goal.impact_percent, self._allowed, begin)
-            self._rate = begin
-        return self._rate
-
     def _look(self, topics: set[str]) -> ClusterState:
-        """Return the cluster now; how fast its partitions grow is smoothed over some looks."""
+        """Return the cluster now, noting how fast its partitions grow."""
         state = read_cluster(self._cluster, topics, with_sizes=True)
-        if self._last is not None and state.at_ms > self._last.at_ms:
-            for key, rate in write_rates(self._last, state).items():
-                before = self._write_rates.get(key)
-                self._write_rates[key] = rate if before is None else before + SMOOTHING * (rate - before)
-        self._last = state
+        self._growth.seen(state)
         return state
 
-    def _step(self, state: ClusterState, move_id: str, running: Sequence[TopicPartition], eta: Eta) -> Eta:
+    def _step(self, state: ClusterState, move_id: str, running: Sequence[TopicPartition]) -> None:
+        assert self._adapts is not None, "the move was prepared or taken over"
         moving = rows(state, running)
-        parts = remaining(state, moving, self._write_rates, counts_in_sync=not state.owns_throttles)
-        facts: dict[str, Any] = {}
-        if self._goal.deadline_ms != NONE:
-            chosen = for_deadline(
-                parts,
-                now_ms=_wall_ms(),
-                deadline_ms=self._goal.deadline_ms,
-                allowed=self._allowed,
-                rate_bytes_per_s=max(self._rate, 0),
-            )
-            rate = chosen.rate_bytes_per_s
-            facts = {"deadline_in_s": round((self._goal.deadline_ms - _wall_ms()) / 1000, 1)}
-            if chosen.pace is Pace.AT_HIGHEST:
-                facts["needed_bytes_per_s"] = round(chosen.needed_bytes_per_s)
-        else:
-            rate, facts = self._searched()
+        parts = remaining(state, moving, self._growth.rates, counts_in_sync=not state.owns_throttles)
+        rate, facts = self._adapts.next_rate(parts, self._rate)
         if abs(rate - self._rate) > NEAR * max(self._rate, 1):
             self._change(state, move_id, rate)
-            needs = max(parts.values(), key=lambda load: load.copy_bytes, default=Load(0, 0.0))
-            eta = eta.predicted(max(rate - needs.keep_up_bytes_per_s, 0.0))
-        left = max((load.copy_bytes for load in parts.values()), default=0)
-        eta = eta.seen(state.at_ms, left)
+        self._ends = self._ends.seen(state.at_ms, parts, dict.fromkeys(parts, float(self._rate)))
+        self._tell(moving, facts | self._adapts.judged(self._ends.left_s))
+
+    def _tell(self, moving: Sequence[Row], facts: Mapping[str, Any]) -> None:
         done = sum(min(row.done_bytes, row.total_bytes) for row in moving)
         total = sum(row.total_bytes for row in moving)
-        ends = "unknown" if eta.left_s is None else span_words(eta.left_s)
+        left_s = self._ends.left_s
+        ends = "unknown" if left_s is None else span_words(left_s)
         share = 100 * done / total if total else 100.0
         notes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
         self._say(
-            {"done_bytes": done, "total_bytes": total, "rate_bytes_per_s": rate, "eta_s": eta.left_s, **facts},
-            f"{share:5.1f} % of {size_words(total)} at {rate_words(rate)}, ends in {ends}{notes}",
+            {"done_bytes": done, "total_bytes": total, "rate_bytes_per_s": self._rate, "eta_s": left_s, **facts},
+            f"{share:5.1f} % of {size_words(total)} at {rate_words(self._rate)}, ends in {ends}{notes}",
         )
-        return eta
-
-    def _searched(self) -> tuple[int, dict[str, Any]]:
-        assert self._search is not None, "a bound on clients has a search"
-        p99_ms = self._probe.p99_ms()
-        if p99_ms is None and self._has_answers:
-            # The first time, too few records may only mean that little time has passed.
-            self._has_answers = False
-            return self._search.rate_bytes_per_s, {"impact_percent": None}
-        self._has_answers = p99_ms is not None
-        # No answer within a period is more than any bound.
-        unanswered = 10.0 * self._goal.impact_percent
-        percent = unanswered if p99_ms is None else impact_percent(p99_ms, self._before_ms)
-        self._search = self._search.measured(percent)
-        return self._search.rate_bytes_per_s, {"impact_percent": round(percent, 1)}
 
     def _change(self, state: ClusterState, move_id: str, rate: int) -> None:
         change(self._cluster, state, move_id, self._goal.throttle(rate))
@@ -253,7 +231,3 @@ class Steering:
 
     def _say(self, facts: Mapping[str, Any], words: str) -> None:
         print(json.dumps(facts) if self._as_json else words, flush=True)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,72 @@
+"""What `--max-client-impact` measures clients with, on real brokers."""
+
+import math
+import subprocess
+import sys
+import warnings
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from syncline.local.layout import LocalClusterError
+from tests.cli.terminal import ENVIRONMENT
+from tests.cluster import LocalCluster
+from tests.patience import until
+
+with warnings.catch_warnings():
+    # typer uses what click is about to drop.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from syncline.cli.client_probe import PER_S, TOPIC, Probe
+
+pytestmark = pytest.mark.process
+
+
+def topics(admin: AdminClient) -> set[str]:
+    """Return the names of all topics."""
+    return set(admin.list_topics(timeout=5).topics)
+
+
+def test_probe_measures_at_its_rate_and_removes_its_topic(three_brokers: LocalCluster, admin: AdminClient) -> None:
+    """Each record is answered within a second, none is counted twice, and at last the topic is gone."""
+    with Probe(three_brokers.bootstrap, 3) as probe:
+        partitions = admin.list_topics(timeout=5).topics[TOPIC].partitions
+        waits_ms: list[float] = []
+        took_s = until(lambda: waits_ms.extend(probe.waits_ms()) or len(waits_ms) >= PER_S)
+        rest_ms = probe.waits_ms()
+
+    assert 0.5 < took_s < 5
+    assert all(0 < wait < 1000 for wait in waits_ms)
+    assert len(rest_ms) < PER_S
+    assert sorted(partitions[number].leader for number in partitions) == [1, 2, 3]
+    until(lambda: TOPIC not in topics(admin))
+
+
+def test_topic_of_a_killed_command_is_used_by_the_next(three_brokers: LocalCluster, admin: AdminClient) -> None:
+    """The probe of the first ends by itself and leaves the topic, as the next may have begun to use it."""
+    first = subprocess.Popen(
+        [sys.executable, "-m", "syncline.cli.client_probe", three_brokers.bootstrap, "3"],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdin is not None
+    assert first.stdout is not None
+    assert first.stdout.readline() == "[]\n"
+    with Probe(three_brokers.bootstrap, 3) as probe:
+        first.stdin.close()
+        assert first.wait(20) == 0
+        first.stdout.close()
+        probe.waits_ms()
+        waits_ms: list[float] = []
+        until(lambda: waits_ms.extend(probe.waits_ms()) or len(waits_ms) >= 50)
+
+        assert TOPIC in topics(admin)
+        assert math.inf not in waits_ms
+    until(lambda: TOPIC not in topics(admin))
+
+
+def test_probe_of_a_cluster_that_is_down_says_so() -> None:
+    """In the words of any command."""
+    with pytest.raises(LocalClusterError, match=r"no broker answers at 127\.0\.0\.1:1"):
+        Probe("127.0.0.1:1", 3)
