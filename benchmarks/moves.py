@@ -106,15 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write the tables to docs/performance.md")
     options = parser.parse_args(arguments)
     unmet: list[str] = []
-    lines: list[str] = []
     for name in options.only:
         with contextlib.closing(Bench()) as bench:
             rows, sentences = PARTS[name](bench, options.first)
-        lines += [*rows, ""]
         unmet += sentences
-    if options.write:
-        when = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}; three brokers, the client and the command share it."
-        replace_table("moves table", [when, "", *lines])
+        if options.write:
+            replace_table(f"moves: {name}", [f"{datetime.now(UTC):%Y-%m-%d}, {machine()}:", "", *rows])
     for sentence in unmet:
         print(sentence, file=sys.stderr)
     return 1 if unmet else 0

@@ -1,6 +1,7 @@
 """The figures of `make bench-moves`, and what it says of a promise that is not kept."""
 
 import pytest
+from benchmarks.moves import PARTS
 from benchmarks.moves_outcome import Bounded, Plan, Said, Timed, p99_ms, unkept
 from benchmarks.pages import PAGES
 
@@ -62,7 +63,8 @@ def test_what_was_said_of_the_end_is_compared_with_it() -> None:
 
 
 def test_pages_have_a_place_for_the_tables() -> None:
-    """In this order, once."""
+    """Each once."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        assert text.count("<!-- moves table -->") == text.count("<!-- end of moves table -->") == 1
+        for name in PARTS:
+            assert text.count(f"<!-- moves: {name} -->") == text.count(f"<!-- end of moves: {name} -->") == 1
