@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from syncline.cli.client_probe import ANSWERS_MIN, Probe
-from syncline.reassign.control import Pace, Range, for_deadline
+from syncline.reassign.control import Pace, Passing, Range, for_deadline
 from syncline.reassign.formulas import Load, Part
 from syncline.reassign.impact import Baseline, Impact, percentile_99
 
@@ -40,15 +40,19 @@ class ToDeadline:
     def __init__(self, deadline_ms: int, allowed: Range) -> None:
         self._deadline_ms = deadline_ms
         self._allowed = allowed
+        self._passing = Passing()
 
     def next_rate(self, parts: Mapping[Part, Load], bytes_per_s: int) -> Decided:
         """Return the rate that suffices for what remains."""
+        now_ms = wall_ms()
+        self._passing = self._passing.seen(now_ms, parts, bytes_per_s)
         chosen = for_deadline(
             parts,
-            now_ms=wall_ms(),
+            now_ms=now_ms,
             deadline_ms=self._deadline_ms,
             allowed=self._allowed,
             rate_bytes_per_s=max(bytes_per_s, 0),
+            passing=self._passing,
         )
         facts: dict[str, Any] = {"deadline_in_s": round(self._left_s, 1)}
         if chosen.pace is Pace.AT_HIGHEST:

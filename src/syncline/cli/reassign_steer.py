@@ -22,7 +22,7 @@ from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import rate_words, size_words, span_words
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.control import HOLD_MS, Range
+from syncline.reassign.control import RESERVE_MS, Range
 from syncline.reassign.eta import Ends
 from syncline.reassign.feasibility import Link, judge, reasons
 from syncline.reassign.formulas import Load, Part, loads
@@ -171,11 +171,11 @@ class Steering:
         return ToClients(probe, search)
 
     def _check_deadline(self, parts: Mapping[Part, Load]) -> None:
-        left_s = (self._goal.deadline_ms - HOLD_MS - wall_ms()) / 1000
+        left_s = (self._goal.deadline_ms - RESERVE_MS - wall_ms()) / 1000
         if left_s <= 0:
             raise LocalClusterError(
                 "the deadline leaves no time to copy anything: measuring takes up to a second before the move, and "
-                "replicas take one to join at its end. Give 3s or more."
+                "replicas take some to join at its end. Give 3s or more."
             )
         link = self._goal.link_bytes_per_s
         links = {} if link == NONE else {part: Link(float(link)) for part in parts}

@@ -1,7 +1,11 @@
 """The rate of a move that has a deadline: computed anew from each measurement.
 
-rate = keep-up + remaining / time left, for the part that needs most. What is measured anew each time is what remains,
-so a copy that went slower than its rate raises the next one; if all goes as computed, the rate stays.
+rate = (keep-up + remaining / time left) / passing, for the part that needs most. What is measured anew each time is
+what remains, so a copy that went slower than its rate raises the next one; if all goes as computed, the rate stays.
+
+That alone is late where only a part of a rate passes, as brokers on a busy machine notice late that they may go on:
+keep-up comes first, and what is missing is asked for when hardly any time is left. So `passing`, which part of its rate
+a copy really gets, is measured as well.
 
 Units: bytes per second, ms.
 """
@@ -12,13 +16,18 @@ from typing import Final, NamedTuple
 
 from syncline.reassign.formulas import Load, Part
 
-# The last seconds before a deadline are for the last replica to join, and a rate is held for at least this time.
+# The last of the time is for the last replica to join and for whoever waits to notice it.
+RESERVE_MS: Final = 1_500
+# A rate is held for at least this time.
 HOLD_MS: Final = 1_000
 # From here on the rate no longer falls: a copy that always gets less than its rate would never end. No sooner, as
 # partitions that join earlier take their keep-up along, and at the rate of before the others would be early.
 LANDING_MS: Final = 2_000
 # What partitions grow by varies, and a rate of exactly that would leave a replica behind for ever.
 KEEP_UP_MARGIN: Final = 1.1
+# Less than this is not for want of rate: a disk or a network is full.
+PASSING_MIN: Final = 0.5
+SMOOTHING: Final = 0.3
 
 
 class Pace(StrEnum):
@@ -47,17 +56,53 @@ class Range(NamedTuple):
     max_bytes_per_s: int
 
 
+class Passing(NamedTuple):
+    """Which part of its rate each part has got, from the looks so far."""
+
+    at_ms: int = 0
+    loads: Mapping[Part, Load] = {}
+    shares: Mapping[Part, float] = {}
+
+    def seen(self, now_ms: int, parts: Mapping[Part, Load], bytes_per_s: int) -> "Passing":
+        """Return this after a look at the end of a time with this rate."""
+        span_s = (now_ms - self.at_ms) / 1000
+        shares = {}
+        for part, load in parts.items():
+            share, before = self.shares.get(part, 1.0), self.loads.get(part)
+            if before is not None and span_s > 0 and bytes_per_s > 0:
+                passed = (before.copy_bytes - load.copy_bytes) / span_s + load.keep_up_bytes_per_s
+                measured = min(max(passed / bytes_per_s, 0.0), 1.0)
+                share += SMOOTHING * (measured - share)
+            shares[part] = share
+        return Passing(now_ms, dict(parts), shares)
+
+    def of(self, part: Part) -> float:
+        """Return the share of a part; what was never seen is expected to get all."""
+        return max(self.shares.get(part, 1.0), PASSING_MIN)
+
+
+ALL_PASSES: Final = Passing()
+
+
 def for_deadline(
-    parts: Mapping[Part, Load], *, now_ms: int, deadline_ms: int, allowed: Range, rate_bytes_per_s: int = 0
+    parts: Mapping[Part, Load],
+    *,
+    now_ms: int,
+    deadline_ms: int,
+    allowed: Range,
+    rate_bytes_per_s: int = 0,
+    passing: Passing = ALL_PASSES,
 ) -> Chosen:
     """Return the rate that ends all parts at the deadline, within what is allowed.
 
     `parts` have what remains now, of replicas that are not in sync: one that has everything still has to keep up until
     it is. After the deadline it is the rate that ends them within `HOLD_MS`.
     """
-    left_ms = max(deadline_ms - HOLD_MS - now_ms, HOLD_MS)
+    left_ms = max(deadline_ms - RESERVE_MS - now_ms, HOLD_MS)
     left_s = left_ms / 1000
-    needed = max((_needed(load, left_s) for load in parts.values()), default=0.0)
+    # Others get less of the rate because they wait for this one, which is no reason to raise it.
+    most = max(parts, key=lambda part: _needed(parts[part], left_s), default=None)
+    needed = 0.0 if most is None else _needed(parts[most], left_s) / passing.of(most)
     lowest = max(allowed.min_bytes_per_s, rate_bytes_per_s if left_ms <= LANDING_MS else 0)
     rate = round(min(max(needed, lowest), allowed.max_bytes_per_s))
     if needed > allowed.max_bytes_per_s:

@@ -12,7 +12,7 @@ import pytest
 
 from syncline.model.ids import TopicPartition
 from syncline.reassign.cluster_state import BrokerState, ClusterState, PartitionState
-from syncline.reassign.control import Range, for_deadline
+from syncline.reassign.control import Passing, Range, for_deadline
 from syncline.reassign.eta import Ends
 from syncline.reassign.formulas import Load, Part, loads
 from syncline.reassign.growth import Growth
@@ -111,9 +111,13 @@ async def steered(world: World, case: Case, deadline_s: float) -> float:
     growth.seen(state := look(world))
     targets = [Target(key, case.after) for key in state.partitions]
 
+    passing = Passing()
+
     def rate_for(parts: dict[Part, Load], now_ms: int, rate: int) -> int:
+        nonlocal passing
+        passing = passing.seen(now_ms, parts, rate)
         return for_deadline(
-            parts, now_ms=now_ms, deadline_ms=deadline_ms, allowed=ALLOWED, rate_bytes_per_s=rate
+            parts, now_ms=now_ms, deadline_ms=deadline_ms, allowed=ALLOWED, rate_bytes_per_s=rate, passing=passing
         ).rate_bytes_per_s
 
     rate = rate_for(loads(planned(state, targets, growth.rates), counts_in_sync=False), state.at_ms, 0)
