@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean bench-moves
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,6 +43,9 @@ bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md
 
 bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, measured, into docs/performance.md (20 minutes)
 	$(BIN)/python -m benchmarks.moves --write $(ARGS)
+
+bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
+	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
 
 SEEDS ?= 0..499
 virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones; SEEDS=0..1999 for more
