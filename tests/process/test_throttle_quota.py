@@ -96,10 +96,10 @@ def moved(at: tuple[str, str], plan: Path, arrivals: Arrivals) -> float:
 
 
 @pytest.mark.parametrize(
-    ("sources", "destinations"), [((1, 1), (2, 3)), ((1, 2), (3, 3))], ids=["t26_one_to_two", "t27_two_to_one"]
+    ("sources", "destinations"), [((1, 1), (2, 3)), ((1, 2), (3, 3))], ids=["one_to_two", "two_to_one"]
 )
-@pytest.mark.parametrize("produced_bytes_s", [0, PRODUCED_BYTES_S], ids=["idle", "t28_produced"])
-def test_throttled_move_on_processes(
+@pytest.mark.parametrize("produced_bytes_s", [0, PRODUCED_BYTES_S], ids=["idle", "produced"])
+def test_t26_t27_t28_moves_on_processes_take_what_the_quota_says(
     three_brokers: LocalCluster,
     at: tuple[str, str],
     topic: str,
