@@ -131,7 +131,7 @@ def log_of(peer: Peer, broker: int, partition: int) -> Path:
 def fill(peer: Peer, layout: Layout, brokers: Sequence[int], partition_bytes: int) -> None:
     """Create the topic on the sources, and fill its partitions."""
     places = [[brokers[source]] for source in layout.side("sent")]
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, num_partitions=len(places), replica_assignment=places)])[TOPIC].result()
     settings = {"acks": "all", "linger.ms": 5, "batch.size": BATCH_BYTES, "log_level": 0}
     producer = Producer({"bootstrap.servers": peer.bootstrap, **settings})
@@ -156,7 +156,7 @@ def throttle(peer: Peer, layout: Layout, brokers: Sequence[int], quota_bytes_s: 
     }
     rates = {f"{name}.replication.throttled.rate": str(quota_bytes_s) for name in values}
     lists = {f"{name}.replication.throttled.replicas": items for name, items in values.items()}
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     configure(admin, ResourceType.TOPIC, TOPIC, lists)
     # The client takes one broker per call.
     for broker in brokers:

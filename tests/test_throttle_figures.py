@@ -51,6 +51,9 @@ def test_quota_that_is_kept_needs_no_sentence() -> None:
     assert list(outcome(STEADY, STEADY).unmet()) == []
     assert list(outcome(STEADY, STEADY, QUIET).unmet()) == []
     assert list(outcome(STEADY, half, layout=1).unmet()) == []
+    assert list(outcome(STEADY, flow(*[MB * 4 // 10] * 40), layout=1).unmet()) == [
+        "Syncline, one to two, without a producer, 1 MB/s: the mean received is 0.800 of the quota, not 0.00 to 0.65"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,10 @@ class Quota(Protocol):
     def promised_bytes(self) -> int:
         """Return what is promised to reads and requests under way."""
 
+    @property
+    def fillings(self) -> int:
+        """Return how often there was nearly all of what may move at once, since which something has moved."""
+
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; what was recorded stays."""
 
@@ -72,6 +76,9 @@ class Quota(Protocol):
 
     def next_ms(self, now_ms: int) -> int | None:
         """Return when to look again if the quota is exceeded, `now_ms` if it is not, None for never."""
+
+    def refilled_ms(self, now_ms: int) -> int:
+        """Return when there is nearly all again of what may move at once, if nothing else moves until then."""
 
     def check_invariants(self) -> None:
         """Assert what holds between two calls."""
@@ -104,6 +111,11 @@ class KafkaQuota:
     @property
     def promised_bytes(self) -> int:
         """Return 0: what is under way does not count."""
+        return 0
+
+    @property
+    def fillings(self) -> int:
+        """Return 0: there is no bucket."""
         return 0
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
@@ -141,6 +153,10 @@ class KafkaQuota:
         """Return the end of Kafka's pause."""
         return now_ms + RETRY_MS if self.is_exceeded(now_ms) else now_ms
 
+    def refilled_ms(self, now_ms: int) -> int:
+        """Return `now_ms`: there is no bucket."""
+        return now_ms
+
     def check_invariants(self) -> None:
         """Assert that the rate is possible."""
         self._rate.check_invariants()
@@ -149,7 +165,16 @@ class KafkaQuota:
 class StrictQuota:
     """A quota that holds over every time, with a bucket of tokens."""
 
-    __slots__ = ("_filled_ms", "_is_exhausted", "_limit", "_rate", "_reserved_bytes", "_tokens")
+    __slots__ = (
+        "_filled_ms",
+        "_fillings",
+        "_is_exhausted",
+        "_is_full",
+        "_limit",
+        "_rate",
+        "_reserved_bytes",
+        "_tokens",
+    )
 
     def __init__(self, rate: WindowedRate) -> None:
         self._rate = rate
@@ -159,6 +184,9 @@ class StrictQuota:
         self._filled_ms = 0
         self._reserved_bytes = 0
         self._is_exhausted = True
+        # Whether it was nearly full, and nothing has been taken since.
+        self._is_full = False
+        self._fillings = 0
 
     def __repr__(self) -> str:
         state = "exhausted" if self._is_exhausted else "open"
@@ -175,6 +203,11 @@ class StrictQuota:
     def promised_bytes(self) -> int:
         """Return what is promised."""
         return self._reserved_bytes
+
+    @property
+    def fillings(self) -> int:
+        """Return how often the bucket has become nearly full."""
+        return self._fillings
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; tokens and debts stay, up to what the smaller bucket holds."""
@@ -221,6 +254,7 @@ class StrictQuota:
         if exempt_bytes:
             deepest = min(self._tokens, -self._limit * EXEMPT_DEBT_MS)
             self._tokens = max(self._tokens - exempt_bytes * _BYTE, deepest)
+        self._is_full = False
         if self._tokens <= 0:
             self._is_exhausted = True
 
@@ -234,8 +268,15 @@ class StrictQuota:
             return now_ms
         if not self._limit:
             return None
-        missing = self._enough - self._free
+        missing = self._enough - (self._tokens if self._is_exhausted else self._free)
         return now_ms + max(1, -(-missing // self._limit))
+
+    def refilled_ms(self, now_ms: int) -> int:
+        """Return when the bucket is nearly full, whatever is promised."""
+        if not 0 < self._limit < UNLIMITED:
+            return now_ms
+        self._fill(now_ms)
+        return now_ms + max(0, -(-(self._enough - self._tokens) // self._limit))
 
     def check_invariants(self) -> None:
         """Assert that the rate is possible, and that the bucket does not run over."""
@@ -263,5 +304,7 @@ class StrictQuota:
             return
         self._tokens = min(self._capacity, self._tokens + self._limit * elapsed_ms)
         # What is promised does not count: otherwise one who waits would wait for the reads of all others to end.
-        if self._is_exhausted and self._limit and self._tokens >= self._enough:
+        if self._limit and self._tokens >= self._enough:
             self._is_exhausted = False
+            self._fillings += not self._is_full
+            self._is_full = True

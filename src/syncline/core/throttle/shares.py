@@ -1,9 +1,8 @@
 """Sharing an allowance: how much of it each follower's request, and each partition of one, may use.
 
-A broker follows partitions from several leaders, with one request each, under one quota. A request that took the whole
-allowance would leave nothing to the others, each time again: so each takes its part. Within a request, partitions get
-up to their limit in the order of their turns; for those that get nothing it is worth waiting, since who got data goes
-to the end.
+A request that took the whole allowance would leave nothing to the others, each time again: so each takes its part, in
+turns (`turns.py`). Within a request, partitions get up to their limit in the order of their turns; for those that get
+nothing it is worth waiting, since who got data goes to the end.
 
 Units: bytes.
 Source: KIP-73 (inclusion), KIP-74 (limits).

@@ -193,13 +193,14 @@ class LeaderFetcher:
             decide_ms = self.throttled.share_out(now_ms, self._surroundings.configs.broker.replica_fetch_max_bytes)
         plan = self._fetcher.next_request(now_ms)
         if plan is None:
-            self._sleep(now_ms)
+            self._sleep(now_ms, decide_ms)
             return
         self._fetch(plan, now_ms, None if decide_ms is None else decide_ms - now_ms)
 
-    def _sleep(self, now_ms: int) -> None:
-        wake_ms = self._fetcher.next_wake_ms()
-        if wake_ms is not None:
+    def _sleep(self, now_ms: int, decide_ms: int | None) -> None:
+        times_ms = [at_ms for at_ms in (self._fetcher.next_wake_ms(), decide_ms) if at_ms is not None]
+        if times_ms:
+            wake_ms = min(times_ms)
             self._wake_timer = self._surroundings.loop.call_later(max(1, wake_ms - now_ms) / 1000, self._woken)
 
     def _woken(self) -> None:

@@ -20,7 +20,8 @@ from typing import Protocol
 from syncline.core.fetching.fetcher import Fetcher
 from syncline.core.replication.follower import UNKNOWN_LAG
 from syncline.core.throttle.quota import UNLIMITED, Quota
-from syncline.core.throttle.shares import partition_share, request_part
+from syncline.core.throttle.shares import partition_share
+from syncline.core.throttle.turns import Turns
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.node.partition import Partition
@@ -61,14 +62,11 @@ class FollowerThrottle(Protocol):
     def taken(self) -> NotesTaken:
         """Return who notes the bytes of the broker's quota."""
 
-    def contend(self, quota: Quota, who: object, /) -> None:
-        """Note that a fetcher needs some of a quota."""
+    def contend(self, quota: Quota, who: object, /) -> Turns:
+        """Note that a fetcher needs some of a quota; return whose turn it is."""
 
     def concede(self, quota: Quota, who: object, /) -> None:
         """Note that it needs nothing more."""
-
-    def contenders(self, quota: Quota, /) -> int:
-        """Return how many fetchers need some of a quota."""
 
     def wait(self, waiting: Throttled, /) -> None:
         """Call `waiting` each time a quota may have something left."""
@@ -126,6 +124,7 @@ class ThrottledFetches:
         self._go = go
         self._queues: dict[Quotas, _Queue] = {}
         self._queue_of: dict[Key, _Queue] = {}
+        self._turns: dict[Quota, Turns] = {}
         self._limit_bytes = 0
 
     def __repr__(self) -> str:
@@ -171,7 +170,7 @@ class ThrottledFetches:
         if queue is None:
             queue = self._queues[quotas] = _Queue(quotas)
             for quota in quotas:
-                self._throttle.contend(quota, self)
+                self._turns[quota] = self._throttle.contend(quota, self)
         queue.keys[key] = None
         self._queue_of[key] = queue
         if not queue.is_open:
@@ -191,6 +190,7 @@ class ThrottledFetches:
             del self._queues[queue.quotas]
             for quota in queue.quotas:
                 if not any(quota in other.quotas for other in self._queues.values()):
+                    del self._turns[quota]
                     self._throttle.concede(quota, self)
 
     def close(self, now_ms: int) -> None:
@@ -225,36 +225,44 @@ class ThrottledFetches:
         `limit_bytes` is what the request asks for per partition.
         """
         self._limit_bytes = limit_bytes
-        soonest_ms: int | None = None
-        is_holding = False
-        for queue in self._queues.values():
+        used_bytes = dict.fromkeys(self._turns, 0)
+        for queue in list(self._queues.values()):
             before = queue.keys if queue.is_open else dict(queue.shares)
             queue.end_shares(now_ms, limit_bytes)
-            left_bytes = min(quota.allowance_bytes(now_ms) for quota in queue.quotas)
+            left_bytes = min(
+                self._turns[quota].offer(self, quota, now_ms) - used_bytes[quota] for quota in queue.quotas
+            )
             if left_bytes == UNLIMITED:
                 self._open(queue)
                 continue
-            parts = [
-                request_part(quota.allowance_bytes(now_ms), quota.promised_bytes, self._throttle.contenders(quota))
-                for quota in queue.quotas
-            ]
-            self._share(queue, min(parts), limit_bytes)
+            self._share(queue, max(0, left_bytes), limit_bytes)
             for key in before:
                 if key not in queue.shares:
                     self._fetcher.hold(key)
             queue.is_open = False
-            if len(queue.shares) < len(queue.keys):
-                is_holding = True
-                # A quota with something left is no reason to hurry: it was too little to share out.
+            if queue.shares:
                 for quota in queue.quotas:
-                    at_ms = quota.next_ms(now_ms)
-                    if at_ms is not None and at_ms > now_ms and (soonest_ms is None or at_ms < soonest_ms):
-                        soonest_ms = at_ms
-        if is_holding:
-            self._throttle.wait(self)
-        else:
+                    used_bytes[quota] += sum(queue.shares.values())
+                # The others come first next time, if they share a quota.
+                self._queues[queue.quotas] = self._queues.pop(queue.quotas)
+        for quota, size_bytes in used_bytes.items():
+            if size_bytes:
+                self._turns[quota].take(self, now_ms)
+        return self._wait_for_turns(now_ms)
+
+    def _wait_for_turns(self, now_ms: int) -> int | None:
+        """Wait if some partitions are left out; return until when."""
+        holding = [
+            queue for queue in self._queues.values() if not queue.is_open and len(queue.shares) < len(queue.keys)
+        ]
+        if not holding:
             self._throttle.forget(self)
-        return soonest_ms
+            return None
+        self._throttle.wait(self)
+        quotas = dict.fromkeys(quota for queue in holding for quota in queue.quotas)
+        times_ms = [self._turns[quota].again_ms(self, quota, now_ms) for quota in quotas]
+        # A quota with something left is no reason to hurry: it was too little to share out.
+        return min((at_ms for at_ms in times_ms if at_ms is not None and at_ms > now_ms), default=None)
 
     def _open(self, queue: _Queue) -> None:
         if not queue.is_open:

@@ -17,6 +17,7 @@ from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED, Quota, make_quota
 from syncline.core.throttle.rate import WindowedRate
 from syncline.core.throttle.throttled_replicas import ListedPartitions
+from syncline.core.throttle.turns import Turns
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.throttle.moves import UNTHROTTLED, Moving
@@ -80,7 +81,8 @@ class RoleThrottle:
         # The broker's own quota under "", those of moves by their ids.
         self._states: dict[str, QuotaState] = {"": QuotaState(*window, mode)}
         self._moving: dict[TopicPartition, Moving] = {}
-        self._contenders: dict[Quota, dict[object, None]] = {}
+        # Of the quotas that fetchers contend for.
+        self._turns: dict[Quota, Turns] = {}
         self._waiting: dict[Throttled, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         # Who got the bytes of the broker's own quota; those who send or receive them note it.
@@ -106,21 +108,19 @@ class RoleThrottle:
             return None
         return self._states[moving.move_id].quota
 
-    def contend(self, quota: Quota, who: object, /) -> None:
-        """Note that a fetcher needs some of a quota."""
-        self._contenders.setdefault(quota, {})[who] = None
+    def contend(self, quota: Quota, who: object, /) -> Turns:
+        """Note that a fetcher needs some of a quota; return whose turn it is."""
+        turns = self._turns.setdefault(quota, Turns())
+        turns.contend(who)
+        return turns
 
     def concede(self, quota: Quota, who: object, /) -> None:
         """Note that it needs nothing more."""
-        those = self._contenders.get(quota)
-        if those is not None:
-            those.pop(who, None)
-            if not those:
-                del self._contenders[quota]
-
-    def contenders(self, quota: Quota, /) -> int:
-        """Return how many fetchers need some of a quota, at least one."""
-        return max(1, len(self._contenders.get(quota, ())))
+        turns = self._turns.get(quota)
+        if turns is not None:
+            turns.concede(who)
+            if not len(turns):
+                del self._turns[quota]
 
     # Waiting.
 
@@ -244,7 +244,7 @@ class RoleThrottle:
             state.quota.check_invariants()
         for key, moving in self._moving.items():
             assert moving.move_id in self._states, f"{key} moves under a throttle that is gone"
-        assert self.is_active or not self._contenders, f"{self}: {len(self._contenders)} contend for nothing"
+        assert self.is_active or not self._turns, f"{self}: there are turns for nothing: {self._turns}"
 
     # State for metrics, the journal and tools.
 
