@@ -81,7 +81,7 @@ class Turns:
         if at_ms is None or at_ms > now_ms or len(self._order) == 1:
             return at_ms
         if not self._had(who, now_ms):
-            return now_ms + LOOK_MS
+            return now_ms + LOOK_MS if who in self._asking else now_ms
         refilled_ms = quota.refilled_ms(now_ms)
         return refilled_ms if refilled_ms > now_ms else self._took_ms[who] + REFILL_MS
 
