@@ -43,6 +43,9 @@ from benchmarks.steady_producer import SteadyProducer
 from benchmarks.throttle_outcome import BATCH_BYTES, HEADINGS, LAYOUTS, Layout, Outcome, summary, write
 
 TOPIC: Final = "moving"
+# One partition on each broker that does not move: what a producer feels there, it feels without moves as well.
+STILL: Final = "still"
+STILL_BYTES_S: Final = 30_000
 RECORD_BYTES: Final = 10_000
 PRODUCED_BYTES_S: Final = 300_000
 POLL_S: Final = 0.05
@@ -105,21 +108,25 @@ def measure(
         brokers = sorted(peer.pids)
         fill(peer, layout, brokers, int(quota_bytes_s * seconds / len(layout.moves)))
         throttle(peer, layout, brokers, quota_bytes_s)
-        producer = None
+        producers = []
         if has_producer:
-            producer = stack.enter_context(SteadyProducer(peer.bootstrap, TOPIC, len(layout.moves), PRODUCED_BYTES_S))
+            rates = {TOPIC: (len(layout.moves), PRODUCED_BYTES_S), STILL: (len(brokers), STILL_BYTES_S)}
+            producers = [
+                stack.enter_context(SteadyProducer(peer.bootstrap, topic, partition_count, bytes_per_s))
+                for topic, (partition_count, bytes_per_s) in rates.items()
+            ]
             time.sleep(BEFORE_S)
-            producer.begin()
+            for producer in producers:
+                producer.begin()
         logs = [log_of(peer, brokers[place], number) for number, place in enumerate(layout.side("received"))]
         admin = stack.enter_context(closing(KafkaAdminClient(bootstrap_servers=peer.bootstrap.split(","))))
         with Arrivals(logs) as arrivals:
             taken_s = move(admin, layout, brokers, arrivals, limit_s=GIVE_UP * seconds)
-        felt = None
-        if producer is not None:
+        if producers:
             time.sleep(AFTER_S)
-            felt = producer.end()
+        felt = [producer.end() for producer in producers]
         flows = {side: busiest(arrivals, layout.side(side)) for side in ("sent", "received")}
-        return Outcome(peer.name, layout, quota_bytes_s, flows, taken_s, felt)
+        return Outcome(peer.name, layout, quota_bytes_s, flows, taken_s, *felt)
 
 
 def log_of(peer: Peer, broker: int, partition: int) -> Path:
@@ -129,10 +136,13 @@ def log_of(peer: Peer, broker: int, partition: int) -> Path:
 
 
 def fill(peer: Peer, layout: Layout, brokers: Sequence[int], partition_bytes: int) -> None:
-    """Create the topic on the sources, and fill its partitions."""
+    """Create the topic that moves on the sources, and fill its partitions; and one that stays where it is."""
     places = [[brokers[source]] for source in layout.side("sent")]
+    topics = {TOPIC: places, STILL: [[broker] for broker in brokers]}
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, num_partitions=len(places), replica_assignment=places)])[TOPIC].result()
+    new = [NewTopic(name, num_partitions=len(each), replica_assignment=each) for name, each in topics.items()]
+    for future in admin.create_topics(new).values():
+        future.result()
     settings = {"acks": "all", "linger.ms": 5, "batch.size": BATCH_BYTES, "log_level": 0}
     producer = Producer({"bootstrap.servers": peer.bootstrap, **settings})
     value = os.urandom(RECORD_BYTES)
