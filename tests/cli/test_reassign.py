@@ -460,6 +460,30 @@ def test_move_that_cannot_be_in_time_says_by_how_much_it_is_late(serve: Serve, p
     assert min(late) >= 1
 
 
+def test_progress_counts_what_is_complete(serve: Serve, plan: Callable[..., str]) -> None:
+    """Of two partitions one ends early; what is done does not become less, nor what there is to do."""
+    kafka = serve(owns_throttles=True, sizes={(FOO_0, 1): 1_000_000, (FOO_1, 1): 3_000_000})
+    begun_s = time.monotonic()
+
+    def copy(cluster: ScriptedKafka) -> None:
+        passed_s = time.monotonic() - begun_s
+        if passed_s > 0.5:
+            cluster.sizes |= {(FOO_0, 5): 1_000_000, (FOO_1, 5): round(1_000_000 * passed_s)}
+        if passed_s > 1.2 and FOO_0 in cluster.moving:
+            cluster.finish(FOO_0)
+        if passed_s > 2:
+            cluster.finish()
+
+    kafka.on_list = copy
+    arguments = ("-f", plan({FOO_0: (1, 2, 5), FOO_1: (1, 2, 5)}), "--deadline", "3s", "--json")
+    rows = [json.loads(line) for line in at(kafka, "reassign", "execute", *arguments).splitlines()]
+    done = [row["done_bytes"] for row in rows if "done_bytes" in row]
+
+    assert done == sorted(done)
+    assert done[-1] > 2_000_000
+    assert {row["total_bytes"] for row in rows if "total_bytes" in row} == {4_000_000}
+
+
 def test_two_goals_at_once_are_refused(serve: Serve, plan: Callable[..., str]) -> None:
     """A move is controlled by one of them."""
     sentence = refuses(

@@ -59,6 +59,8 @@ class Steering:
         self._rate = NONE
         self._growth = Growth()
         self._ends = Ends()
+        # The new replicas as they were seen last: those of partitions that are done are missing in a look.
+        self._replicas: dict[tuple[TopicPartition, int], Row] = {}
         # What Apache Kafka limits for this move, and its limits of before.
         self._limited: dict[TopicPartition, Movement] = {}
         self._earlier = Throttles({}, {})
@@ -200,8 +202,10 @@ class Steering:
         self._tell(moving, facts | self._adapts.judged(self._ends.left_s))
 
     def _tell(self, moving: Sequence[Row], facts: Mapping[str, Any]) -> None:
-        done = sum(min(row.done_bytes, row.total_bytes) for row in moving)
-        total = sum(row.total_bytes for row in moving)
+        self._replicas |= {(row.key, row.destination): row for row in moving}
+        lacking = sum(max(row.total_bytes - row.done_bytes, 0) for row in moving)
+        total = sum(row.total_bytes for row in self._replicas.values())
+        done = total - lacking
         left_s = self._ends.left_s
         ends = "unknown" if left_s is None else span_words(left_s)
         share = 100 * done / total if total else 100.0
