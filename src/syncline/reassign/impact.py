@@ -13,6 +13,7 @@ never makes clients faster: where that is not proportional but steeper, a rate t
 Clients may be slow for another reason. At the lowest rate a move does no harm that could be measured, so what they feel
 there for a while is what they feel without it: the limit is set anew, for some time. Then the rate is lowered once more
 to find out whether the first limit is right again, or else clients would be held to what they felt in their worst hour.
+The other way round it is simpler: if they wait less during the move than before it, it was measured in a bad moment.
 
 Units: ms, bytes per second; shares of answers, 0 to 1. Source: the standard deviation of a count is its square root.
 """
@@ -38,9 +39,11 @@ SIGMAS: Final = 1.5
 DOUBT_MAX: Final = 0.6
 RISE_MAX: Final = 1.5
 FALL_MAX: Final = 0.5
-# At the lowest rate, so many answers make a new limit, which is in force for so many.
-ANEW_ANSWERS: Final = 1_000
+# So many answers are judged together; those at the lowest rate make a new limit, which is in force for so many.
+JUDGED_ANSWERS: Final = 1_000
 ANEW_FOR_ANSWERS: Final = 12_000
+# A percentile that is below this part of the one without the move is no chance.
+BETTER: Final = 0.8
 # Room for less than this part of `ABOVE` could never be measured.
 ROOM_MIN: Final = 0.2
 
@@ -87,8 +90,9 @@ class Impact:
     answers: float = 0.0
     slow: float = 0.0
     exposure: float = 0.0
-    # Answers in a row at the lowest rate.
-    at_lowest_ms: tuple[float, ...] = ()
+    # Answers that are not yet judged, and whether all of them were given at the lowest rate.
+    late_ms: tuple[float, ...] = ()
+    is_lowest: bool = True
 
     def answered(self, waits_ms: Sequence[float]) -> "Impact":
         """Return the search after these answers under the present rate; one that never came waited infinitely."""
@@ -96,17 +100,19 @@ class Impact:
         count = len(waits_ms)
         slow = sum(wait > self.baseline.limit_ms for wait in waits_ms)
         keep = 0.5 ** (count / HALF_LIFE_ANSWERS)
-        is_lowest = self.rate_bytes_per_s <= self.allowed.min_bytes_per_s and math.inf not in waits_ms
+        is_lowest = self.rate_bytes_per_s <= self.allowed.min_bytes_per_s
+        is_first = not self.late_ms or (is_lowest and not self.is_lowest)
         after = replace(
             self,
             anew_for=self.anew_for + count,
             answers=self.answers * keep + count,
             slow=self.slow * keep + min(slow, max(SLOW_SHARE_MAX * count, 1.0)),
             exposure=self.exposure * keep + count * self.rate_bytes_per_s,
-            at_lowest_ms=(*self.at_lowest_ms, *waits_ms) if is_lowest else (),
+            late_ms=() if math.inf in waits_ms else tuple(waits_ms) if is_first else (*self.late_ms, *waits_ms),
+            is_lowest=is_lowest and (is_first or self.is_lowest),
         )
-        if len(after.at_lowest_ms) >= ANEW_ANSWERS:
-            after = _judged_anew(after)
+        if len(after.late_ms) >= JUDGED_ANSWERS:
+            after = _judged(after)
         return replace(after, rate_bytes_per_s=_next_rate(after))
 
     @property
@@ -141,20 +147,33 @@ def _next_rate(search: Impact) -> int:
     rate, lowest = search.rate_bytes_per_s, search.allowed.min_bytes_per_s
     if search.anew is not None and search.anew_for >= ANEW_FOR_ANSWERS:
         return lowest
-    if not search.answers:
-        return rate
     wanted = search.exposure / search.answers / (search.used + search.doubt)
     wanted = min(max(wanted, FALL_MAX * rate), RISE_MAX * rate)
     return round(min(max(wanted, lowest), search.allowed.max_bytes_per_s))
 
 
-def _judged_anew(search: Impact) -> Impact:
-    """Return the search after enough answers at the lowest rate: with the first limit if it holds, or another."""
-    waits_ms = search.at_lowest_ms
-    slow = sum(wait > search.first.limit_ms for wait in waits_ms)
-    anew = None
-    if slow > ABOVE * len(waits_ms):
-        anew = Baseline.of(waits_ms, search.bound_percent)
-    elif search.anew is None:
-        return replace(search, at_lowest_ms=())
-    return replace(search, anew=anew, anew_for=0, answers=0.0, slow=0.0, exposure=0.0, at_lowest_ms=())
+def _judged(search: Impact) -> Impact:
+    """Return the search after enough answers to tell whether its limit is right."""
+    waits_ms, after = search.late_ms, replace(search, late_ms=())
+    if search.is_lowest:
+        slow = sum(wait > search.first.limit_ms for wait in waits_ms)
+        if slow > ABOVE * len(waits_ms):
+            return _begun_anew(replace(after, anew=Baseline.of(waits_ms, search.bound_percent)), waits_ms)
+        return after if search.anew is None else _begun_anew(replace(after, anew=None), waits_ms)
+    if percentile_99(waits_ms) < BETTER * search.baseline.p99_ms:
+        better = Baseline.of(waits_ms, search.bound_percent)
+        first = better if better.p99_ms < search.first.p99_ms else search.first
+        return _begun_anew(replace(after, first=first, anew=None if first is better else better), waits_ms)
+    return after
+
+
+def _begun_anew(search: Impact, waits_ms: Sequence[float]) -> Impact:
+    """Return the search under another limit: what is known are these answers, at the rates of late."""
+    count, mean = len(waits_ms), search.exposure / search.answers
+    return replace(
+        search,
+        anew_for=0,
+        answers=float(count),
+        slow=float(sum(wait > search.baseline.limit_ms for wait in waits_ms)),
+        exposure=count * (search.allowed.min_bytes_per_s if search.is_lowest else mean),
+    )
