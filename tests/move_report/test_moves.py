@@ -200,12 +200,23 @@ def test_copy_that_another_request_had_begun_starts_with_what_it_had() -> None:
     assert history.copy.copied_bytes == 300
 
 
-def test_copy_between_two_samples_has_no_bytes() -> None:
-    """It is known that it came into sync, and not how much it was."""
+def test_copy_between_two_samples_is_known_by_the_log_that_it_has() -> None:
+    """What was added later does not count; without a sample only the moment of its end is known."""
     span = span_of(moved(1_000, "started"), reassigned(1_000, "started"), reassigned(1_003, "completed"))
-    (history,) = histories(span, [], [joined(1_003)])
+    (history,) = histories(span, [sample(1_500, 0, 1_000, 100, in_sync=True)], [joined(1_003)])
+    (unknown,) = histories(span, [], [joined(1_003)])
 
-    assert (history.copy.ending, history.copy.joined_ms, history.copy.copied_bytes) == (Ending.COMPLETED, 1_003, None)
+    assert [tuple(each) for each in history.received] == [(1_000, 1_003, 1, 900, 0, 0)]
+    assert (unknown.copy.ending, unknown.copy.joined_ms, unknown.copy.copied_bytes) == (Ending.COMPLETED, 1_003, None)
+
+
+def test_what_a_replica_gets_in_sync_is_not_the_moves() -> None:
+    """The sample after it joined tells of traffic that no throttle of a move bounds."""
+    span = span_of(moved(1_000, "started"), reassigned(1_000, "started"), reassigned(2_500, "completed"))
+    samples = [sample(2_000, 400, 1_000), sample(3_000, 0, 9_000, 8_000, in_sync=True)]
+    (history,) = histories(span, samples, [joined(2_500)])
+
+    assert [(each.at_ms, each.copied_bytes) for each in history.received] == [(2_000, 600), (2_500, 400)]
 
 
 def test_bins_share_what_was_measured_over_their_edges() -> None:

@@ -167,3 +167,15 @@ def labels(root: ET.Element) -> Iterator[tuple[str, float, float, float]]:
         length = len(text) * (6.0 if "tick" in styles else 6.8 if styles & BOLD else 6.2)
         left = x - length if "end-anchor" in styles else x - length / 2 if "mid" in styles else x
         yield text, left, left + length, float(element.attrib["y"])
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_throttle_far_above_what_moved_does_not_flatten_the_picture(width: float, facts: Facts) -> None:
+    """Its line lies above the panels, and its label says so; the axis ends where the data do."""
+    high = [replace(part, quotas=(100.0 * MB,) * len(part.quotas)) for part in facts.parts]
+    root = ET.fromstring(rates_picture.draw(replace(facts, parts=tuple(high)), width))
+    told = [text for text, *_ in labels(root)]
+
+    assert told.count("throttle 100 MB/s ↑") == 2
+    assert "4 MB/s" in told
+    assert not any(text.startswith(("20 MB", "50 MB", "100 MB")) for text in told)

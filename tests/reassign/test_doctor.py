@@ -93,11 +93,14 @@ def test_copy_far_below_its_throttle_is_held_back_by_something_else() -> None:
 
 
 def test_copy_that_got_nothing_for_a_moment_is_not_suspicious() -> None:
-    """A strict throttle passes bytes twice per second: of 0.3 s, nothing in half of them is as it must be."""
-    view = PartView(300_000, 0, measured_bytes_per_s=0.0, remaining_bytes=5_000_000, is_progressing=False)
+    """A strict throttle passes bytes twice per second, and a batch of 1 MiB at 300 kB/s has to be paid off for 3 s."""
+    view = PartView(5e6, 0, measured_bytes_per_s=0.0, remaining_bytes=5_000_000, is_progressing=False)
+    slow = view._replace(quota_bytes_per_s=300_000)
 
     assert diagnose([COPY], UP, {RECEIVING: view}, measured_s=0.3) == []
     assert causes(diagnose([COPY], UP, {RECEIVING: view}, measured_s=1.2)) == [(Cause.NOT_THE_THROTTLE, 3)]
+    assert diagnose([COPY], UP, {RECEIVING: slow}, measured_s=3) == []
+    assert causes(diagnose([COPY], UP, {RECEIVING: slow}, measured_s=9)) == [(Cause.NOT_THE_THROTTLE, 3)]
 
 
 def test_copy_that_stands_still_without_a_throttle_is_told_without_one() -> None:

@@ -110,14 +110,18 @@ def _adds(span: MoveSpan, event: Reassignment, destination: int) -> bool:
 
 
 def _received(started_ms: int, until_ms: int | None, samples: Sequence[FollowerProgress]) -> Iterable[Received]:
+    """Yield what the copy got between samples; what it got after it was in sync is no longer the move's."""
     before: FollowerProgress | None = None
     for sample in samples:
         if sample.ts_ms <= started_ms:
             # Another request was adding the replica already.
             before = None if sample.in_sync else sample
             continue
-        if until_ms is not None and before is not None and before.ts_ms >= until_ms:
-            # It was in sync already: what it gets from now on is no longer the move's.
+        if until_ms is not None and sample.ts_ms > until_ms:
+            if before is None and until_ms > started_ms and sample.log_bytes >= 0:
+                # It was done between two samples.
+                copied = max(sample.log_bytes - max(sample.inflow_bytes, 0), 0)
+                yield Received(started_ms, until_ms, int(sample.broker), copied, 0, 0)
             return
         added = max(sample.inflow_bytes, 0)
         if before is None:

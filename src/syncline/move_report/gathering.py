@@ -145,7 +145,8 @@ def _shown(span: MoveSpan, events: _Sorted, now_ms: int) -> tuple[int, int]:
 
 
 def _bin_ms(span_ms: int, interval_ms: int) -> int:
-    return next((each for each in _BINS_MS if each >= interval_ms and span_ms <= each * _BINS_MAX), _BINS_MS[-1])
+    # Samples are taken a little later than their interval says.
+    return next((each for each in _BINS_MS if 1.2 * each >= interval_ms and span_ms <= each * _BINS_MAX), _BINS_MS[-1])
 
 
 def _goal(span: MoveSpan) -> str:

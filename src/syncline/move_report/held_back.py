@@ -33,7 +33,8 @@ def stretches(
         views = {
             each.part: _view(each, index) for each in parts if each.is_copying[index] and each.remaining_bytes[index]
         }
-        for finding in diagnose(unfinished, _brokers(parts, copies, states, end_ms), views) if unfinished else ():
+        brokers = _brokers(parts, copies, states, end_ms)
+        for finding in diagnose(unfinished, brokers, views, measured_s=_MEAN_OF * grid.bin_ms / 1_000):
             by_name.setdefault((finding.cause, finding.broker, finding.role, finding.keys), []).append((index, finding))
     found = [_stretch(run, grid) for findings in by_name.values() for run in _runs(findings) if len(run) >= _BINS_MIN]
     return tuple(sorted(found, key=lambda each: (each.start_ms, each.end_ms, each.sentence)))

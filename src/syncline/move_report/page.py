@@ -135,7 +135,7 @@ def _held(facts: Facts) -> str:
 def _cards(facts: Facts) -> str:
     copied = f"copied to {words.counted(len(facts.copies), 'new replica')}"
     numbers = [
-        *([(size_words(facts.copied_bytes), copied)] if facts.parts else []),
+        *([(size_words(facts.copied_bytes), copied)] if facts.copied_bytes else []),
         (seconds(facts.took_ms), "from begin to end" if facts.ended_ms is not None else "so far"),
     ]
     if facts.parts:

@@ -32,7 +32,8 @@ def part_facts(
             if Part(int(each.broker), _ROLE_OF[each.role]) == part and each.move in {"", move_id}
         ]
         found.append(_part(part, mine, samples, steps, grid))
-    return tuple(found)
+    # What was copied within a moment has no rate.
+    return tuple(each for each in found if any(each.is_copying))
 
 
 def _of(part: Part, history: History) -> list[Received]:

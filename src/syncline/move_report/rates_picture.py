@@ -20,6 +20,8 @@ PARTS_MAX: Final = 12
 _PANEL: Final = 132.0
 _BETWEEN: Final = 40.0
 _LEGEND: Final = 26.0
+# A throttle that is so many times what moved lies above the panels: nothing was near it.
+_FAR: Final = 2.0
 # Lines this near share the place of their labels.
 _NEAR: Final = 24.0
 
@@ -39,7 +41,7 @@ def draw(facts: Facts, width: float) -> str:
     top = 18 + _LEGEND * legends[1] + marks.height + 32
     bottom = top + len(parts) * _PANEL + (len(parts) - 1) * _BETWEEN
     # A throttle at the top of a panel still has room for its label.
-    high = max([1.0, *(value for each in parts for value in _values(each))]) * 1.08
+    high = max([1.0, *_heights(parts)]) * 1.08
     ticks = nice_ticks(high, 5)
     drawn = [*legends[0], *frame.grid(top, bottom)]
     drawn += marks.draw(18 + _LEGEND * legends[1] - 8, top - 26, bottom)
@@ -49,8 +51,11 @@ def draw(facts: Facts, width: float) -> str:
     return svg.drawing(width, bottom + 46, label, *drawn)
 
 
-def _values(part: PartFacts) -> list[float]:
-    return [*part.rates, *part.keep_up, *(each for each in part.quotas if each is not None)]
+def _heights(parts: Sequence[PartFacts]) -> list[float]:
+    """Return what has to fit into a panel: all that moved, and throttles unless they are far above it."""
+    moved = [value for each in parts for value in (*each.rates, *each.keep_up)]
+    most = _FAR * max(moved, default=0.0)
+    return [*moved, *(bound for each in parts for bound in each.quotas if bound is not None and bound <= most)]
 
 
 def _legend(facts: Facts, frame: Frame) -> tuple[list[str], int]:
@@ -170,8 +175,10 @@ def _throttle(facts: Facts, frame: Frame, part: PartFacts, scale: Linear) -> lis
         if after is not None and after.first == level.last + 1 and after.bound is not None:
             until = _step_place(facts, frame, after.first, after.bound)
         y = scale(level.bound)
-        drawn.append(svg.line(x, y, until, y, class_="throttle"))
-        label = f"throttle {rate_words(level.bound)}"
+        if level.bound <= scale.high:
+            drawn.append(svg.line(x, y, until, y, class_="throttle"))
+        is_above = level.bound > scale.high
+        label = f"throttle {rate_words(level.bound)}{' ↑' if is_above else ''}"
         width = len(label) * CHARACTER_PX + 12
         at = min(x + 6, frame.right - width)
         # A step that is too short for its label shows its height alone; the first one needs a name.
@@ -180,7 +187,7 @@ def _throttle(facts: Facts, frame: Frame, part: PartFacts, scale: Linear) -> lis
         # Above the line of what keeps up, too, if that is near.
         keep_up_y = scale(level.keep_up)
         baseline = min(y, keep_up_y) - 7 if abs(y - keep_up_y) < _NEAR else y - 7
-        drawn.append(svg.text(at, baseline, label, class_="throttle-label halo"))
+        drawn.append(svg.text(at, y + 15 if is_above else baseline, label, class_="throttle-label halo"))
         free_from = at + width
         needed = f"keep-up {rate_words(level.keep_up)}"
         if level.is_too_low and until - free_from > len(needed) * CHARACTER_PX + 8:

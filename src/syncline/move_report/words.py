@@ -22,7 +22,7 @@ def verdict(facts: Facts) -> str:
     """Return the whole result in one sentence."""
     title, took = _capital(facts.title), seconds(facts.took_ms)
     replicas = counted(len(facts.copies), "new replica")
-    copied = f"{size_words(facts.copied_bytes)} for {replicas}" if facts.parts else replicas
+    copied = f"{size_words(facts.copied_bytes)} for {replicas}" if facts.copied_bytes else replicas
     match facts.ending:
         case Ending.COMPLETED if not facts.copies:
             return f"{title} had nothing to copy."

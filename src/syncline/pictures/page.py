@@ -24,7 +24,7 @@ PAGE_RULES: Final = (
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 var(--sans);-webkit-font-smoothing:antialiased}
 main{max-width:1340px;margin:0 auto;padding:44px 28px 60px}
-code{font-family:var(--mono);font-size:.9em}
+code{font-family:var(--mono);font-size:.9em;overflow-wrap:anywhere}
 .eyebrow{margin:0;color:var(--muted);font-size:14px;letter-spacing:.02em}
 h1{margin:10px 0 12px;font-size:34px;line-height:1.2;letter-spacing:-.015em;max-width:30em;text-wrap:balance}
 h1.bad{color:var(--bad)}

@@ -19,8 +19,10 @@ from syncline.reassign.formulas import Part, Role
 THIN_MARGIN: Final = 0.10
 # A copy that uses less than this part of its quota is held back by something else.
 UNUSED: Final = 0.5
-# What was measured for less proves nothing of a copy: under a throttle, bytes come some two times per second.
+# What was measured for less proves nothing of a copy: under a throttle, bytes come some two times per second, and
+# batches are sent whole, so that they must have had time for two of the largest usual ones.
 MEASURED_S_MIN: Final = 0.9
+MEASURED_BYTES_MIN: Final = 2 << 20
 
 
 class Cause(StrEnum):
@@ -101,9 +103,10 @@ def diagnose(
     explained = {finding.broker for finding in findings}
     for part, view in parts.items():
         if view.remaining_bytes > 0 and part.broker not in explained:
-            found = _of_throttle(part, view)
-            is_sure = measured_s >= MEASURED_S_MIN
-            findings += [each for each in found if is_sure or each.cause is not Cause.NOT_THE_THROTTLE]
+            is_sure = measured_s >= MEASURED_S_MIN and measured_s * view.quota_bytes_per_s >= MEASURED_BYTES_MIN
+            findings += [
+                each for each in _of_throttle(part, view) if is_sure or each.cause is not Cause.NOT_THE_THROTTLE
+            ]
     order = list(Cause)
     return sorted(findings, key=lambda each: (order.index(each.cause), each.broker, each.role or ""))
 
