@@ -210,6 +210,21 @@ def test_copy_between_two_samples_is_known_by_the_log_that_it_has() -> None:
     assert (unknown.copy.ending, unknown.copy.joined_ms, unknown.copy.copied_bytes) == (Ending.COMPLETED, 1_003, None)
 
 
+def test_copy_that_a_higher_throttle_ended_got_its_rest_under_that_one() -> None:
+    """The last sample is as of a fetch before the change, and would say that the rest came within 0.1 s."""
+    span = span_of(
+        moved(1_000, "started"), reassigned(1_000, "started"), moved(2_600, "changed"), reassigned(3_100, "completed")
+    )
+    samples = [sample(2_000, 900, 1_000), sample(3_000, 900, 1_000)]
+    (history,) = histories(span, samples, [joined(3_100)])
+
+    assert [(each.start_ms, each.at_ms, each.copied_bytes) for each in history.received] == [
+        (1_000, 2_000, 100),
+        (2_000, 2_600, 0),
+        (2_600, 3_100, 900),
+    ]
+
+
 def test_what_a_replica_gets_in_sync_is_not_the_moves() -> None:
     """The sample after it joined tells of traffic that no throttle of a move bounds."""
     span = span_of(moved(1_000, "started"), reassigned(1_000, "started"), reassigned(2_500, "completed"))

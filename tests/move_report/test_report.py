@@ -15,7 +15,7 @@ from syncline.move_report import progress_picture, rates_picture, waits_picture,
 from syncline.move_report.facts import Ending, Facts
 from syncline.move_report.frame import NARROW, WIDE
 from syncline.move_report.gathering import facts_of
-from syncline.move_report.levels import mean_rate, used_share, worst_share
+from syncline.move_report.levels import copied_s, mean_rate, used_share, worst_share
 from syncline.move_report.moves import chosen, moves_of
 from syncline.move_report.page import Origin, render
 from syncline.move_report.summary import fields_of, lines_of
@@ -73,13 +73,13 @@ def test_facts_are_those_of_the_journal(facts: Facts) -> None:
     assert (sender.part, receiver.part) == (Part(1, Role.SENDING), Part(3, Role.RECEIVING))
     for each in facts.parts:
         assert 0.9 <= (used_share(each) or 0) <= 1.02
-        assert (worst_share(each, facts.bin_ms) or 0) <= 1.05
+        assert (worst_share(each, facts.start_ms, facts.bin_ms) or 0) <= 1.05
         assert {quota for quota, copies in zip(each.quotas, each.is_copying, strict=True) if copies} == {
             TOO_LOW,
             ENOUGH,
         }
         assert max(each.keep_up) == pytest.approx(600_000, rel=0.1)
-        assert mean_rate(each) * sum(each.is_copying) == pytest.approx(facts.copied_bytes, rel=0.1)
+        assert mean_rate(each) * copied_s(each) == pytest.approx(facts.copied_bytes, rel=0.001)
 
 
 def test_doctor_tells_of_the_time_in_which_the_throttle_was_too_low(facts: Facts) -> None:
@@ -172,7 +172,14 @@ def labels(root: ET.Element) -> Iterator[tuple[str, float, float, float]]:
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_throttle_far_above_what_moved_does_not_flatten_the_picture(width: float, facts: Facts) -> None:
     """Its line lies above the panels, and its label says so; the axis ends where the data do."""
-    high = [replace(part, quotas=(100.0 * MB,) * len(part.quotas)) for part in facts.parts]
+    high = [
+        replace(
+            part,
+            quotas=(100.0 * MB,) * len(part.quotas),
+            levels=tuple(level._replace(bound=100.0 * MB) for level in part.levels[:1]),
+        )
+        for part in facts.parts
+    ]
     root = ET.fromstring(rates_picture.draw(replace(facts, parts=tuple(high)), width))
     told = [text for text, *_ in labels(root)]
 

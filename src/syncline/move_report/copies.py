@@ -98,7 +98,7 @@ def _history(
     until_ms = joined_ms if joined_ms is not None else None if ended is None else ended.ts_ms
     received = tuple(_received(started_ms, until_ms, samples))
     if received and joined_ms is not None and received[-1].at_ms < joined_ms:
-        received = (*received, _last(received[-1], joined_ms))
+        received = (*received[:-1], *_last(received[-1], joined_ms, span))
     ended_ms = None if ended is None else ended.ts_ms
     progress = tuple(_progress(started_ms, joined_ms, samples, received))
     copied_bytes = sum(each.copied_bytes for each in received) if received else None
@@ -136,13 +136,17 @@ def _received(started_ms: int, until_ms: int | None, samples: Sequence[FollowerP
         before = sample
 
 
-def _last(before: Received, joined_ms: int) -> Received:
-    """Return what a copy got after its last sample: what it lacked then, and what clients added, as much as before.
+def _last(before: Received, joined_ms: int, span: MoveSpan) -> Iterable[Received]:
+    """Yield the last sample's interval, and what the copy got after it until it joined, which nobody sampled.
 
-    A leader that hands over with the end of a reassignment samples no more.
+    That is what it lacked then, and what clients added, as much as before. A leader knows what a follower has as of its
+    last fetch, so some of that may be older than the sample; but not older than the last throttle.
     """
     added = before.added_bytes * (joined_ms - before.at_ms) // (before.at_ms - before.start_ms)
-    return Received(before.at_ms, joined_ms, before.leader, before.lag_bytes + added, added, 0)
+    raised = [each.ts_ms for each in span.records if before.start_ms < each.ts_ms < before.at_ms]
+    start_ms = max(raised, default=before.at_ms)
+    yield before._replace(at_ms=start_ms)
+    yield Received(start_ms, joined_ms, before.leader, before.lag_bytes + added, added, 0)
 
 
 def _progress(

@@ -53,6 +53,36 @@ class Copy:
         return f"{self.key} → broker {self.destination}"
 
 
+class Level(NamedTuple):
+    """A part's time under one throttle (None: without one): what it copied, and what only kept up with writes."""
+
+    start_ms: int
+    end_ms: int
+    bound: float | None
+    copied_bytes: float
+    added_bytes: float
+
+    @property
+    def length_ms(self) -> int:
+        """Return how long it lasted."""
+        return self.end_ms - self.start_ms
+
+    @property
+    def rate(self) -> float:
+        """Return the bytes per second that were copied."""
+        return self.copied_bytes * 1_000 / self.length_ms
+
+    @property
+    def keep_up(self) -> float:
+        """Return the bytes per second that keeping up took."""
+        return self.added_bytes * 1_000 / self.length_ms
+
+    @property
+    def is_too_low(self) -> bool:
+        """Whether keeping up took all of the throttle, so that the copy could not end."""
+        return self.bound is not None and self.keep_up >= self.bound
+
+
 @dataclass(frozen=True, slots=True)
 class PartFacts:
     """What one broker did in one role, per bin: new replicas' bytes, and what only kept up with writes.
@@ -67,6 +97,7 @@ class PartFacts:
     quotas: tuple[float | None, ...]
     remaining_bytes: tuple[int, ...]
     is_copying: tuple[bool, ...]
+    levels: tuple[Level, ...]
     held_share: float | None
 
     @property

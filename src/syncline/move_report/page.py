@@ -170,7 +170,7 @@ def _numbers(facts: Facts, part: PartFacts) -> tuple[str, ...]:
         rate_words(mean_rate(part)),
         rate_words(max(part.rates)),
         _percent(used_share(part)),
-        _percent(worst_share(part, facts.bin_ms)),
+        _percent(worst_share(part, facts.start_ms, facts.bin_ms)),
         _percent(part.held_share),
     )
 

@@ -4,12 +4,13 @@ Units: bytes, bytes per second; Unix milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from syncline.model.events import Throttle
 from syncline.move_report.bins import Grid
 from syncline.move_report.copies import History, Received
-from syncline.move_report.facts import PartFacts, Step
+from syncline.move_report.facts import Level, PartFacts, Step
 from syncline.reassign.formulas import Part, Role
 
 # A bin that a part copied for less than this part of has no rate.
@@ -59,8 +60,32 @@ def _part(
         quotas=tuple(_lower(_bound_at(steps, at_ms), _bound_at(listed, at_ms)) for at_ms in middles),
         remaining_bytes=tuple(sum(_lag_at(some, end_ms) for some in mine) for end_ms in grid.ends_ms),
         is_copying=tuple(ms > 0 for ms in covered_ms),
+        levels=_levels(received, steps, listed),
         held_share=sum(ratios) / len(ratios) if ratios else None,
     )
+
+
+def _levels(received: Sequence[Received], steps: Sequence[Step], listed: Sequence[Step]) -> tuple[Level, ...]:
+    """Return the times under one throttle, from the first byte's interval to the last one's."""
+    begin_ms, end_ms = min(each.start_ms for each in received), max(each.at_ms for each in received)
+    inner = {step.at_ms for step in (*steps, *listed) if begin_ms < step.at_ms < end_ms}
+    levels: list[Level] = []
+    for start_ms, until_ms in pairwise(sorted({begin_ms, end_ms} | inner)):
+        bound = _lower(_bound_at(steps, start_ms), _bound_at(listed, start_ms))
+        copied = sum(each.copied_bytes * _share(each, start_ms, until_ms) for each in received)
+        added = sum(each.added_bytes * _share(each, start_ms, until_ms) for each in received)
+        level = Level(start_ms, until_ms, bound, copied, added)
+        if levels and levels[-1].bound == bound:
+            before = levels.pop()
+            level = Level(before.start_ms, until_ms, bound, before.copied_bytes + copied, before.added_bytes + added)
+        levels.append(level)
+    return tuple(levels)
+
+
+def _share(received: Received, start_ms: int, end_ms: int) -> float:
+    """Return which part of an interval lies between two moments."""
+    common_ms = min(received.at_ms, end_ms) - max(received.start_ms, start_ms)
+    return max(common_ms, 0) / (received.at_ms - received.start_ms)
 
 
 def _covered_ms(mine: Sequence[Sequence[Received]], grid: Grid) -> list[float]:

@@ -10,7 +10,6 @@ from typing import Final
 
 from syncline.move_report.facts import Facts, PartFacts
 from syncline.move_report.frame import Frame, MarkRows, frame_of
-from syncline.move_report.levels import levels_of
 from syncline.pictures import legend, svg
 from syncline.pictures.labels import CHARACTER_PX
 from syncline.pictures.scales import Linear, nice_ticks
@@ -104,7 +103,7 @@ def _panel(facts: Facts, frame: Frame, part: PartFacts, top: float, ticks: Seque
         drawn.append(svg.text(frame.left - 8, y + 4, rate_words(tick) if tick else "0", class_="tick end-anchor"))
     drawn += _copied(facts, frame, part, scale)
     drawn += _line(facts, frame, part, part.keep_up, scale, "keep-up")
-    drawn += _throttle(facts, frame, part, scale)
+    drawn += _throttle(frame, part, scale)
     return drawn
 
 
@@ -115,13 +114,6 @@ def _edges(facts: Facts, frame: Frame, index: int) -> tuple[float, float]:
     if facts.ended_ms is not None and begin_ms < facts.ended_ms < end_ms:
         end_ms = facts.ended_ms
     return frame.axis.x(begin_ms), frame.axis.x(end_ms)
-
-
-def _step_place(facts: Facts, frame: Frame, index: int, bound: float) -> float:
-    """Return the place at which a bound begins with a bin: that of the step itself, if the move's throttle has it."""
-    begin_ms = facts.start_ms + index * facts.bin_ms
-    near = [s.at_ms for s in facts.steps if s.bytes_per_s == bound and abs(s.at_ms - begin_ms) < facts.bin_ms]
-    return frame.axis.x(near[0] if near else begin_ms)
 
 
 def _runs(part: PartFacts) -> list[list[int]]:
@@ -162,18 +154,14 @@ def _line(facts: Facts, frame: Frame, part: PartFacts, values: Sequence[float], 
     return drawn
 
 
-def _throttle(facts: Facts, frame: Frame, part: PartFacts, scale: Linear) -> list[str]:
+def _throttle(frame: Frame, part: PartFacts, scale: Linear) -> list[str]:
     """Return the throttle as steps, each with its rate; where it is too low, also with what keeping up takes."""
     drawn = []
     free_from = 0.0
-    levels = levels_of(part)
-    for number, level in enumerate(levels):
+    for level in part.levels:
         if level.bound is None:
             continue
-        x, until = _step_place(facts, frame, level.first, level.bound), _edges(facts, frame, level.last)[1]
-        after = levels[number + 1] if number + 1 < len(levels) else None
-        if after is not None and after.first == level.last + 1 and after.bound is not None:
-            until = _step_place(facts, frame, after.first, after.bound)
+        x, until = frame.axis.x(level.start_ms), frame.axis.x(level.end_ms)
         y = scale(level.bound)
         if level.bound <= scale.high:
             drawn.append(svg.line(x, y, until, y, class_="throttle"))

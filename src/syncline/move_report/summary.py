@@ -5,7 +5,7 @@ from typing import Any, Final
 from syncline.move_report import words
 from syncline.move_report.facts import Facts, PartFacts
 from syncline.move_report.frame import since
-from syncline.move_report.levels import mean_rate, used_share, worst_share
+from syncline.move_report.levels import copied_s, mean_rate, used_share, worst_share
 from syncline.reassign.amounts import rate_words, span_words
 
 PARTS_MAX: Final = 12
@@ -32,9 +32,8 @@ def lines_of(facts: Facts) -> list[str]:
 
 
 def _part(facts: Facts, part: PartFacts, width: int) -> str:
-    copied_s = sum(part.is_copying) * facts.bin_ms / 1_000
-    line = f"{part.title:<{width}}  {rate_words(mean_rate(part)):>9} for {span_words(copied_s)}"
-    share, worst = used_share(part), worst_share(part, facts.bin_ms)
+    line = f"{part.title:<{width}}  {rate_words(mean_rate(part)):>9} for {span_words(round(copied_s(part)))}"
+    share, worst = used_share(part), worst_share(part, facts.start_ms, facts.bin_ms)
     if share is not None:
         line += f", {100 * share:.0f} % of its throttle"
     if worst is not None:
@@ -59,7 +58,7 @@ def fields_of(facts: Facts) -> dict[str, Any]:
                 "role": each.part.role.value,
                 "mean_bytes_per_s": round(mean_rate(each)),
                 "share_of_throttle": used_share(each),
-                "highest_share_in_10_s": worst_share(each, facts.bin_ms),
+                "highest_share_in_10_s": worst_share(each, facts.start_ms, facts.bin_ms),
                 "held_share": each.held_share,
                 "bytes_per_s": [round(rate) for rate in each.rates],
                 "keep_up_bytes_per_s": [round(rate) for rate in each.keep_up],

@@ -5,17 +5,19 @@ Every sentence has a number with its unit; a sentence without facts is left out.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
-from syncline.move_report.facts import Copy, Ending, Facts, PartFacts, Wait
+from syncline.move_report.facts import Copy, Ending, Facts, Level, PartFacts, Wait
 from syncline.move_report.frame import since
-from syncline.move_report.levels import JUDGED_MS, Level, levels_of, mean_rate, used_share, worst_share
+from syncline.move_report.levels import JUDGED_MS, mean_rate, share_of, used_share, worst_share
 from syncline.pictures.labels import seconds
 from syncline.reassign.amounts import rate_words, size_words
 from syncline.reassign.formulas import Role
 
 # With more throttles than these, they are told as a range.
-_LEVELS_MAX = 3
+_LEVELS_MAX: Final = 3
+# A mean over less says more about batches than about the throttle.
+_TOLD_MS: Final = 3_000
 
 
 def verdict(facts: Facts) -> str:
@@ -82,10 +84,10 @@ def rates(facts: Facts) -> str:
     if not facts.parts:
         return "The copies were done between two samples of the journal: there is no rate to show."
     part = longest_part(facts)
-    levels = levels_of(part)
-    sentences = _stuck(levels)
-    sentences += _kept(part, [level for level in levels if not level.is_too_low])
-    worst = [share for each in facts.parts if (share := worst_share(each, facts.bin_ms)) is not None]
+    told = [level for level in part.levels if level.length_ms >= _TOLD_MS] or list(part.levels)
+    sentences = _stuck(told)
+    sentences += _kept(part, [level for level in told if not level.is_too_low])
+    worst = [share for each in facts.parts if (share := worst_share(each, facts.start_ms, facts.bin_ms)) is not None]
     if worst:
         share, judged_s = 100 * max(worst), JUDGED_MS // 1_000
         sentences.append(f"In no {judged_s} s did a broker send or receive more than {share:.0f} % of its throttle.")
@@ -120,8 +122,8 @@ def _kept(part: PartFacts, levels: Sequence[Level]) -> list[str]:
     sentences = []
     for bound in dict.fromkeys(level.bound for level in throttled):
         mine = [level for level in throttled if level.bound == bound]
-        rate = sum(level.rate * level.bins for level in mine) / sum(level.bins for level in mine)
-        share = rate / bound if bound else 0.0
+        rate = sum(level.copied_bytes for level in mine) * 1_000 / sum(level.length_ms for level in mine)
+        share = share_of(mine) or 0.0
         sentences.append(
             f"With {rate_words(bound or 0.0)}, {part.did} {rate_words(rate)} on average, {100 * share:.0f} % of that."
         )
