@@ -28,7 +28,7 @@ COMMANDS = {
         "reassign",
         "throttle",
     },
-    ("reassign",): {"generate", "execute", "verify", "cancel", "list", "plan", "status", "resume"},
+    ("reassign",): {"generate", "execute", "verify", "cancel", "list", "plan", "status", "resume", "report"},
     ("throttle",): {"show", "set", "clear", "explain"},
     ("topics",): {"create", "list", "describe", "delete", "alter", "elect-leaders"},
     ("groups",): {"list", "describe", "reset-offsets"},

@@ -100,7 +100,8 @@ def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
     assert "foo-1 -> 5 |                              |   0.0 % of    2 MB  waiting" in shown
     states = {(row["topic"], row["partition"]): row["state"] for row in facts["replicas"]}
     assert states == {("foo", 0): "copying", ("foo", 1): "waiting"}
-    assert facts["eta_s"] == pytest.approx(5.0, rel=0.1)
+    # Of five megabytes at one a second, none comes during the second in which `status` looks.
+    assert 5.0 * 0.9 <= facts["eta_s"] <= (5.0 + 1.0) * 1.1
     assert facts["brokers"][-1]["quota_bytes_per_s"] == 1_000_000
 
 
