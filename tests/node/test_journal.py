@@ -14,6 +14,7 @@ from syncline.node.peer import PeerConnection, PeerLost
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
+from syncline.virtual.meter import CallMeter
 from syncline.virtual.raw_log import segments
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -179,6 +180,23 @@ async def test_journal_splits_what_has_waited_when_the_brokers_are_there_at_last
     assert len(world.broker().image.partition(JOURNAL_TOPIC, 0).replicas) == 3
     assert len(sizes) > 3
     assert max(sizes) < BATCH_BYTES_MAX + 1_000
+
+
+@lonely
+async def test_journal_writes_many_events_in_slices(world: World) -> None:
+    """A controller that moves thousands of partitions has an event of each at once."""
+    for number in range(1_000):
+        world.call(1, world.broker().journal.note, fault(number))
+    for broker_id in (2, 3):
+        await world.start(broker_id)
+    meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
+    await ready(world)
+    leader = world.broker().image.partition(JOURNAL_TOPIC, 0).leader
+    await world.until(lambda: len(noted(world, leader)) == 1_000)
+    world.loop.meter = None
+
+    assert noted(world, leader) == list(range(1_000))
+    assert meter.calls_max < 20_000
 
 
 @journalled
