@@ -48,12 +48,18 @@ def _states(world: World) -> list[Any]:
     return [image.partition("t", index) for index in range(PARTITIONS)]
 
 
-def _altered(**of_each: Any) -> dict[str, Any]:
+def _altered(topics: int = TOPICS, **of_each: Any) -> dict[str, Any]:
     config = {"name": "retention.ms", "value": "5", **of_each}
     return {
-        "resources": [{"resource_type": 2, "resource_name": name, "configs": [config]} for name in _NAMES],
+        "resources": [{"resource_type": 2, "resource_name": name, "configs": [config]} for name in _NAMES[:topics]],
         "validate_only": False,
     }
+
+
+_LONG_LIST = {
+    "name": "leader.replication.throttled.replicas",
+    "value": ",".join(f"{number}:1" for number in range(9_000)),
+}
 
 
 LONG: dict[str, tuple[_Prepare, ApiKey, int, dict[str, Any]]] = {
@@ -76,6 +82,12 @@ LONG: dict[str, tuple[_Prepare, ApiKey, int, dict[str, Any]]] = {
     ),
     "alter-configs": (_many_topics, ApiKey.ALTER_CONFIGS, 2, _altered()),
     "alter-configs-incrementally": (_many_topics, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, _altered(config_operation=0)),
+    "alter-few-configs-with-long-values": (
+        _many_topics,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        _altered(20, config_operation=0, **_LONG_LIST),
+    ),
     "elect-leaders": (
         _many_partitions_led_by_others,
         ApiKey.ELECT_LEADERS,

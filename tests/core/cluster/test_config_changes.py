@@ -1,5 +1,6 @@
 """AlterConfigs and IncrementalAlterConfigs: what is refused, and what changes."""
 
+import time
 from typing import Any
 
 import pytest
@@ -215,6 +216,44 @@ def test_append_to_everything_is_refused_and_subtract_does_nothing() -> None:
     assert appended[0] == 40
     assert appended[1].startswith("Invalid value [*, 0:1] for configuration")
     assert subtracted[2].topic_configs("t") == {name: "*"}
+
+
+@pytest.mark.parametrize("operation", [SET, APPEND, SUBTRACT])
+def test_throttle_list_longer_than_brokers_read_at_once_is_refused(operation: int) -> None:
+    """Each broker would read it in one go, and hold everybody; `*` says the same of a large topic."""
+    name, text = "leader.replication.throttled.replicas", ",".join(["1234:5"] * 100_000)
+    code, message, _ = alter(start(), (name, operation, text))
+
+    assert code == 40
+    assert message == (
+        f"{name} would have 699999 characters, and may have 98304: throttle all replicas of the topic with '*', or"
+        " fewer of them at a time"
+    )
+
+
+def test_throttle_list_that_becomes_too_long_is_refused() -> None:
+    """However short each of the parts is that are appended."""
+    name = "follower.replication.throttled.replicas"
+    given = start(follower_replication_throttled_replicas=",".join(f"{number}:1" for number in range(8_000)))
+    more = [f"{number}:2" for number in range(8_000)]
+
+    assert alter(given, (name, APPEND, ",".join(more)))[0] == 40
+    assert alter(given, (name, APPEND, ",".join(more[:4_000])))[0] == 0
+
+
+def test_long_lists_are_edited_in_a_time_proportional_to_their_length() -> None:
+    """Looking for each of ten thousand items in ten thousand takes seconds; the order, and repetitions, stay."""
+    name = "leader.replication.throttled.replicas"
+    items = [f"{number}:1" for number in range(6_000)]
+    given = start(leader_replication_throttled_replicas=",".join(["9:9", *items, "9:9"]))
+    began_s = time.process_time()
+    appended = alter(given, (name, APPEND, ",".join(f"{number}:2" for number in range(6_000))))[2]
+    reduced = alter(appended, (name, SUBTRACT, ",".join(["9:9", *reversed(items)])))[2]
+    took_s = time.process_time() - began_s
+
+    assert reduced.topic_configs("t")[name].split(",")[:3] == ["9:9", "0:2", "1:2"]
+    assert len(reduced.topic_configs("t")[name].split(",")) == 6_001
+    assert took_s < 0.4, f"{took_s} s of processor time"
 
 
 def test_alter_configs_replaces_everything() -> None:

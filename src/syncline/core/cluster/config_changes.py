@@ -29,6 +29,7 @@ from syncline.model.topic_config import (
     FOLLOWER_THROTTLED,
     LEADER_THROTTLED,
     TOPIC_CONFIGS,
+    check_length,
     stored_topic_config,
     validate_topic_configs,
 )
@@ -230,15 +231,25 @@ def _wanted(
     for key in resource.keys:
         if key.operation == Operation.SET:
             assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
+            _check_length(key)
             wanted[key.name] = stored_topic_config(key.name, key.value)
         elif key.operation == Operation.DELETE:
             wanted.pop(key.name, None)
         elif key.operation in {Operation.APPEND, Operation.SUBTRACT}:
+            _check_length(key)
             definition = definitions.get(key.name)
             wanted[key.name] = _edited_list(present.get(key.name), key, definition, settings)
         else:
             raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown operation type {key.operation}")
     return wanted
+
+
+def _check_length(key: KeyChange) -> None:
+    """Raise `RequestError` for a list of throttled replicas that is too long even to be looked at."""
+    try:
+        check_length(key.name, key.value or "")
+    except ConfigError as error:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _edited_list(
@@ -252,18 +263,23 @@ def _edited_list(
         given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
         present = given[0] if given else (show(definition.default_value()) or "")
     # Kafka reads the present list without its empty items, and ignores those at the end of the given one.
-    items = [item.strip() for item in present.split(",") if item.strip()]
+    items = [item for each in present.split(",") if (item := each.strip())]
     assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
     given_items = [each.strip() for each in (key.value.rstrip(" ,") if key.value.strip() else "").split(",")]
     if key.name in {FOLLOWER_THROTTLED, LEADER_THROTTLED}:
         given_items = [item for item in given_items if item]
-    for item in given_items:
-        if key.operation == Operation.APPEND:
-            if item not in items:
-                items.append(item)
-        elif item in items:
-            items.remove(item)
-    return ",".join(items)
+    if key.operation == Operation.APPEND:
+        known = set(items)
+        return ",".join([*items, *dict.fromkeys(item for item in given_items if item not in known)])
+    # Of what is named so often, the first ones go.
+    unwanted = Counter(given_items)
+    kept = []
+    for item in items:
+        if unwanted[item]:
+            unwanted[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
 
 
 def _steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

@@ -39,6 +39,7 @@ PRODUCER_ID_BLOCK: Final = 1_000
 # Partitions, topics or configurations of one decision; more are decided in parts, each a few milliseconds' work.
 DECIDED_AT_ONCE: Final = 25
 KEYS_PER_RESOURCE: Final = 20
+CHARS_PER_RESOURCE: Final = 4_096
 ELECTED_AT_ONCE: Final = 200
 
 
@@ -273,11 +274,16 @@ def _alter_configs(controller: ActiveController, requested: AdminRequest, reply:
     def answered(results: list[ResourceResult] | None) -> None:
         reply(None if results is None else {"responses": Rows(results, row)})
 
+    def weight(resource: ResourceChange) -> int:
+        # Of many keys, their number weighs.
+        chars = sum(len(key.value or "") for key in resource.keys[:KEYS_PER_RESOURCE])
+        return 1 + len(resource.keys) // KEYS_PER_RESOURCE + chars // CHARS_PER_RESOURCE
+
     parts = yield from in_independent_parts(
         resources,
         DECIDED_AT_ONCE,
         subject=lambda resource: resource.subject,
-        weight=lambda resource: 1 + len(resource.keys) // KEYS_PER_RESOURCE,
+        weight=weight,
     )
     decide_in_parts(controller, requested, parts, decide, answered)
 
