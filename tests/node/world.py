@@ -69,7 +69,10 @@ class Errors(logging.Handler):
 class World:
     """A cluster of nodes and what tests do with it."""
 
-    def __init__(self, brokers: int = 1, started: int | None = None, seed: int = 1, **config: Any) -> None:
+    def __init__(
+        self, brokers: int = 1, started: int | None = None, seed: int = 1, *, is_checked: bool = True, **config: Any
+    ) -> None:
+        """`is_checked`: invariants are checked after each step, which takes long with thousands of partitions."""
         named = {name.replace("_", "."): str(value) for name, value in config.items()}
         settings = ClusterSettings(
             brokers=brokers,
@@ -77,6 +80,7 @@ class World:
             network=QUIET_NETWORK,
             disk=QUIET_DISK,
             is_shuffled=False,
+            check_invariants=is_checked,
         )
         self.cluster = VirtualCluster(seed, settings)
         self.loop = self.cluster.loop

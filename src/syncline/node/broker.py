@@ -232,6 +232,7 @@ class Broker:
                 journal=partition_journal,
                 refused_writes=refused_writes,
                 throttle=throttles.follower,
+                holds=holds,
                 settle=settle,
             ),
             by_leader,
@@ -359,7 +360,7 @@ class Broker:
             counters=counters,
             throttle=throttles.leader,
         )
-        throttles.connect(HeldForFollowers(sessions), fetchers)
+        throttles.connect(HeldForFollowers(sessions, partitions), fetchers)
         self.producing = Producing(
             clock=clock,
             cluster=cluster,

@@ -19,7 +19,7 @@ from syncline.node.clients.memory import Holding
 from syncline.node.clients.places import reset
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.received import Received
-from syncline.node.request import Request, Steps
+from syncline.node.request import NOTHING, Request, Steps
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import FrameParser, frame_response
@@ -31,7 +31,6 @@ log = logging.getLogger("syncline.node")
 UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 # Unanswered requests of one connection, at which it is not read until some are answered.
 PENDING_REQUESTS_MAX: Final = 4096
-NOTHING: Final = memoryview(b"")
 
 
 class Serves(Protocol):
@@ -315,8 +314,8 @@ class Connection(asyncio.BufferedProtocol):
         for request in waits_for:
             if request.line is not None:
                 request.line.ended(request)
-        self._out_of_turn.clear()
-        for request in pending:
+        out_of_turn, self._out_of_turn = self._out_of_turn, {}
+        for request in (*pending, *out_of_turn):
             # Break the reference cycle between request and callback: garbage collections are rare.
             give_up, request.on_lost = request.on_lost, None
             if give_up is not None:

@@ -101,12 +101,6 @@ class ReplicationBytes:
         self.moved_in = 0
         self.moved_out = 0
 
-    def sent(self, size_bytes: int, *, is_moved: bool) -> None:
-        """Count bytes that this broker sent to a follower."""
-        self.bytes_out += size_bytes
-        if is_moved:
-            self.moved_out += size_bytes
-
 
 class Counters:
     """Running totals of one broker."""

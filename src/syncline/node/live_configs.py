@@ -12,6 +12,7 @@ from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId
+from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import Topic
 from syncline.model.topic_config import TopicConfig
 from syncline.node.cluster_view import ClusterView
@@ -34,7 +35,17 @@ def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
 class LiveConfigs:
     """The configurations in effect at one broker."""
 
-    __slots__ = ("_broker_id", "_cluster", "_of_topic", "_settings", "broker", "slow_read_rules", "static")
+    __slots__ = (
+        "_broker_id",
+        "_cluster",
+        "_layers",
+        "_of_topic",
+        "_resolved",
+        "_settings",
+        "broker",
+        "slow_read_rules",
+        "static",
+    )
 
     def __init__(
         self, broker_id: BrokerId, static: Mapping[str, str], broker: BrokerConfig, cluster: ClusterView
@@ -48,24 +59,41 @@ class LiveConfigs:
         # None while KIP-501 is off.
         self.slow_read_rules = slow_read_rules(broker)
         self._settings: dict[tuple[str, int, int, int, bool, SlowReadRules | None], PartitionSettings] = {}
+        # What `broker` was resolved from, besides `static`.
+        self._layers: list[dict[str, str]] | None = None
+        # The last texts resolved: a list in them may be long, and several parts of a broker read them after a change.
+        self._resolved: tuple[Mapping[str, str], BrokerConfig, TopicConfig] | None = None
         # The last topic resolved, and what it was resolved from: requests name partitions of one topic in succession.
-        self._of_topic: tuple[Topic, object, BrokerConfig, TopicConfig] | None = None
+        self._of_topic: tuple[str, object, BrokerConfig, TopicConfig] | None = None
 
-    def resolve_again(self) -> None:
-        """Resolve this broker's configuration from the current image."""
+    def resolve_again(self) -> bool:
+        """Resolve this broker's configuration from the current image; return whether anything of it may differ."""
         image = self._cluster.image
+        # Rates of throttles are set for brokers, too. They change often, and have no effect but on throttles.
+        layers = [
+            {name: text for name, text in values.items() if name not in THROTTLE_RATES}
+            for values in (image.cluster_configs(), image.broker_configs(self._broker_id))
+        ]
+        if layers == self._layers:
+            return False
+        self._layers = layers
         self.broker = BrokerConfig.resolve(self.static, image.cluster_configs(), image.broker_configs(self._broker_id))
         self.slow_read_rules = slow_read_rules(self.broker)
+        return True
 
     def topic(self, name: str) -> TopicConfig:
         """Return the configuration of a topic."""
-        return TopicConfig.resolve(self._cluster.image.topic_configs(name), self.broker)
+        texts = self._cluster.image.topic_configs(name)
+        known = self._resolved
+        if known is None or known[0] is not texts or known[1] is not self.broker:
+            known = self._resolved = (texts, self.broker, TopicConfig.resolve(texts, self.broker))
+        return known[2]
 
     def topic_of(self, topic: Topic) -> TopicConfig:
         """Return the configuration of a topic, the same object for all of its partitions."""
         known, image = self._of_topic, self._cluster.image
-        if known is None or known[0] is not topic or known[1] is not image.configs or known[2] is not self.broker:
-            known = self._of_topic = (topic, image.configs, self.broker, self.topic(topic.name))
+        if known is None or known[0] != topic.name or known[1] is not image.configs or known[2] is not self.broker:
+            known = self._of_topic = (topic.name, image.configs, self.broker, self.topic(topic.name))
         return known[3]
 
     def partition_settings(self, config: TopicConfig) -> PartitionSettings:

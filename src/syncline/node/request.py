@@ -28,6 +28,8 @@ Steps: TypeAlias = Generator[None, None, None]
 
 # A body of at most this size is decoded in one call; it takes less than 5 ms.
 DECODED_AT_ONCE_BYTES: Final = 32_768
+# The body of a request that needs it no longer.
+NOTHING: Final = memoryview(b"")
 
 
 class RequestConnection(Protocol):
@@ -169,6 +171,11 @@ class Request:
 
     def _answer_in_steps(self, encoding: Generator[None, None, bytes]) -> Steps:
         self.reply_parts(((yield from encoding),))
+
+    def step(self, steps: Steps) -> None:
+        """Go on in steps that do not need the body."""
+        self.body = NOTHING
+        self.connection.step(self, steps)
 
     def reply(self, response: Any) -> None:
         """Answer with a kio entity."""

@@ -1,6 +1,6 @@
 """The follower's half of a fetch session."""
 
-from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
+from syncline.core.fetching.fetcher import LISTED_MAX, Fetcher, FetchRequestPlan
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition
 from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
 from syncline.core.replication.truncation import TruncationMode
@@ -129,13 +129,70 @@ def test_fetcher_costs_nothing_for_idle_partitions() -> None:
     followers = {f"t-{i}": partition() for i in range(2000)}
     for key, follower in followers.items():
         fetcher.add(key, follower)
-    request(fetcher)
+    while request(fetcher).is_partial:
+        fetcher.answered(77)
     fetcher.answered(77)
 
     followers["t-7"].appended(log_end=1, log_start=0, latest_epoch=5, leader_high_watermark=1)
     fetcher.touch("t-7")
 
     assert [key for key, _ in request(fetcher).listed] == ["t-7"]
+
+
+def test_request_lists_no_more_than_either_side_works_on_at_once() -> None:
+    """The others come with the next requests of the session; so do those to forget, and a session that ends empty."""
+    fetcher: Fetcher[str] = Fetcher()
+    keys = [f"t-{i}" for i in range(2 * LISTED_MAX + 10)]
+    for key in keys:
+        fetcher.add(key, partition())
+    plans = []
+    for _ in range(3):
+        plans.append(request(fetcher))
+        fetcher.answered(77)
+    for key in keys:
+        fetcher.hold(key)
+    forgets = request(fetcher)
+    fetcher.answered(77)
+    for key in keys[-5:]:
+        fetcher.release(key)
+    last = [request(fetcher)]
+    fetcher.answered(77)
+
+    assert [key for plan in plans for key, _ in plan.listed] == keys
+    assert [(plan.session_epoch, plan.is_partial) for plan in plans] == [(0, True), (1, True), (2, False)]
+    assert (forgets.listed, forgets.forgotten, forgets.is_partial) == ([], keys[:LISTED_MAX], True)
+    assert (last[0].listed, last[0].forgotten, last[0].is_partial) == ([], keys[LISTED_MAX : 2 * LISTED_MAX], True)
+    assert request(fetcher).forgotten == keys[2 * LISTED_MAX : -5]
+
+
+def test_what_is_yet_to_be_listed_begins_the_next_session_when_this_one_is_empty() -> None:
+    """It would never be fetched: nothing else asks for another request."""
+    fetcher: Fetcher[str] = Fetcher()
+    keys = [f"t-{i}" for i in range(LISTED_MAX)]
+    for key in keys:
+        fetcher.add(key, partition())
+    request(fetcher)
+    fetcher.answered(77)
+    for key in keys:
+        fetcher.remove(key)
+    fetcher.add("new", partition())
+
+    assert request(fetcher) == FetchRequestPlan(77, 0, [("new", ask(0))], [])
+
+
+def test_request_without_a_session_lists_everything() -> None:
+    """The leader has no room for one: the next request would list the same partitions again, and never the others."""
+    fetcher: Fetcher[str] = Fetcher()
+    keys = [f"t-{i}" for i in range(LISTED_MAX + 1)]
+    for key in keys:
+        fetcher.add(key, partition())
+    first = request(fetcher)
+    fetcher.answered(0)
+    second = request(fetcher)
+    fetcher.answered(77)
+    fetcher.session_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    assert [len(plan.listed) for plan in (first, second, request(fetcher))] == [LISTED_MAX, LISTED_MAX + 1, LISTED_MAX]
 
 
 def test_partitions_that_compare_are_no_part_of_the_session() -> None:

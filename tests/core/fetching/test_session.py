@@ -419,6 +419,6 @@ def test_what_a_throttle_holds_is_looked_at_when_its_gate_opens() -> None:
     assert entries[2:] == list(session.held)
     assert [(session, entries[2]), (session, entries[3])] == list(cache.held())
     assert cache.held_count == 2
-    cache.release_held()
+    watchers.throttle_changed()
     assert cache.held_count == 0
     cache.check_invariants()

@@ -13,7 +13,7 @@ from syncline.core.replication.effects import (
 )
 from syncline.core.replication.known_brokers import BrokerStanding
 from syncline.core.replication.lag_policy import LagPolicy, MessageLag, TimeLag
-from syncline.core.replication.proposals import ProposalQueue
+from syncline.core.replication.proposals import ITEMS_PER_REQUEST_MAX, ProposalQueue
 from syncline.model.errors import ErrorCode
 from tests.core.s0 import LAG_MS, S0, standings
 
@@ -398,6 +398,24 @@ def test_retried_refusal_is_not_sent_again_before_the_pause_is_over() -> None:
 
     assert queue.next_batch(1059) == []
     assert queue.next_batch(1060) == [("t-0", again)]
+
+
+def test_request_has_no_more_proposals_than_are_decided_at_once() -> None:
+    """A broker that returns joins thousands of sets; each of them changes a record that all brokers apply."""
+    queue: ProposalQueue[int, ProposeIsr] = ProposalQueue()
+    for number in range(2 * ITEMS_PER_REQUEST_MAX + 1):
+        queue.submit(number, proposal())
+    first = [key for key, _ in queue.next_batch(0)]
+    queue.failed(0)
+    queue.submit(-1, proposal())
+    batches = []
+    while len(queue):
+        batches.append([key for key, _ in queue.next_batch(1_000)])
+        queue.answered(batches[-1])
+
+    assert [len(each) for each in batches] == [ITEMS_PER_REQUEST_MAX, ITEMS_PER_REQUEST_MAX, 2]
+    assert first == batches[0]
+    assert [key for batch in batches for key in batch] == [*range(2 * ITEMS_PER_REQUEST_MAX + 1), -1]
 
 
 def test_proposal_missing_from_an_answer_is_sent_again() -> None:

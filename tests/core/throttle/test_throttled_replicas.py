@@ -5,7 +5,7 @@ import pytest
 from syncline.core.throttle.throttled_replicas import ListedPartitions, partitions_of
 from syncline.model.config_types import ConfigError
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.topic_config import LEADER_THROTTLED, TOPIC_CONFIGS, validate_topic_config
+from syncline.model.topic_config import LEADER_THROTTLED, validate_topic_config
 
 
 def listed(broker_id: int, **topics: str) -> ListedPartitions:
@@ -52,7 +52,7 @@ def test_t11_lists_are_refused_by_name(text: str) -> None:
 def test_t12_empty_items_and_blanks_of_a_stored_list_mean_nothing() -> None:
     """Kafka's parser breaks on them, and throttles nothing."""
     for text in (",0:101", "0:101,", " 0:101 ", "1:102, 0:101"):
-        stored = TOPIC_CONFIGS[LEADER_THROTTLED].parse(text)
+        stored = validate_topic_config(LEADER_THROTTLED, text)
         assert isinstance(stored, tuple)
 
         assert partitions_of(stored, BrokerId(101)) == {0}
@@ -67,3 +67,12 @@ def test_t13_a_new_list_replaces_the_one_before() -> None:
 
     assert [2] == replaced
     assert not partitions
+
+
+def test_brokers_whose_number_ends_alike_are_told_apart() -> None:
+    """However their numbers are written."""
+    text = "0:1,1:11,2:101, 3:01 ,4:001,5:10"
+
+    found = [partitions_of(text.split(","), BrokerId(broker)) for broker in (1, 11, 101, 10, 0)]
+
+    assert found == [{0, 3, 4}, {1}, {2}, {5}, set()]

@@ -181,3 +181,17 @@ async def test_windows_are_as_configured(world: World) -> None:
     rate.record(10_000, now_ms)
 
     assert (2_000, 0) == (rate.rate(now_ms + 1_000), rate.rate(now_ms + 10_000))
+
+
+@pytest.mark.brokers(2)
+async def test_list_of_a_deleted_topic_ends_with_it(world: World) -> None:
+    """Whatever it named; nobody asks for throttles any more."""
+    for items in ("*", "0:1,0:2"):
+        await world.topic(replicas=(1, 2))
+        await throttle(world, leader=MB, follower=MB, items=items)
+        were_active = [role.is_active for broker_id in (1, 2) for role in world.broker(broker_id).throttles.roles]
+        await world.delete_topic()
+
+        assert were_active == [True] * 4
+        assert not any(role.is_active for broker_id in (1, 2) for role in world.broker(broker_id).throttles.roles)
+        assert world.fetcher(2, 1).throttled is None

@@ -3,7 +3,9 @@
 import pytest
 
 from syncline.model.errors import ErrorCode
+from syncline.node.fetching.operation import PARTITIONS_AT_ONCE
 from syncline.node.fetching.throttled import RELEASED_MAX
+from syncline.virtual.meter import CallMeter
 from tests.node.throttle.quotas import (
     BATCH_BYTES,
     BROKER,
@@ -272,3 +274,43 @@ async def test_promises_end_with_the_connection(world: World) -> None:
     rows = await follower.fetch(whole(1))
 
     assert len(offsets(rows[0].records)) >= 4
+
+
+@pytest.mark.brokers(2)
+async def test_many_throttled_partitions_are_read_and_counted_in_steps(world: World) -> None:
+    """As by one look: the allowance is kept, everything that was sent is counted, and the rest is held back."""
+    count = 4 * PARTITIONS_AT_ONCE
+    follower = await left_behind(world, count * BATCH_BYTES, partitions=count)
+    await throttle(world, leader=MB)
+    await world.later(1)
+    meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
+    rows = await follower.fetch(whole(count))
+    world.loop.meter = None
+    sent_bytes = sum(len(row.records) for row in rows.values())
+    session = world.broker().fetching.sessions.find(follower.session[0])
+    # The first sample counts as a second.
+    counted_bytes = leader_quota(world).rate(world.broker().clock.mono_ms())
+    assert session is not None
+
+    assert list(rows) == list(range(count))
+    assert 0.4 * MB <= sent_bytes <= 0.6 * MB
+    assert 0 <= counted_bytes - sent_bytes - count * ROW_BYTES <= count * ANSWER_BYTES
+    assert session.held_count == count - sum(bool(row.records) for row in rows.values())
+    assert meter.calls_max < 20_000
+    session.check_invariants()
+
+
+@pytest.mark.brokers(2)
+async def test_long_fetch_of_a_follower_ends_with_its_connection(world: World) -> None:
+    """Nothing of it waits for the quota, although it was looked at in steps, and out of turn."""
+    count = 2 * PARTITIONS_AT_ONCE
+    follower = await left_behind(world, count * BATCH_BYTES, partitions=count)
+    await throttle(world, leader=0)
+    follower.send(whole(count), max_wait_ms=30_000)
+    role = world.broker().throttles.leader
+    await world.until(lambda: role.waiting_count)
+    follower.close()
+    began_s = world.loop.time()
+    await world.until(lambda: not role.waiting_count)
+
+    assert world.loop.time() - began_s < 1

@@ -4,6 +4,8 @@ One hard idea: the client's half of a fetch session is a diff. The fetcher keeps
 what it last sent for each partition; a request lists only partitions for which
 the follower now wants something else, and forgets those to leave out. As on the
 server, the work is proportional to the number of changes, not of partitions.
+Nor does one request list everything, if thousands change at once: the next ones list
+the rest, so that neither side works on one of them for long.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
@@ -21,19 +23,24 @@ from syncline.model.errors import ErrorCode
 Key = TypeVar("Key", bound=Hashable)
 
 _FULL: Final = OPENING_EPOCH
-
+# What one request lists, and what it forgets, at most.
+LISTED_MAX: Final = 50
 
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
 
 
 class FetchRequestPlan(NamedTuple, Generic[Key]):
-    """One request to the leader: the partitions to list, and those to drop from the session."""
+    """One request to the leader: the partitions to list, and those to drop from the session.
+
+    `is_partial`: there are more, which the next request lists; so this one is not to wait for data.
+    """
 
     session_id: int
     session_epoch: int
     listed: list[tuple[Key, FetchAsk]]
     forgotten: list[Key]
+    is_partial: bool = False
 
 
 class Fetcher(Generic[Key]):
@@ -43,6 +50,7 @@ class Fetcher(Generic[Key]):
         "_backing_off",
         "_changed",
         "_comparing",
+        "_has_session",
         "_held",
         "_limits",
         "_partitions",
@@ -64,6 +72,8 @@ class Fetcher(Generic[Key]):
         self._comparing: dict[Key, None] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = _FULL
+        # False while the leader has no room for a session: then each request lists everything.
+        self._has_session = True
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -170,26 +180,36 @@ class Fetcher(Generic[Key]):
             self._sent.clear()
         listed: list[tuple[Key, FetchAsk]] = []
         forgotten: list[Key] = []
-        for key in self._partitions if is_full else self._changed:
+        later: list[Key] = []
+        keys = iter(self._partitions if is_full else self._changed)
+        for key in keys:
             ask = self._wanted(key, now_ms)
             known = self._sent.get(key)
             if ask is None:
                 if known is not None:
                     del self._sent[key]
                     forgotten.append(key)
+                    if len(forgotten) == LISTED_MAX:
+                        later.extend(keys)
             elif ask != known:
                 self._sent[key] = ask
                 listed.append((key, ask))
+                if len(listed) == LISTED_MAX and self._has_session:
+                    later.extend(keys)
         self._changed.clear()
+        if later:
+            self._changed.update(dict.fromkeys(later))
         if not self._sent:
             if not is_full:
                 # The leader closes the old session when the next opening request names it.
                 self._reset(self._session_id)
-            return None
-        return _make(FetchRequestPlan, (self._session_id, self._session_epoch, listed, forgotten))
+            # The session ends with what it forgets; what is yet to be listed begins the next one.
+            return self.next_request(now_ms) if self._changed else None
+        return _make(FetchRequestPlan, (self._session_id, self._session_epoch, listed, forgotten, bool(later)))
 
     def answered(self, session_id: int) -> None:
         """Advance the session after an answer without a top-level error."""
+        self._has_session = session_id != NO_SESSION_ID
         if session_id == NO_SESSION_ID:
             self._reset(NO_SESSION_ID)
             return

@@ -85,12 +85,6 @@ class SessionCache:
             for entry in session.held:
                 yield session, entry
 
-    def release_held(self) -> None:
-        """Look again at all that throttles hold back: the throttles changed."""
-        for session in self._sessions.values():
-            for gate in session.gates:
-                session.release(gate, len(session.partitions))
-
     def find(self, session_id: int) -> "FetchSession | None":
         """Return a remembered session; it does not count as used."""
         return self._sessions.get(session_id)

@@ -64,6 +64,12 @@ class PartitionWatchers:
         for entry in (*self._followers, *self._consumers):
             entry.changed(wakes=False)
 
+    def throttle_changed(self) -> None:
+        """Mark and wake those that a throttle holds back: it may be another one now, or none."""
+        for entry in self._followers:
+            if entry.gate is not None:
+                entry.changed(wakes=True, frees=True)
+
     def role_changed(self) -> None:
         """Mark and wake all: the partition changed its leadership, vanished or failed."""
         for entry in (*self._followers, *self._consumers):

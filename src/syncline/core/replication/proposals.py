@@ -5,6 +5,9 @@ request, a controller that is no longer one, or a stale broker epoch, the queue
 keeps every item and sends it again, because a partition with a pending proposal
 can make no other.
 
+A request has a bounded number of items: each of them changes a record that every broker then applies, in one go with
+the others of its request. A broker that returns joins thousands of in-sync sets at once.
+
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; at most one unsent item per partition; a partition
 missing from an answer is sent again.
@@ -12,10 +15,13 @@ Source: KIP-497 (AlterPartitionManager); scenarios B09, B23, B24.
 """
 
 from collections.abc import Hashable, Iterable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 # Kafka's pause before the same items are sent again.
 RESEND_BACKOFF_MS: Final = 50
+# The items of one request: the controller works on them without a break, and so does each broker whose roles change.
+ITEMS_PER_REQUEST_MAX: Final = 20
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -47,10 +53,16 @@ class ProposalQueue(Generic[Key, Item]):
         return True
 
     def next_batch(self, now_ms: int) -> list[tuple[Key, Item]]:
-        """Return all queued proposals as one request; empty if there are none, one is in flight or it is too early."""
+        """Return the next request's proposals; empty if there are none, one is in flight or it is too early."""
         if self._in_flight or now_ms < self.retry_at_ms:
             return []
-        self._in_flight, self._unsent = self._unsent, {}
+        if len(self._unsent) <= ITEMS_PER_REQUEST_MAX:
+            self._in_flight, self._unsent = self._unsent, {}
+        else:
+            queued = iter(list(self._unsent.items()))
+            self._in_flight = dict(islice(queued, ITEMS_PER_REQUEST_MAX))
+            self._unsent = dict(queued)
+        assert len(self._in_flight) <= ITEMS_PER_REQUEST_MAX, f"a request of {len(self._in_flight)} proposals"
         return list(self._in_flight.items())
 
     def answered(self, keys: Iterable[Key]) -> None:

@@ -8,6 +8,7 @@ The values were checked when they were stored (`config_types.throttled_replicas`
 Source: KIP-73.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -18,17 +19,12 @@ WILDCARD: Final = "*"
 
 def partitions_of(items: Iterable[str], broker_id: BrokerId) -> frozenset[int] | None:
     """Return the partitions that a broker throttles by a list; None stands for all partitions of the topic."""
-    found = []
-    for item in items:
-        text = item.strip()
-        if not text:
-            continue
-        if text == WILDCARD:
-            return None
-        partition, _, broker = text.partition(":")
-        if int(broker) == broker_id:
-            found.append(int(partition))
-    return frozenset(found)
+    text = ",".join(items)
+    if WILDCARD in text:
+        return None
+    # One search instead of a loop: a list may name ten thousand replicas, most of them other brokers'.
+    own = re.findall(rf"([0-9]+):0*{broker_id}\s*(?:,|\Z)", text)
+    return frozenset(map(int, own))
 
 
 class ListedPartitions:

@@ -11,6 +11,7 @@ from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.errors import ErrorCode
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
+from syncline.node.fetching.throttled import ThrottledReads
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.fetch_response import (
     FetchedPartition,
@@ -103,15 +104,31 @@ def answer(request: "Request", context: FetchContext, settled: Settled) -> None:
 
 def answer_in_steps(
     request: "Request",
+    serving: FetchServing,
     context: FetchContext,
     parts: Iterable[Sequence[Row]],
-    settle: Callable[[Sequence[Row]], None],
-    settled: Settled,
+    settle: Callable[[Settled, Sequence[Row]], None],
+    throttled: ThrottledReads | None,
 ) -> "Steps":
-    """Settle one part of the rows after the other, and send the answer, which is written in steps, too."""
-    for part in parts:
-        settle(part)
+    """Settle one part of the rows after the other, and send the answer, which is written in steps, too.
+
+    What throttles count of it is the size of its parts, which is a little more than that of the whole.
+    """
+    settled = Settled([], {})
+    for rows in parts:
+        part = Settled([], settled.endpoints)
+        settle(part, rows)
+        if throttled is not None:
+            throttled.count(rows, part.topics, request.version, serving.clock.mono_ms())
+        for topic, fetched in part.topics:
+            if settled.topics and settled.topics[-1][0] == topic:
+                settled.topics[-1][1].extend(fetched)
+            else:
+                settled.topics.append((topic, fetched))
         yield
+    if throttled is not None:
+        throttled.hold(context.session, is_answered=True)
+        throttled.counted()
     context.finish()
     topics, endpoints = settled
     response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
@@ -119,12 +136,14 @@ def answer_in_steps(
 
 
 def _count_out(serving: FetchServing, row: Row, replica_id: int) -> None:
+    partition = row.partition
     if row.entry.is_follower:
-        record = None if row.partition is None else row.partition.record
-        is_moved = record is not None and replica_id in record.adding
-        serving.counters.replication.sent(len(row.records), is_moved=is_moved)
-    elif row.partition is not None:
-        row.partition.counters.bytes_out += len(row.records)
+        replication = serving.counters.replication
+        replication.bytes_out += len(row.records)
+        if partition is not None and partition.record is not None and replica_id in partition.record.adding:
+            replication.moved_out += len(row.records)
+    elif partition is not None:
+        partition.counters.bytes_out += len(row.records)
 
 
 def _leader_hint(serving: FetchServing, row: Row, endpoints: dict[int, NodeEndpoint]) -> tuple[int, int] | None:

@@ -7,8 +7,8 @@ at its first look, with the log end captured before the read.
 Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
 several partitions costs one answer.
 
-A consumer that names many partitions has them looked at in steps (`node.stepping`): to the rest of this class, such a
-look is one more read that it waits for.
+Many partitions are looked at in steps (`node.stepping`), whoever asks for them: to the rest of this class, such a look
+is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
 
 
-# More of a consumer's partitions are looked at in steps: each takes some 5 microseconds.
-PARTITIONS_AT_ONCE: Final = 500
+# More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
+PARTITIONS_AT_ONCE: Final = 50
 PARTITIONS_PER_STEP: Final = 5
 
 
@@ -96,8 +96,8 @@ class FetchOperation:
     def start(self, now_ms: int) -> None:
         """Look at the partitions for the first time."""
         added = self._context.added
-        if len(added) > PARTITIONS_AT_ONCE and _is_long(len(added), self._request):
-            self._request.connection.step(self._request, self._resolve_in_steps(added))
+        if len(added) > PARTITIONS_AT_ONCE:
+            self._request.step(self._resolve_in_steps(added))
             return
         for entry in added:
             self._reader.resolve(entry)
@@ -196,14 +196,14 @@ class FetchOperation:
             )
             throttled.look(self._context.session, self._serving.clock.mono_ms())
         entries = self._context.pending()
-        if len(entries) > PARTITIONS_AT_ONCE and _is_long(len(entries), self._request):
+        if len(entries) > PARTITIONS_AT_ONCE:
             self.read_began(0)
-            self._request.connection.step(self._request, self._look_in_steps(entries, budget))
+            self._request.step(self._look_in_steps(entries, budget))
             return
         self._rows = [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in entries]
         if not self._reads_left:
             self._decide()
-        elif self._serving.slow_reads.rules is not None and self._fetch.replica_id >= 0:
+        else:
             self._pend()
 
     def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
@@ -215,6 +215,8 @@ class FetchOperation:
         self._reads_left -= 1
         if not self._reads_left:
             self._decide()
+        else:
+            self._pend()
 
     def read_began(self, size_bytes: int) -> None:
         """Wait for one more read, and count the memory that it takes: many fetches may read at once."""
@@ -238,6 +240,8 @@ class FetchOperation:
     def _pend(self) -> None:
         """Register this request, and count the partitions that were read at once."""
         slow_reads = self._serving.slow_reads
+        if slow_reads.rules is None or self._fetch.replica_id < 0:
+            return
         request = self._pending
         if request is None:
             now_ms = self._serving.clock.mono_ms()
@@ -302,9 +306,9 @@ class FetchOperation:
         if self.is_answered:
             return
         rows = self._rows
-        if len(rows) > PARTITIONS_AT_ONCE and _is_long(len(rows), self._request):
+        if len(rows) > PARTITIONS_AT_ONCE:
             self.read_began(0)
-            self._request.connection.step(self._request, self._decide_in_steps())
+            self._request.step(self._decide_in_steps())
             return
         if self._is_first_look:
             self._is_first_look = False
@@ -409,31 +413,29 @@ class FetchOperation:
         if self._pending is not None:
             serving.slow_reads.answered(self, self._pending, context.session)
         rows, self._rows = self._rows, []
-        unknown = self._reader.unknown
+        unknown, throttled = self._reader.unknown, self._throttled
         settled = Settled([], {})
         settle = partial(
             settle_rows,
             serving,
             context,
-            settled,
             unknown=unknown,
             isolation_level=self._fetch.isolation_level,
             version=self._request.version,
             replica_id=self._fetch.replica_id,
         )
         # As in Kafka, partitions that do not exist come last.
-        if len(rows) > PARTITIONS_AT_ONCE and _is_long(len(rows), self._request):
+        if len(rows) > PARTITIONS_AT_ONCE:
             parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
-            self._request.connection.step(
-                self._request, answer_in_steps(self._request, context, parts, settle, settled)
-            )
+            self._request.step(answer_in_steps(self._request, serving, context, parts, settle, throttled))
             return
         if unknown:
             rows.sort(key=lambda row: row.entry in unknown)
-        settle(rows)
-        if self._throttled is not None:
-            self._throttled.hold(context.session, is_answered=True)
-            self._throttled.count(rows, settled.topics, self._request.version, serving.clock.mono_ms())
+        settle(settled, rows)
+        if throttled is not None:
+            throttled.hold(context.session, is_answered=True)
+            throttled.count(rows, settled.topics, self._request.version, serving.clock.mono_ms())
+            throttled.counted()
         answer(self._request, context, settled)
 
 
@@ -448,10 +450,6 @@ def _must_answer(fetch: FetchRequest, partition_count: int, row_count: int, sums
         readable_bytes=sums.readable_bytes,
         has_urgent=sums.has_urgent or are_all_bad,
     )
-
-
-def _is_long(count: int, request: "Request") -> bool:
-    return count > PARTITIONS_AT_ONCE and request.listener == "client"
 
 
 def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, ErrorCode]) -> Iterator[Sequence[Row]]:

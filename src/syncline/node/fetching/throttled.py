@@ -14,7 +14,7 @@ the listed partitions, and for a move the records that its new replicas get.
 Units: bytes; times in ms of the node's clock. Source: KIP-73; Kafka's ReplicaManager.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from syncline.core.fetching.session import FetchSession, SessionPartition
@@ -240,7 +240,7 @@ class ThrottledReads:
         )
 
     def count(self, rows: Sequence[Row], topics: Topics, version: int, now_ms: int) -> None:
-        """Count what the answer sends."""
+        """Count what the answer, or a part of it, sends."""
         for quota, size_bytes in self._promised:
             quota.release(size_bytes)
         self._promised.clear()
@@ -265,6 +265,9 @@ class ThrottledReads:
         if listed is not None:
             size_bytes = _encoded_bytes(topics, keys, version)
             listed.record(size_bytes, now_ms, exempt_bytes=size_bytes - min(size_bytes, copied_bytes))
+
+    def counted(self) -> None:
+        """End the look: all of the answer is counted."""
         for quota in self._cut_short:
             quota.cut_short()
         self.end()
@@ -273,8 +276,9 @@ class ThrottledReads:
 class HeldForFollowers:
     """What throttles hold back from the followers of one broker."""
 
-    def __init__(self, sessions: SessionCache) -> None:
+    def __init__(self, sessions: SessionCache, partitions: Mapping[TopicPartition, Partition]) -> None:
         self._sessions = sessions
+        self._partitions = partitions
 
     def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
         """Iterate over what is held back: each partition, and the follower."""
@@ -282,9 +286,12 @@ class HeldForFollowers:
             if isinstance(entry.target, Partition):
                 yield entry.target.key, session.replica_id
 
-    def throttle_changed(self) -> None:
-        """Look again at all of it."""
-        self._sessions.release_held()
+    def throttle_changed(self, keys: Collection[TopicPartition]) -> None:
+        """Look again at what is held back of these partitions."""
+        for key in keys:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.watchers.throttle_changed()
 
 
 def _encoded_bytes(topics: Topics, keys: set[object], version: int) -> int:

@@ -114,7 +114,7 @@ class ImageApplication:
         if delta.deleted_topics:
             self._delete_topics(delta.deleted_topics, now_ms)
         # Before the first fetch of a partition.
-        self.throttles.apply(new, delta, self._configs.broker)
+        self.throttles.apply(new, delta, self._configs)
         for key in delta.partitions:
             self._assign(key, now_ms)
         self._replicas.sync_deletions()
@@ -174,20 +174,28 @@ class ImageApplication:
     # Configurations.
 
     def _apply_configs(self, delta: MetadataDelta) -> None:
-        is_broker_changed = any(resource.kind == ResourceType.BROKER for resource in delta.configs)
+        is_broker_changed = False
+        if any(resource.kind == ResourceType.BROKER for resource in delta.configs):
+            is_broker_changed = self._configs.resolve_again()
         if is_broker_changed:
-            self._configs.resolve_again()
             self._on_config(self._configs.broker)
         topics = {resource.name for resource in delta.configs if resource.kind == ResourceType.TOPIC}
         if not is_broker_changed and not topics:
             return
         resolved: dict[str, TopicConfig] = {}
+        # Configurations that differ from the new ones in throttle lists alone, which concern no partition by itself.
+        same: dict[str, TopicConfig] = {}
         for key, partition in self._partitions.items():
             if is_broker_changed or key.topic in topics:
                 config = resolved.get(key.topic)
                 if config is None:
                     config = resolved[key.topic] = self._configs.topic(key.topic)
-                partition.apply_config(config)
+                    if not is_broker_changed and partition.config.without_lists() == config.without_lists():
+                        same[key.topic] = partition.config
+                if partition.config is same.get(key.topic):
+                    partition.config = config
+                else:
+                    partition.apply_config(config)
 
     # Topics and partitions.
 

@@ -1,14 +1,22 @@
 """The fetchers of one broker: one per leader from which it follows partitions.
 
 A fetcher without partitions stays, so that the next partition from that leader finds a connection.
+
+Lists and moves may throttle thousands of partitions at once. Which of them are followed, and lag, is found out in
+slices, one per turn of the loop: the fetches between two slices are throttled as before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Final
 
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
+
+# Partitions whose throttles are found out in one turn of the loop; each takes some 5 microseconds.
+LOOKED_AT_ONCE: Final = 250
 
 
 class Fetchers:
@@ -19,6 +27,8 @@ class Fetchers:
         self.by_leader = by_leader
         # Fetchers that got partitions since the last `go`.
         self._touched: dict[int, LeaderFetcher] = {}
+        # Partitions that may have another throttle; a dict stands for an ordered set.
+        self._to_look_at: dict[TopicPartition, None] = {}
 
     def add(self, partition: Partition, leader_id: int) -> None:
         """Follow a partition from this leader; the caller then calls `go`."""
@@ -39,11 +49,36 @@ class Fetchers:
         if fetcher is not None:
             fetcher.connection.drop()
 
-    def throttle_changed(self) -> None:
-        """Find out again which partitions a throttle concerns; the caller then calls `go`."""
+    def throttle_changed(self, keys: Collection[TopicPartition]) -> None:
+        """Find out again which throttles concern these partitions, now and in the next turns; then call `go`."""
         for leader_id, fetcher in self.by_leader.items():
             fetcher.throttle_changed()
             self._touched[leader_id] = fetcher
+        is_under_way = bool(self._to_look_at)
+        self._to_look_at.update(dict.fromkeys(keys))
+        if not is_under_way:
+            self._look_on()
+
+    def _look_on(self) -> None:
+        if not self._surroundings.throttle.is_active:
+            self._to_look_at.clear()
+        some = list(islice(self._to_look_at, LOOKED_AT_ONCE))
+        topics = self._surroundings.cluster.image.topics
+        for key in some:
+            del self._to_look_at[key]
+            topic = topics.get(key.topic)
+            if topic is not None:
+                for fetcher in self.by_leader.values():
+                    fetcher.look_at((topic.topic_id.bytes, key.partition))
+        if self._to_look_at:
+            self._surroundings.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        began_ms = self._surroundings.holds.now_ms()
+        self._touched.update(self.by_leader)
+        self._look_on()
+        self.go()
+        self._surroundings.holds.ended(began_ms, "throttles")
 
     def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
         """Iterate over what throttles hold back from this broker's fetches: each partition, and this broker."""
@@ -60,5 +95,6 @@ class Fetchers:
 
     def close(self) -> None:
         """Stop fetching."""
+        self._to_look_at.clear()
         for fetcher in self.by_leader.values():
             fetcher.close()

@@ -5,7 +5,7 @@ A log that began empty although its partition has a history is reported while it
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from syncline.core.replication.evidence import Evidence
@@ -215,3 +215,12 @@ class FollowedLogs:
 def resume_at_log_end(follower: FollowerPartition, partition_log: PartitionLog) -> None:
     """Let a follower fetch from its current log end."""
     follower.truncated(partition_log.log_end, partition_log.epochs.latest_epoch, partition_log.log_start)
+
+
+def resume_at_log_ends(partitions: Mapping[Key, Partition]) -> Iterator[Key]:
+    """Let followers fetch from their log ends, as records may have been written before a failure; yield their keys."""
+    for key, partition in partitions.items():
+        follower = partition.follower
+        if follower is not None and follower.phase is FollowerPhase.FETCHING:
+            resume_at_log_end(follower, partition.log)
+            yield key

@@ -1,7 +1,8 @@
 """Fetches from one leader all partitions that this broker follows from it.
 
 The next fetch is sent inside the callback that has processed the answer, right after the records were written: there is
-no task between two fetches, and nothing is copied between socket and disk. `core/fetching/fetcher.py` and
+no task between two fetches, and nothing is copied between socket and disk, unless an answer has so many rows that it is
+processed in slices. `core/fetching/fetcher.py` and
 `core/replication/follower.py` decide what to ask and what an answer means.
 
 In `epoch-request` mode the fetcher compares partitions that have a new leader before it fetches them: one request, in
@@ -32,7 +33,8 @@ from syncline.model.events import Json
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerLost
-from syncline.node.replication.followed_logs import FollowedLogs, resume_at_log_end
+from syncline.node.replication.answered_rows import FEW_ROWS, AnsweredRows
+from syncline.node.replication.followed_logs import FollowedLogs, resume_at_log_ends
 from syncline.node.replication.leader_connection import LeaderConnection
 from syncline.node.replication.leader_questions import (
     EARLIEST,
@@ -75,6 +77,13 @@ class LeaderFetcher:
         )
         self._logs = FollowedLogs(
             leader_id, surroundings, on_late_cut=self._cut_late, send_doubt=self.connection.send_doubt
+        )
+        self._answer = AnsweredRows(
+            surroundings.loop,
+            surroundings.holds,
+            process=self._process,
+            paused=surroundings.settle,
+            ended=self._processed,
         )
         self._wake_timer: asyncio.TimerHandle | None = None
         # None while nothing is throttled.
@@ -141,20 +150,25 @@ class LeaderFetcher:
             self._fetcher.remove(key)
 
     def throttle_changed(self) -> None:
-        """Find out again which partitions a throttle concerns; the caller then calls `go`."""
-        throttle, now_ms = self._surroundings.throttle, self._surroundings.clock.mono_ms()
-        if self.throttled is None:
-            if not throttle.is_active:
-                return
+        """Begin or end to ask for throttles; which partitions they concern is found out by `look_at`."""
+        throttle = self._surroundings.throttle
+        if self.throttled is not None and not throttle.is_active:
+            self.throttled.close(self._surroundings.clock.mono_ms())
+            self.throttled = None
+        elif self.throttled is None and throttle.is_active:
             self.throttled = ThrottledFetches(
                 throttle, self._fetcher, self._partitions, self._surroundings.broker_id, self.go
             )
-        self.throttled.look_at_all(now_ms)
-        if not throttle.is_active:
-            self.throttled = None
+
+    def look_at(self, key: Key) -> None:
+        """Find out whether a partition is throttled, if it is followed from this leader; the caller then calls `go`."""
+        partition = self._partitions.get(key)
+        if partition is not None and self.throttled is not None:
+            self.throttled.look_at(key, partition)
 
     def close(self) -> None:
         """Stop fetching."""
+        self._answer.drop()
         if self.throttled is not None:
             self.throttled.close(self._surroundings.clock.mono_ms())
         self._logs.close()
@@ -176,7 +190,7 @@ class LeaderFetcher:
 
     def go(self) -> None:
         """Send the next fetch if none is in flight and something is ready."""
-        if not self.connection.is_free:
+        if self._answer.left is not None or not self.connection.is_free:
             return
         if self._wake_timer is not None:
             self._wake_timer.cancel()
@@ -188,14 +202,15 @@ class LeaderFetcher:
         if questions:
             self._ask_epochs(questions, now_ms)
             return
-        decide_ms = None
+        wait_ms = None
         if self.throttled is not None:
             decide_ms = self.throttled.share_out(now_ms, self._surroundings.configs.broker.replica_fetch_max_bytes)
+            wait_ms = None if decide_ms is None else decide_ms - now_ms
         plan = self._fetcher.next_request(now_ms)
         if plan is None:
             self._sleep(now_ms, decide_ms)
             return
-        self._fetch(plan, now_ms, None if decide_ms is None else decide_ms - now_ms)
+        self._fetch(plan, now_ms, 0 if plan.is_partial else wait_ms)
 
     def _sleep(self, now_ms: int, decide_ms: int | None) -> None:
         times_ms = [at_ms for at_ms in (self._fetcher.next_wake_ms(), decide_ms) if at_ms is not None]
@@ -209,6 +224,7 @@ class LeaderFetcher:
 
     def _connection_lost(self) -> None:
         now_ms = self._surroundings.clock.mono_ms()
+        self._answer.drop()
         if self.throttled is not None:
             self.throttled.ended(now_ms)
         self._fetcher.disconnected(now_ms)
@@ -245,16 +261,29 @@ class LeaderFetcher:
             self._fetcher.session_refused(ErrorCode(response.error_code))
         else:
             self._fetcher.answered(response.session_id)
+            topics = response.topics
+            if len(topics) > 1 or (topics and len(topics[0][1]) > FEW_ROWS):
+                self._answer.begin(topics)
+                return
+            # Most answers have few rows, or none.
             try:
-                for topic_id, rows in response.topics:
+                for topic_id, rows in topics:
                     assert isinstance(topic_id, bytes), f"fetch version {FETCH_VERSION} names topics by id"
                     for row in rows:
                         self._process((topic_id, row.partition), row)
-            except Exception:
-                # Our bug. Without a next fetch, all partitions of this leader would stop silently: connect again.
-                log.exception("an answer of broker %s could not be processed", self.leader_id)
-                self._resume_at_log_ends()
-                self.connection.drop()
+            except Exception as error:  # noqa: BLE001 - logged there
+                self._processed(error)
+                return
+        self.go()
+        self._surroundings.settle()
+
+    def _processed(self, failure: Exception | None) -> None:
+        if failure is not None:
+            # Our bug. Without a next fetch, all partitions of this leader would stop silently: connect again.
+            log.error("an answer of broker %s could not be processed", self.leader_id, exc_info=failure)
+            for key in resume_at_log_ends(self._partitions):
+                self._fetcher.touch(key)
+            self.connection.drop()
         self.go()
         self._surroundings.settle()
 
@@ -285,14 +314,6 @@ class LeaderFetcher:
         self._fetcher.touch(key)
         if effects:
             self._perform(key, partition, effects)
-
-    def _resume_at_log_ends(self) -> None:
-        """Continue from the log ends: records may have been written before the failure."""
-        for key, partition in self._partitions.items():
-            follower = partition.follower
-            if follower is not None and follower.phase is FollowerPhase.FETCHING:
-                resume_at_log_end(follower, partition.log)
-                self._fetcher.touch(key)
 
     # Ends of epochs.
 

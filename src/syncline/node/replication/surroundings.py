@@ -12,6 +12,7 @@ from syncline.node.counters import Counters
 from syncline.node.departures import Departures
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.observer import Observer
 from syncline.node.partition import HearsOfRefusals, Partition
 from syncline.node.replication.cuts import Cuts
@@ -52,4 +53,5 @@ class FetcherSurroundings(NamedTuple):
     journal: JournalsTruncations
     refused_writes: HearsOfRefusals
     throttle: FollowerThrottle
+    holds: LoopHolds
     settle: Callable[[], None]

@@ -147,15 +147,8 @@ class ThrottledFetches:
 
     # Which partitions are throttled.
 
-    def look_at_all(self, now_ms: int) -> None:
-        """Find out which partitions are throttled: lists, rates or moves have changed."""
-        self.close(now_ms)
-        if self._throttle.is_active:
-            for key, partition in self._partitions.items():
-                self.look_at(key, partition)
-
     def look_at(self, key: Key, partition: Partition) -> None:
-        """Find out whether a partition is throttled: it is new, or its lag is."""
+        """Find out whether a partition is throttled: it is new, or its lag or what throttles it is."""
         quotas = () if self._is_in_sync(partition) else self._quotas_of(partition)
         queue = self._queue_of.get(key)
         if queue is None and not quotas:
@@ -214,8 +207,9 @@ class ThrottledFetches:
         return follower.lag_records == UNKNOWN_LAG and record is not None and self._broker_id in record.isr
 
     def _quotas_of(self, partition: Partition) -> Quotas:
+        # A quota without a limit is one that is never exceeded, until a rate is set.
         found = (self._throttle.listed(partition.key), self._throttle.moving(partition.key, self._broker_id))
-        return tuple(each for each in found if each is not None and each.limit_bytes_per_s != UNLIMITED)
+        return tuple(each for each in found if each is not None)
 
     # Before a request, and after its answer.
 

@@ -9,8 +9,9 @@ Units: bytes per second; times in ms of the node's clock.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, Protocol
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, Protocol
 
 from syncline.core.throttle.held_time import HeldTime
 from syncline.core.throttle.mode import ThrottleMode
@@ -27,6 +28,8 @@ log = logging.getLogger("syncline.node")
 
 Role = Literal["leader", "follower"]
 
+_NOTHING: Final[frozenset[int]] = frozenset()
+
 
 class Throttled(Protocol):
     """What waits for a quota."""
@@ -38,12 +41,14 @@ class Throttled(Protocol):
 class QuotaState:
     """One quota, with what lasts when its rule or limit changes."""
 
-    __slots__ = ("held", "limit_bytes_per_s", "quota", "rate")
+    __slots__ = ("held", "limit_bytes_per_s", "partition_count", "quota", "rate")
 
     def __init__(self, num: int, sample_ms: int, mode: ThrottleMode) -> None:
         self.rate = WindowedRate(num, sample_ms)
         self.held = HeldTime(num, sample_ms)
         self.limit_bytes_per_s = UNLIMITED
+        # The partitions that it bounds, if it is a move's.
+        self.partition_count = 0
         self.quota: Quota = make_quota(mode, self.rate, UNLIMITED, 0)
 
     def set_mode(self, mode: ThrottleMode, now_ms: int) -> None:
@@ -205,27 +210,48 @@ class RoleThrottle:
         state.set_limit(bytes_per_s, self._clock.mono_ms())
         return True
 
-    def set_list(self, topic: str, items: Iterable[str]) -> bool:
-        """Replace the list of a topic; return whether this broker throttles other partitions of it than before."""
-        before = self._lists.topics.get(topic, frozenset())
+    def set_list(self, topic: str, items: Sequence[str]) -> Collection[int] | None:
+        """Replace the list of a topic; return the partitions for which that makes a difference, None: all of them."""
+        before = self._lists.topics.get(topic, _NOTHING)
         self._lists.set_topic(topic, items)
-        return self._lists.topics.get(topic, frozenset()) != before
+        after = self._lists.topics.get(topic, _NOTHING)
+        if before is None or after is None:
+            return _NOTHING if before is after else None
+        return before ^ after
 
-    def set_moves(self, moving: Mapping[TopicPartition, Moving]) -> None:
-        """Bound the partitions that move; those of one move share its rate."""
-        now_ms = self._clock.mono_ms()
-        self._moving = {
-            key: each for key, each in moving.items() if each.throttle_bytes_per_s != UNTHROTTLED and each.adding
-        }
-        limits = {each.move_id: each.throttle_bytes_per_s for each in self._moving.values()}
-        for move_id in [move_id for move_id in self._states if move_id and move_id not in limits]:
-            del self._states[move_id]
-        for move_id, bytes_per_s in limits.items():
-            state = self._states.get(move_id)
+    def set_moving(self, key: TopicPartition, moving: Moving | None) -> bool:
+        """Bound a partition by its move; return whether it is another move, or adds other replicas, than before."""
+        if moving is not None and (moving.throttle_bytes_per_s == UNTHROTTLED or not moving.adding):
+            moving = None
+        before = self._moving.get(key)
+        if moving is None:
+            if before is None:
+                return False
+            del self._moving[key]
+        else:
+            self._moving[key] = moving
+            state = self._states.get(moving.move_id)
             if state is None:
-                state = self._states[move_id] = QuotaState(*self._window, self.mode)
-            if state.limit_bytes_per_s != bytes_per_s:
-                state.set_limit(bytes_per_s, now_ms)
+                state = self._states[moving.move_id] = QuotaState(*self._window, self.mode)
+            if before is None or before.move_id != moving.move_id:
+                state.partition_count += 1
+            self.set_move_limit(moving.move_id, moving.throttle_bytes_per_s)
+        if before is not None and (moving is None or before.move_id != moving.move_id):
+            state = self._states[before.move_id]
+            state.partition_count -= 1
+            if not state.partition_count:
+                del self._states[before.move_id]
+        if before is None or moving is None:
+            return True
+        return (before.move_id, before.adding) != (moving.move_id, moving.adding)
+
+    def set_move_limit(self, move_id: str, bytes_per_s: int) -> bool:
+        """Bound all partitions of a move together; return whether that is another rate than before."""
+        state = self._states.get(move_id)
+        if state is None or state.limit_bytes_per_s == bytes_per_s:
+            return False
+        state.set_limit(bytes_per_s, self._clock.mono_ms())
+        return True
 
     def changed(self) -> None:
         """Use what was changed; then `wake`."""
@@ -242,8 +268,9 @@ class RoleThrottle:
         """Assert that each quota is sound, and that no fetch waits for a throttle that is off."""
         for state in self._states.values():
             state.quota.check_invariants()
-        for key, moving in self._moving.items():
-            assert moving.move_id in self._states, f"{key} moves under a throttle that is gone"
+        counts = Counter(moving.move_id for moving in self._moving.values())
+        known = {move_id: state.partition_count for move_id, state in self._states.items() if move_id}
+        assert counts == known, f"{self}: moves bound {counts} partitions, and should bound {known}"
         assert self.is_active or not self._turns, f"{self}: there are turns for nothing: {self._turns}"
 
     # State for metrics, the journal and tools.

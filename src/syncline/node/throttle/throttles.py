@@ -4,11 +4,14 @@ A rate is set for this broker, or else for all brokers, or else there is none; a
 effect, as in Kafka. Lists belong to topics. All of it applies at the next check, also to fetches that wait already, and
 before the first fetch of a broker that starts: `apply` runs before roles are assigned.
 
+Cost is proportional to the partitions that are throttled by other lists or moves than before; another rate concerns
+none of them.
+
 Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the default of all brokers applies again).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
@@ -17,16 +20,17 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Throttle
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.kept_configs import THROTTLE_RATES
-from syncline.model.metadata import MetadataImage, MoveRecord, ResourceType
+from syncline.model.metadata import MetadataImage, ResourceType
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.throttle.journal import ThrottleJournal
-from syncline.node.throttle.moves import KnowsMoves, Moving
+from syncline.node.throttle.moves import UNTHROTTLED, KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+_LISTS: Final = frozenset({LEADER_THROTTLED, FOLLOWER_THROTTLED})
 
 
 class HoldsBack(Protocol):
@@ -35,8 +39,19 @@ class HoldsBack(Protocol):
     def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
         """Iterate over what is held back: each partition, and the broker whose replica it is."""
 
-    def throttle_changed(self) -> None:
-        """Find out again what throttles concern."""
+    def throttle_changed(self, keys: Collection[TopicPartition], /) -> None:
+        """Find out again which throttles concern these partitions."""
+
+
+class ResolvesConfigs(Protocol):
+    """Who knows the configurations in effect at this broker."""
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """Return the broker's own."""
+
+    def topic(self, name: str, /) -> TopicConfig:
+        """Return a topic's."""
 
 
 def rate_of(image: MetadataImage, broker_id: BrokerId, name: str) -> int:
@@ -65,8 +80,9 @@ class ReplicationThrottles:
     ) -> None:
         self._broker_id = broker_id
         self._moves = moves
+        # The partitions that move, and those of each move; dicts stand for ordered sets.
         self._moving: dict[TopicPartition, Moving] = {}
-        self._known_moves: Mapping[str, MoveRecord] = {}
+        self._keys_of: dict[str, dict[TopicPartition, None]] = {}
         window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
         mode = ThrottleMode(config.replication_quota_mode)
         self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
@@ -81,30 +97,22 @@ class ReplicationThrottles:
         self.leader.held = leader.held
         self.follower.held = follower.held
 
-    def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
+    def apply(self, image: MetadataImage, delta: MetadataDelta, configs: ResolvesConfigs) -> None:
         """Take over what changed in the metadata."""
-        is_changed = self._apply_configs(image, delta, config)
-        if image.moves is not self._known_moves:
-            # Another rate of a move changes none of its partitions.
-            self._known_moves = image.moves
-            delta = delta._replace(partitions=(*delta.partitions, *self._moving))
-        is_changed = self._apply_moves(image, delta) or is_changed
-        if is_changed:
-            self._changed()
+        keys: dict[TopicPartition, None] = {}
+        is_changed = self._apply_configs(image, delta, configs, keys)
+        is_changed = self._apply_moves(image, delta, keys) or is_changed
+        if keys or is_changed:
+            self._changed(keys)
 
     def know(self, moves: KnowsMoves, image: MetadataImage) -> None:
         """Ask somebody else about moves from now on."""
         self._moves = moves
-        self._moving = {}
+        keys: dict[TopicPartition, None] = {}
         for topic in image.topics.values():
             for record in topic.partitions:
-                key = TopicPartition(topic.name, record.partition)
-                moving = moves.move_of(key)
-                if moving is not None:
-                    self._moving[key] = moving
-        for role in self.roles:
-            role.set_moves(self._moving)
-        self._changed()
+                self._look_at(TopicPartition(topic.name, record.partition), keys)
+        self._changed(keys)
 
     def close(self) -> None:
         """Wake nobody more, and sample nothing."""
@@ -117,51 +125,96 @@ class ReplicationThrottles:
         for role in self.roles:
             role.check_invariants()
 
-    def _changed(self) -> None:
+    def _changed(self, keys: Collection[TopicPartition]) -> None:
         for role in self.roles:
             role.changed()
         # What fetches remember of throttles is void; only then those who wait look again.
         for holder in self._holders:
-            holder.throttle_changed()
+            holder.throttle_changed(keys)
         for role in self.roles:
             role.wake()
 
-    def _apply_configs(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> bool:
+    def _apply_configs(
+        self, image: MetadataImage, delta: MetadataDelta, configs: ResolvesConfigs, keys: dict[TopicPartition, None]
+    ) -> bool:
+        """Note in `keys` which partitions have other throttles; return whether a list or a quota is another one."""
         is_changed = False
         for resource in delta.configs:
             if resource.kind is ResourceType.BROKER:
-                mode = ThrottleMode(config.replication_quota_mode)
-                changes = [each.set_mode(mode) for each in self.roles]
-                changes.append(self.leader.set_limit(rate_of(image, self._broker_id, LEADER_RATE)))
-                changes.append(self.follower.set_limit(rate_of(image, self._broker_id, FOLLOWER_RATE)))
+                mode = ThrottleMode(configs.broker.replication_quota_mode)
+                other_modes = [each.set_mode(mode) for each in self.roles]
+                if any(other_modes):
+                    # Each quota is another object.
+                    keys.update(self._throttled(image))
+                changes = [
+                    self.leader.set_limit(rate_of(image, self._broker_id, LEADER_RATE)),
+                    self.follower.set_limit(rate_of(image, self._broker_id, FOLLOWER_RATE)),
+                ]
                 is_changed = is_changed or any(changes)
             elif resource.kind is ResourceType.TOPIC:
-                values = image.topic_configs(resource.name)
-                if LEADER_THROTTLED in values or FOLLOWER_THROTTLED in values:
-                    topic = TopicConfig.resolve(values, config)
-                    leads, follows = (
-                        topic.leader_replication_throttled_replicas,
-                        topic.follower_replication_throttled_replicas,
-                    )
-                else:
-                    leads = follows = ()
-                changes = [self.leader.set_list(resource.name, leads), self.follower.set_list(resource.name, follows)]
-                is_changed = is_changed or any(changes)
+                lists: tuple[Sequence[str], Sequence[str]] = ((), ())
+                if not _LISTS.isdisjoint(image.topic_configs(resource.name)):
+                    topic = configs.topic(resource.name)
+                    lists = topic.leader_replication_throttled_replicas, topic.follower_replication_throttled_replicas
+                leads = self.leader.set_list(resource.name, lists[0])
+                follows = self.follower.set_list(resource.name, lists[1])
+                numbers = None if leads is None or follows is None else {*leads, *follows}
+                keys.update(_keys(image, resource.name, numbers))
+                # A topic that was deleted has no partitions, and its list is gone.
+                is_changed = is_changed or numbers is None or bool(numbers)
         return is_changed
 
-    def _apply_moves(self, image: MetadataImage, delta: MetadataDelta) -> bool:
-        before = dict(self._moving) if self._moving else None
-        for key in delta.partitions:
-            moving = self._moves.move_of(key)
-            if moving is not None:
-                self._moving[key] = moving
-            elif before is not None:
-                self._moving.pop(key, None)
-        if before is not None:
-            for key in [key for key in self._moving if image.partition(*key) is None]:
-                del self._moving[key]
-        if self._moving == (before or {}):
-            return False
+    def _throttled(self, image: MetadataImage) -> Iterator[tuple[TopicPartition, None]]:
+        """Iterate over all partitions that are throttled."""
         for role in self.roles:
-            role.set_moves(self._moving)
-        return True
+            for topic, numbers in role.lists.topics.items():
+                yield from _keys(image, topic, numbers)
+        yield from dict.fromkeys(self._moving).items()
+
+    def _apply_moves(self, image: MetadataImage, delta: MetadataDelta, keys: dict[TopicPartition, None]) -> bool:
+        """Note in `keys` which partitions have other throttles; return whether a quota is another one."""
+        is_changed = False
+        for move_id in delta.moves:
+            move = image.moves.get(move_id)
+            if move is None or move_id not in self._keys_of:
+                continue
+            if move.throttle_bytes_per_s != UNTHROTTLED and any(move_id in role.states for role in self.roles):
+                # Another rate changes none of its partitions.
+                changes = [role.set_move_limit(move_id, move.throttle_bytes_per_s) for role in self.roles]
+                is_changed = is_changed or any(changes)
+            else:
+                for key in tuple(self._keys_of[move_id]):
+                    self._look_at(key, keys)
+        for key in delta.partitions:
+            self._look_at(key, keys)
+        for topic in delta.deleted_topics:
+            for record in topic.partitions:
+                self._look_at(TopicPartition(topic.name, record.partition), keys)
+        return is_changed
+
+    def _look_at(self, key: TopicPartition, keys: dict[TopicPartition, None]) -> None:
+        """Find out whether a partition moves; note it in `keys` if that throttles it differently."""
+        before, now = self._moving.get(key), self._moves.move_of(key)
+        if now is None and before is None:
+            return
+        if before is not None and (now is None or now.move_id != before.move_id):
+            del self._keys_of[before.move_id][key]
+            if not self._keys_of[before.move_id]:
+                del self._keys_of[before.move_id]
+        if now is None:
+            del self._moving[key]
+        else:
+            self._moving[key] = now
+            self._keys_of.setdefault(now.move_id, {})[key] = None
+        changes = [role.set_moving(key, now) for role in self.roles]
+        if any(changes):
+            keys[key] = None
+
+
+def _keys(image: MetadataImage, topic: str, numbers: Collection[int] | None) -> Iterator[tuple[TopicPartition, None]]:
+    """Iterate over partitions of a topic, None: over all, as items of an ordered set."""
+    if numbers is None:
+        known = image.topics.get(topic)
+        numbers = range(0 if known is None else len(known.partitions))
+    for number in sorted(numbers):
+        yield TopicPartition(topic, number), None

@@ -1,0 +1,140 @@
+"""Answers of many rows: they are processed in slices, and nothing of a lost one is."""
+
+from collections.abc import Callable
+from typing import Any
+
+from syncline.node.loop_holds import LoopHolds
+from syncline.node.replication.answered_rows import ROWS_PER_SLICE, SLICE_MS, AnsweredRows
+from syncline.wire.fetch_response import FetchedPartition
+
+MANY = 3 * ROWS_PER_SLICE + 5
+
+
+class HandClock:
+    """A clock that shows what it is set to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def mono_ms(self) -> int:
+        """Return the time."""
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        """Return the time."""
+        return self.now_ms
+
+
+class Turns:
+    """The event loop: what is called soon is called by hand."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        """Keep a callback for the next turn."""
+        self.soon.append(lambda: callback(*args))
+
+    def turn(self) -> None:
+        """Run what was kept."""
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class Processing:
+    """Rows that are processed, and what happened besides."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.loop = Turns()
+        self.row_ms = 0
+        self.done: list[tuple[int, bytes]] = []
+        self.pauses = 0
+        self.ends: list[Exception | None] = []
+        loop: Any = self.loop
+        self.rows = AnsweredRows(
+            loop, LoopHolds(self.clock), process=self._process, paused=self._paused, ended=self.ends.append
+        )
+
+    def _process(self, key: tuple[bytes, int], row: FetchedPartition) -> None:
+        if row.error_code:
+            raise ZeroDivisionError(f"row {key[1]}")
+        self.done.append((key[1], bytes(row.records)))
+        self.clock.now_ms += self.row_ms
+
+    def _paused(self) -> None:
+        self.pauses += 1
+
+
+def answer(buffer: bytearray, count: int = MANY, failing: int = -1) -> list[tuple[bytes, list[FetchedPartition]]]:
+    """Return the topics of an answer whose records lie in a buffer, a byte each."""
+    buffer[:] = bytes(number % 251 for number in range(count))
+    view = memoryview(buffer)
+    rows = [
+        FetchedPartition(number, int(number == failing), records=view[number : number + 1]) for number in range(count)
+    ]
+    return [(b"id", rows)]
+
+
+def test_rows_are_processed_in_slices_with_records_that_last() -> None:
+    """The next answer overwrites the receive buffer; where no time passes, their number ends a slice."""
+    each = Processing()
+    buffer = bytearray(MANY)
+    each.rows.begin(answer(buffer))
+    counts = [len(each.done)]
+    buffer[:] = bytes(MANY)
+    while each.rows.left is not None:
+        each.loop.turn()
+        counts.append(len(each.done))
+
+    assert counts == [ROWS_PER_SLICE, 2 * ROWS_PER_SLICE, 3 * ROWS_PER_SLICE, MANY]
+    assert each.done == [(number, bytes([number % 251])) for number in range(MANY)]
+    assert (each.pauses, each.ends, each.loop.soon) == (3, [None], [])
+
+
+def test_slow_rows_end_a_slice_by_the_clock() -> None:
+    """A log that is opened for the first time takes a hundred times as long as one without records."""
+    each = Processing()
+    each.row_ms = SLICE_MS // 2
+    each.rows.begin(answer(bytearray(MANY), 4))
+    first = len(each.done)
+    each.loop.turn()
+    each.loop.turn()
+
+    assert (first, len(each.done), each.ends) == (2, 4, [None])
+
+
+def test_short_answer_is_processed_at_once() -> None:
+    """The next fetch leaves in the callback that received the answer."""
+    each = Processing()
+    each.rows.begin(answer(bytearray(MANY), ROWS_PER_SLICE - 1))
+
+    assert (len(each.done), each.ends, each.pauses) == (ROWS_PER_SLICE - 1, [None], 0)
+
+
+def test_what_is_left_of_an_answer_is_dropped() -> None:
+    """The connection is lost; an answer over the next one is another matter."""
+    each = Processing()
+    each.rows.begin(answer(bytearray(MANY)))
+    each.rows.drop()
+    was_under_way = each.rows.left is not None
+    each.rows.begin(answer(bytearray(MANY), 3))
+    each.loop.turn()
+
+    assert not was_under_way
+    assert [number for number, _ in each.done[ROWS_PER_SLICE:]] == [0, 1, 2]
+    assert each.ends == [None]
+
+
+def test_row_that_fails_ends_its_answer_in_any_slice() -> None:
+    """Whoever asked for it connects again, and gets the rest once more."""
+    for failing in (3, ROWS_PER_SLICE + 3):
+        each = Processing()
+        each.rows.begin(answer(bytearray(MANY), failing=failing))
+        each.loop.turn()
+        each.loop.turn()
+
+        assert len(each.done) == failing
+        assert [repr(end) for end in each.ends] == [f"ZeroDivisionError('row {failing}')"]
+        assert each.rows.left is None

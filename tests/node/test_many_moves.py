@@ -1,0 +1,109 @@
+"""Many partitions that move, or are throttled, at once: no callback works on all of them, whatever happens to them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from syncline.model.errors import ErrorCode
+from syncline.model.metadata import PartitionRecord
+from syncline.virtual.meter import CallMeter
+from syncline.wire.api import ApiKey
+from tests.node.throttle.quotas import (
+    APPEND,
+    BROKER,
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+    TOPIC,
+    alter,
+    log_end,
+)
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+MANY = 600
+# A call, with the work between two calls, takes about half a microsecond, and nothing may hold a loop for 10 ms.
+CALLS_MAX = 20_000
+many_partitions = pytest.mark.brokers(3, is_checked=False, log_segment_delete_delay_ms=1_000)
+
+
+@asynccontextmanager
+async def counted(world: World, calls_max: int = CALLS_MAX) -> AsyncIterator[None]:
+    """Fail if a broker makes more calls than these before it gives others their turn, or looks whether it should."""
+    meter = world.loop.meter = CallMeter(frozenset(f"broker-{each}" for each in world.hosts))
+    try:
+        yield
+    finally:
+        world.loop.meter = None
+    assert meter.calls_max <= calls_max, f"{meter.calls_max} calls without a look at the clock"
+
+
+def records(world: World, broker_id: int = 1) -> tuple[PartitionRecord, ...]:
+    """Return the partitions of t as a broker knows them."""
+    return world.broker(broker_id).image.topics["t"].partitions
+
+
+async def with_records(world: World) -> None:
+    """Create t with one replica of each partition, and append to each."""
+    await world.topic(partitions=MANY, replicas=(1,))
+    for leader in sorted({each.leader for each in records(world)}):
+        client = await world.client(leader)
+        for each in records(world):
+            if each.leader == leader:
+                await client.produce("t", batch(), partition=each.partition, acks=1)
+        client.transport.close()
+
+
+async def reassign(world: World, target: tuple[int, ...] | None, **others: Any) -> None:
+    """Request the same replicas for all partitions of t."""
+    client = await world.client()
+    rows = [{"partition_index": number, "replicas": target} for number in range(MANY)]
+    topics = [{"name": "t", "partitions": rows}]
+    answer = await client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, timeout=30_000, topics=topics, **others)
+    client.transport.close()
+    codes = {int(row.error_code) for topic in answer.responses for row in topic.partitions}
+    # A few have arrived before they are cancelled.
+    assert codes <= ({ErrorCode.NONE} if target else {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS})
+
+
+@many_partitions
+async def test_many_partitions_move_and_no_callback_works_on_all_of_them(world: World) -> None:
+    """They start, wait under a throttle, are cancelled, start again, arrive, and leave where they were."""
+    await with_records(world)
+    async with counted(world):
+        await reassign(world, (2, 3), throttle=1)
+        await world.later(2)
+    async with counted(world):
+        await reassign(world, None)
+        await world.until(lambda: not any(each.is_reassigned for each in records(world)))
+        await world.later(2)
+    async with counted(world):
+        await reassign(world, (2, 3), throttle=1_000_000_000)
+        await world.until(lambda: all(set(each.isr) == {2, 3} for each in records(world)))
+        await world.later(2)
+
+    assert all(log_end(world, broker_id, number=number) == 1 for broker_id in (2, 3) for number in range(MANY))
+    assert not [key for key in world.broker(1).partitions if key.topic == "t"]
+
+
+@many_partitions
+async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world: World) -> None:
+    """Lists, wildcards and rates; and another rate alone concerns no partition, however many are throttled."""
+    await with_records(world)
+    await reassign(world, (2, 3), throttle=1)
+    async with counted(world):
+        for broker_id in (1, 2, 3):
+            items = ",".join(f"{number}:{broker_id}" for number in range(MANY))
+            await alter(world, TOPIC, "t", {LEADER_LIST: items, FOLLOWER_LIST: items}, APPEND)
+        await world.later(1)
+    async with counted(world):
+        await alter(world, TOPIC, "t", {LEADER_LIST: "*", FOLLOWER_LIST: "*"})
+        await alter(world, TOPIC, "t", {LEADER_LIST: None, FOLLOWER_LIST: None})
+        await alter(world, TOPIC, "t", {LEADER_LIST: "*", FOLLOWER_LIST: "*"})
+        await world.later(1)
+    async with counted(world, 4_000):
+        for rate in range(20):
+            await alter(world, BROKER, "", {LEADER_RATE: str(rate + 1), FOLLOWER_RATE: str(rate + 1)})
