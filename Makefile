@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle bench-many-moves
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -47,6 +47,9 @@ bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, m
 bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
 	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
 
+bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
+	$(BIN)/python -m benchmarks.many_moves
+
 SEEDS ?= 0..499
 virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones; SEEDS=0..1999 for more
 	$(BIN)/python -m syncline.virtual run --seeds $(SEEDS) --seconds 30 --jobs 2
@@ -67,7 +70,7 @@ chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all 
 chaos-moves: $(VENV)/.dev ## 30 moves under load; SIGKILL for commands, controller, source and destination (3 minutes)
 	$(BIN)/python -m tests.process.moves_chaos
 
-attack: $(VENV)/.dev ## attack three brokers in 69 ways, and judge what a well-behaved client beside it felt (8 minutes)
+attack: $(VENV)/.dev ## attack three brokers in 70 ways, and judge what a well-behaved client beside it felt (8 minutes)
 	@$(BIN)/python -m tests.attack $(ARGS)
 
 lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brokers (about 20 minutes)

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
-from tests.attack import abuse, batches, holding, naming, pages, private
+from tests.attack import abuse, batches, holding, naming, pages, private, throttles
 from tests.attack.case import Case, Size, small
 from tests.attack.stream import Leaving
 
@@ -15,6 +15,10 @@ _KNOWN: Final = (
          Size(1_500), small(20)),
     Case("configs-unknown", "20,000 unknown configurations for a broker, then described 100 times",
          naming.unknown_configs, Size(20_000), small(100)),
+    Case("throttle-lists", "lists of 100,000 throttled replicas, and the longest allowed", throttles.long_lists,
+         Size(100_000), small(3_000)),
+    Case("throttle-rates", "1,000 other rates for throttles of a topic", throttles.flapping_rates,
+         Size(1_000), small(20)),
     Case("coordinators", "FindCoordinator of 100,000 groups", naming.coordinators,
          Size(100_000), small(3_000)),
     Case("records-opened", "ten compressed batches of 499,999 records, to be opened", batches.many_records,

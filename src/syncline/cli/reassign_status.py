@@ -119,10 +119,13 @@ def status(
     interruptible()
     with Direct(bootstrap_of(bootstrap, data)) as cluster:
         seen = _Watch(cluster)
+        began_s = time.monotonic()
         seen.look()
+        # The second look takes as long as the first, and of thousands of partitions that is time enough to measure.
+        pause_s = max(0.0, LOOK_S - (time.monotonic() - began_s)) if seen.state.running else 0
         try:
             while True:
-                time.sleep(WATCH_S if watch else LOOK_S if seen.state.running else 0)
+                time.sleep(WATCH_S if watch else pause_s)
                 if seen.state.running:
                     seen.look()
                 if seen.is_unsure and not watch:
