@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle bench-many-moves
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle bench-many-moves
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20

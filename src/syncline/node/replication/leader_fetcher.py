@@ -202,10 +202,10 @@ class LeaderFetcher:
         if questions:
             self._ask_epochs(questions, now_ms)
             return
-        wait_ms = None
+        decide_ms = None
         if self.throttled is not None:
             decide_ms = self.throttled.share_out(now_ms, self._surroundings.configs.broker.replica_fetch_max_bytes)
-            wait_ms = None if decide_ms is None else decide_ms - now_ms
+        wait_ms = None if decide_ms is None else decide_ms - now_ms
         plan = self._fetcher.next_request(now_ms)
         if plan is None:
             self._sleep(now_ms, decide_ms)
