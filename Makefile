@@ -70,7 +70,7 @@ chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all 
 chaos-moves: $(VENV)/.dev ## 30 moves under load; SIGKILL for commands, controller, source and destination (3 minutes)
 	$(BIN)/python -m tests.process.moves_chaos
 
-attack: $(VENV)/.dev ## attack three brokers in 70 ways, and judge what a well-behaved client beside it felt (8 minutes)
+attack: $(VENV)/.dev ## attack three brokers in 71 ways, and judge what a well-behaved client beside it felt (8 minutes)
 	@$(BIN)/python -m tests.attack $(ARGS)
 
 lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brokers (about 20 minutes)

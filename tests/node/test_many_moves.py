@@ -104,6 +104,9 @@ async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world:
         await alter(world, TOPIC, "t", {LEADER_LIST: None, FOLLOWER_LIST: None})
         await alter(world, TOPIC, "t", {LEADER_LIST: "*", FOLLOWER_LIST: "*"})
         await world.later(1)
+    async with counted(world):
+        await alter(world, BROKER, "", {LEADER_RATE: "1", FOLLOWER_RATE: "1"})
+        await world.later(1)
     async with counted(world, 4_000):
         for rate in range(20):
-            await alter(world, BROKER, "", {LEADER_RATE: str(rate + 1), FOLLOWER_RATE: str(rate + 1)})
+            await alter(world, BROKER, "", {LEADER_RATE: str(rate + 2), FOLLOWER_RATE: str(rate + 2)})

@@ -184,3 +184,23 @@ async def test_a_lost_connection_takes_its_promises_along(world: World) -> None:
     quota = follower_quota(world)
 
     assert quota.allowance_bytes(world.broker(2).clock.mono_ms()) == MB // 2
+
+
+@pytest.mark.brokers(3)
+async def test_lists_without_a_rate_hold_nothing_back(world: World) -> None:
+    """Nor do fetches from two leaders take turns then; a rate that is set, and removed, applies to them at once."""
+    for topic, leader in (("t", 1), ("u", 2)):
+        await world.topic(topic, replicas=(leader, 3))
+        await alter(world, TOPIC, topic, {FOLLOWER_LIST: "*"})
+    world.kill(3)
+    await world.until(lambda: world.partition(1).record.isr == (1,) and world.partition(2, "u").record.isr == (2,))
+    for topic, leader in (("t", 1), ("u", 2)):
+        await fill(world, 4 * MB, topic=topic, at=leader)
+    await world.start(3)
+    began_s = world.loop.time()
+    await world.until(lambda: log_end(world, 3) == log_end(world, 3, "u") == 40)
+    took_s = world.loop.time() - began_s
+    quotas = [fetcher.throttled.held_count for fetcher in world.broker(3).replicas.fetchers.by_leader.values()]
+
+    assert took_s < 0.5
+    assert not any(quotas)

@@ -207,9 +207,8 @@ class ThrottledFetches:
         return follower.lag_records == UNKNOWN_LAG and record is not None and self._broker_id in record.isr
 
     def _quotas_of(self, partition: Partition) -> Quotas:
-        # A quota without a limit is one that is never exceeded, until a rate is set.
         found = (self._throttle.listed(partition.key), self._throttle.moving(partition.key, self._broker_id))
-        return tuple(each for each in found if each is not None)
+        return tuple(each for each in found if each is not None and each.limit_bytes_per_s != UNLIMITED)
 
     # Before a request, and after its answer.
 

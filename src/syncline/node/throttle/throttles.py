@@ -4,8 +4,8 @@ A rate is set for this broker, or else for all brokers, or else there is none; a
 effect, as in Kafka. Lists belong to topics. All of it applies at the next check, also to fetches that wait already, and
 before the first fetch of a broker that starts: `apply` runs before roles are assigned.
 
-Cost is proportional to the partitions that are throttled by other lists or moves than before; another rate concerns
-none of them.
+Cost is proportional to the partitions that are throttled by other lists or moves than before; another rate in place of
+one concerns none of them.
 
 Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the default of all brokers applies again).
 """
@@ -141,16 +141,7 @@ class ReplicationThrottles:
         is_changed = False
         for resource in delta.configs:
             if resource.kind is ResourceType.BROKER:
-                mode = ThrottleMode(configs.broker.replication_quota_mode)
-                other_modes = [each.set_mode(mode) for each in self.roles]
-                if any(other_modes):
-                    # Each quota is another object.
-                    keys.update(self._throttled(image))
-                changes = [
-                    self.leader.set_limit(rate_of(image, self._broker_id, LEADER_RATE)),
-                    self.follower.set_limit(rate_of(image, self._broker_id, FOLLOWER_RATE)),
-                ]
-                is_changed = is_changed or any(changes)
+                is_changed = self._apply_rates(image, configs.broker, keys) or is_changed
             elif resource.kind is ResourceType.TOPIC:
                 lists: tuple[Sequence[str], Sequence[str]] = ((), ())
                 if not _LISTS.isdisjoint(image.topic_configs(resource.name)):
@@ -164,12 +155,25 @@ class ReplicationThrottles:
                 is_changed = is_changed or numbers is None or bool(numbers)
         return is_changed
 
-    def _throttled(self, image: MetadataImage) -> Iterator[tuple[TopicPartition, None]]:
-        """Iterate over all partitions that are throttled."""
-        for role in self.roles:
-            for topic, numbers in role.lists.topics.items():
-                yield from _keys(image, topic, numbers)
-        yield from dict.fromkeys(self._moving).items()
+    def _apply_rates(self, image: MetadataImage, config: BrokerConfig, keys: dict[TopicPartition, None]) -> bool:
+        mode = ThrottleMode(config.replication_quota_mode)
+        changes = [role.set_mode(mode) for role in self.roles]
+        if any(changes):
+            # Each quota is another object.
+            keys.update(dict.fromkeys(self._moving))
+        is_changed = is_other_quota = any(changes)
+        for role, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE)):
+            before, now = role.states[""].limit_bytes_per_s, rate_of(image, self._broker_id, name)
+            is_changed = role.set_limit(now) or is_changed
+            # Then listed partitions are throttled from now on, or no longer.
+            is_other_quota = is_other_quota or (before == UNLIMITED) is not (now == UNLIMITED)
+        if is_other_quota:
+            for topic in {**self.leader.lists.topics, **self.follower.lists.topics}:
+                numbers = [role.lists.topics.get(topic, frozenset()) for role in self.roles]
+                keys.update(
+                    _keys(image, topic, None if None in numbers else {n for each in numbers for n in each or ()})
+                )
+        return is_changed
 
     def _apply_moves(self, image: MetadataImage, delta: MetadataDelta, keys: dict[TopicPartition, None]) -> bool:
         """Note in `keys` which partitions have other throttles; return whether a quota is another one."""
