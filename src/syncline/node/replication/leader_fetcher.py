@@ -216,11 +216,7 @@ class LeaderFetcher:
         times_ms = [at_ms for at_ms in (self._fetcher.next_wake_ms(), decide_ms) if at_ms is not None]
         if times_ms:
             wake_ms = min(times_ms)
-            self._wake_timer = self._surroundings.loop.call_later(max(1, wake_ms - now_ms) / 1000, self._woken)
-
-    def _woken(self) -> None:
-        self._wake_timer = None
-        self.go()
+            self._wake_timer = self._surroundings.loop.call_later(max(1, wake_ms - now_ms) / 1000, self.go)
 
     def _connection_lost(self) -> None:
         now_ms = self._surroundings.clock.mono_ms()
