@@ -180,7 +180,8 @@ def test_killed_command_is_resumed_from_what_the_cluster_knows(
     shown = call("reassign", "resume", *at)
 
     assert "complete after" in shown
-    assert 4.5 < time.monotonic() - begun_s < 9
+    # It keeps a second and a half for the end, which a quarter of the deadline is here.
+    assert 3.5 < time.monotonic() - begun_s < 9
     assert replicas_of(admin, topic) == [[2]]
 
 
