@@ -18,7 +18,7 @@ BURST = """
 import asyncio, gc, json
 from syncline.local.bursts import Bursts, ObjectHeap
 from syncline.local.cyclic_garbage import collect_in_small_parts
-from syncline.local.memory import keep_freed_memory, resident_bytes, trim_heap
+from syncline.local.memory import free_kept_objects, keep_freed_memory, resident_bytes, trim_heap
 keep_freed_memory()
 collect_in_small_parts()
 heap, loop, changes = ObjectHeap(), asyncio.new_event_loop(), []
@@ -27,6 +27,7 @@ def changed(is_burst):
     heap.use_system(is_burst)
 bursts = Bursts(loop, changed, quiet_s=0.1)
 def look():
+    free_kept_objects()
     trim_heap()
     return resident_bytes()
 sizes = [look()]

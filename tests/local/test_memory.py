@@ -97,7 +97,7 @@ def test_machine_tells_its_memory() -> None:
 
 TUPLES = """
 import gc, json
-from syncline.local.memory import trim_heap
+from syncline.local.memory import free_kept_objects
 gc.freeze()
 gc.disable()
 circle = []
@@ -106,7 +106,7 @@ del circle
 kept = [tuple(range(19)) for _ in range(2_000)]
 addresses = {id(each) for each in kept}
 del kept
-trim_heap()
+free_kept_objects()
 made = [tuple(range(19)) for _ in range(2_000)]
 print(json.dumps([sum(id(each) in addresses for each in made), gc.get_freeze_count(), gc.collect()]))
 """

@@ -36,6 +36,7 @@ UNKNOWN_MEMORY_BYTES: Final = 4 << 30
 
 # glibc's <malloc.h>. A part of a fetch answer is about a megabyte; the freed memory that is kept is far less than a
 # broker may use (the trim threshold applies only to the end of a heap).
+M_MXFAST: Final = 1
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
@@ -78,17 +79,24 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
         mallopt(M_ARENA_MAX, 1)
+        # Small pieces are joined with their neighbours one by one as they are freed, not all at once after a burst:
+        # that would hold the event loop for tens of milliseconds.
+        mallopt(M_MXFAST, 0)
 
 
-def trim_heap() -> None:
-    """Return free pages of the C library to the system; without glibc nothing happens.
+def free_kept_objects() -> None:
+    """Free for good what Python keeps of freed objects for later ones.
 
-    Freed objects that Python keeps for later are freed for good before: by a look of its collector at everything, which
-    visits nothing, because all objects are out of its sight. Afterwards they all belong to the old generation.
+    A look of its collector at everything does, and here it visits nothing, because all objects are out of its sight.
+    Afterwards they all belong to the old generation.
     """
     gc.freeze()
     gc.collect()
     gc.unfreeze()
+
+
+def trim_heap() -> None:
+    """Return free pages of the C library to the system; without glibc nothing happens."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -103,6 +111,7 @@ class GivesBack:
         *,
         resident: Callable[[], int] = resident_bytes,
         cpu_s: Callable[[], float] = time.process_time,
+        free: Callable[[], object] = free_kept_objects,
         trim: Callable[[], object] = trim_heap,
         look_s: float = LOOK_S,
     ) -> None:
@@ -110,6 +119,8 @@ class GivesBack:
         self._holds = holds
         self._resident = resident
         self._cpu_s = cpu_s
+        # Two callbacks, so that other work comes between them.
+        self._free = free
         self._trim = trim
         self._look_s = look_s
         self._least_bytes = resident()
@@ -121,10 +132,17 @@ class GivesBack:
         before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
         is_busy = self._used_cpu_s - before_s > BUSY_SHARE * self._look_s
         if not is_busy and self._resident() > self._least_bytes + GROWTH_BYTES:
-            began_ms = self._holds.now_ms()
-            self._trim()
-            self._holds.ended(began_ms, "giving memory back")
-            self._least_bytes = min(self._least_bytes, self._resident())
+            self._perform(self._free)
+            self._loop.call_soon(self._give_back)
+
+    def _give_back(self) -> None:
+        self._perform(self._trim)
+        self._least_bytes = min(self._least_bytes, self._resident())
+
+    def _perform(self, work: Callable[[], object]) -> None:
+        began_ms = self._holds.now_ms()
+        work()
+        self._holds.ended(began_ms, "giving memory back")
 
     def close(self) -> None:
         """Look no more."""
