@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import struct
 from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -14,6 +15,10 @@ from syncline.coordination.sqlite import stored_image
 from syncline.model.metadata import MetadataImage
 from tests.cluster import LocalCluster
 from tests.patience import until
+
+# Fixed ports of the workers of a test run, between 20,000 and 30,000.
+WORKERS_MAX: Final = 10
+PORTS_PER_WORKER: Final = 1_000
 
 
 def of_directory(data: Path) -> list[psutil.Process]:
@@ -87,8 +92,15 @@ def kill_everything(cluster: LocalCluster) -> None:
 
 
 def free_port_range(count: int) -> int:
-    """Return the first of `count` consecutive ports that are free now; outside the range that the system hands out."""
-    for first in range(20_000 + os.getpid() % 8_000, 30_000, count):
+    """Return the first of `count` consecutive ports that are free now; outside the range that the system hands out.
+
+    Each worker of a test run has ports of its own: those of a cluster that is down for a moment seem free, and its
+    producers would write to another worker's cluster.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    assert worker < WORKERS_MAX, f"no ports for worker {worker}"
+    begin = 20_000 + worker * PORTS_PER_WORKER
+    for first in range(begin + os.getpid() % (PORTS_PER_WORKER // 2), begin + PORTS_PER_WORKER - count, count):
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):
