@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from syncline.reassign.formulas import Load, Part
 
-# The last of the time is for the last replica to join and for whoever waits to notice it.
+# In the last of the time, the last replica joins, and the command sees that it did.
 RESERVE_MS: Final = 1_500
 # A rate is held for at least this time.
 HOLD_MS: Final = 1_000

@@ -4,8 +4,9 @@ A broker fetches from several leaders under one quota. Each time that the bucket
 turn with an equal part of it, first the one whose last turn is longest ago. One that comes a moment later finds its
 part still there; one that comes back at once, to ask for more, waits for the next time.
 
-The others wait for one that has asked in vain since its last turn, but not long: if it does not come it is passed over.
-Nobody waits for one whose turn is not over. What one leaves is used by the others, as the bucket is full again sooner.
+The others wait for a request that has asked in vain since its last turn, for at most 250 ms; then they pass it over.
+They do not wait for a request whose turn is not over. Bytes that one request leaves go to the others, as the bucket
+fills sooner.
 
 Units: bytes; times in ms.
 """

@@ -7,8 +7,8 @@ at its first look, with the log end captured before the read.
 Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
 several partitions costs one answer.
 
-Many partitions are looked at in steps (`node.stepping`), whoever asks for them: to the rest of this class, such a look
-is one more read that it waits for.
+Many partitions are looked at in steps (`node.stepping`), for consumers and followers alike: to the rest of this class,
+such a look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 

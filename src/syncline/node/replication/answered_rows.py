@@ -74,7 +74,7 @@ class AnsweredRows:
                 if count >= ROWS_PER_SLICE or self._holds.now_ms() - began_ms >= SLICE_MS:
                     self._pause(left)
                     return
-        except Exception as error:  # noqa: BLE001 - whoever asked for the answer decides what becomes of the rest
+        except Exception as error:  # noqa: BLE001 - the fetcher decides what becomes of the rest
             self.left = None
             self._ended(error)
             return
