@@ -15,6 +15,8 @@ MB: Final = 1_000_000
 LATE_MS: Final = 50.0
 # The same of the brokers, in all of a case: a hold may be one such wait.
 WAITED_MS: Final = 100.0
+# Of fewer holds, one in a thousand is hardly another limit than that of the longest.
+HOLDS_FOR_P999: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,14 @@ class Figures:
     def broken(self, limits: Limits) -> list[str]:
         """Return which limits were broken, in a few words each."""
         peak = max(self.peaks.values(), default=0)
+        p999_hold_ms = self.holds.quantile_ms(0.999) if self.holds.count >= HOLDS_FOR_P999 else 0.0
         found = [
             f"{name} {value:.0f} > {limit:.0f} {unit}"
             for name, value, limit, unit in (
                 ("slowest ack", self.slowest_ack_ms, limits.slowest_ack_ms, "ms"),
                 ("p99", self.p99_ack_ms, limits.p99_ack_ms, "ms"),
                 ("hold", self.holds.longest_ms, limits.longest_hold_ms, "ms"),
-                ("p99.9 of holds", self.holds.quantile_ms(0.999), limits.p999_hold_ms, "ms"),
+                ("p99.9 of holds", p999_hold_ms, limits.p999_hold_ms, "ms"),
                 ("memory", peak / MB, limits.resident_bytes / MB, "MB"),
             )
             if value > limit

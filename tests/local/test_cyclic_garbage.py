@@ -38,6 +38,41 @@ def test_collector_visits_few_objects_at_a_time() -> None:
     assert max(visited) <= VISITED_MAX <= 50_000
 
 
+# Three bursts of a million objects, the last one after a pause. Each look takes a second of a clock of its own, and
+# 8,000 new objects a hundredth.
+BURSTS = """
+import gc, json
+from syncline.local.cyclic_garbage import SparseLooks, collect_in_small_parts
+collect_in_small_parts()
+now_s, visited = [0.0], []
+looks = SparseLooks(now_s=lambda: now_s[0])
+def collector_looks(phase, info):
+    if phase == "start":
+        visited.append(sum(len(gc.get_objects(generation=each)) for each in range(info["generation"] + 1)))
+        now_s[0] += 0.01 + (visited[-1] > 100)
+gc.callbacks.append(collector_looks)
+in_bursts = []
+for pause_s in (0, 0, 100):
+    now_s[0] += pause_s
+    items = [[] for _ in range(400_000)]
+    in_bursts.append([each for each in visited if each > 100])
+    visited.clear()
+looks.close()
+kept = [[] for _ in range(100_000)]
+print(json.dumps([in_bursts, len([each for each in visited if each > 100])]))
+"""
+
+
+def test_after_a_look_the_collector_pauses_a_hundred_times_as_long() -> None:
+    """A burst is interrupted once, however many objects it makes."""
+    run = subprocess.run([sys.executable, "-c", BURSTS], cwd=ROOT / "src", check=True, capture_output=True, text=True)
+    in_bursts, after = json.loads(run.stdout)
+
+    assert [len(each) for each in in_bursts] == [1, 0, 1]
+    assert max(in_bursts[0] + in_bursts[2]) <= VISITED_MAX
+    assert after > 10
+
+
 class Figures:
     """What the interpreter and the system say of a process."""
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.bursts import Bursts, ObjectHeap
 from syncline.local.control_secret import ensure_secret
-from syncline.local.cyclic_garbage import OldGarbage, collect_in_small_parts, collect_rarely
+from syncline.local.cyclic_garbage import OldGarbage, SparseLooks, collect_in_small_parts, collect_rarely
 from syncline.local.memory import GivesBack, keep_freed_memory, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
 from syncline.model.config_types import ConfigError
@@ -197,13 +197,14 @@ class BrokerProcess:
         starting.result()
         self._on_serving()
         collect_in_small_parts()
-        bursts = Bursts(loop, ObjectHeap().use_system)
+        bursts, sparse_looks = Bursts(loop, ObjectHeap().use_system), SparseLooks()
         gives_back, old_garbage = GivesBack(loop, holds), OldGarbage(loop, holds)
         importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, import_for_brokers, _imported)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
         importing.cancel()
         bursts.close()
+        sparse_looks.close()
         gives_back.close()
         old_garbage.close()
         try:

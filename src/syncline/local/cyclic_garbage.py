@@ -8,7 +8,7 @@ objects that all survive.
     until the broker serves     rarely: a start makes objects that stay
     from then on                all objects there are stay unvisited (frozen, until `local.memory` first gives memory
                                 back); of later ones, the young and the middle generation are so small that a
-                                collection takes a few milliseconds
+                                collection takes a few milliseconds, and then there is none for a hundred times as long
     the old generation          as a whole, which takes as long as there are objects: a tenth of a second for a million;
                                 so only after half a minute in which the broker had next to nothing to do, and only if
                                 it has grown much
@@ -20,8 +20,8 @@ and comes in numbers has: neither partitions nor connections, sessions or reques
 import asyncio
 import gc
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from syncline.node.loop_holds import LoopHolds
 
@@ -31,6 +31,9 @@ STARTING: Final = (50_000, 20, 100)
 # While serving. The middle generation is visited with the young one, when it has the survivors of four collections.
 SERVING: Final = (8_000, 3, 5_000)
 VISITED_MAX: Final = (SERVING[1] + 2) * (SERVING[0] + 100)
+
+# After a look, the collector pauses so many times as long as it took.
+PAUSE: Final = 100
 
 LOOK_S: Final = 30.0
 # The share of a processor above which a broker is not idle: one without clients uses less.
@@ -48,6 +51,36 @@ def collect_in_small_parts() -> None:
     """Visit no object again that is there now, and few of the later ones at a time."""
     gc.freeze()
     gc.set_threshold(*SERVING)
+
+
+class SparseLooks:
+    """Bounds the share of time that looks at young objects take, to one in `PAUSE`.
+
+    A request that makes a million objects would be interrupted by a hundred looks, which together take longer than
+    the request and find nothing. Objects that are young during a pause are put out of the collector's sight, which
+    takes no time; they belong to the old generation when `local.memory` next gives memory back.
+    """
+
+    def __init__(self, *, now_s: Callable[[], float] = time.perf_counter) -> None:
+        self._now_s = now_s
+        self._began_s = self._paused_until_s = 0.0
+        gc.callbacks.append(self._collector_looks)
+
+    def _collector_looks(self, phase: str, info: Mapping[str, Any]) -> None:
+        # A look at everything is asked for.
+        if info["generation"] == 2:
+            return
+        now_s = self._now_s()
+        if phase == "start":
+            self._began_s = now_s
+            if now_s < self._paused_until_s:
+                gc.freeze()
+        elif self._began_s >= self._paused_until_s:
+            self._paused_until_s = now_s + PAUSE * (now_s - self._began_s)
+
+    def close(self) -> None:
+        """Let the collector look whenever it wants to."""
+        gc.callbacks.remove(self._collector_looks)
 
 
 class OldGarbage:

@@ -71,8 +71,9 @@ def test_t13_a_new_list_replaces_the_one_before() -> None:
 
 def test_brokers_whose_number_ends_alike_are_told_apart() -> None:
     """However their numbers are written."""
-    text = "0:1,1:11,2:101, 3:01 ,4:001,5:10"
+    stored = validate_topic_config(LEADER_THROTTLED, "0:1,1:11,2:101, 3:01 ,4:001,5:10")
+    assert isinstance(stored, tuple)
 
-    found = [partitions_of(text.split(","), BrokerId(broker)) for broker in (1, 11, 101, 10, 0)]
+    found = [partitions_of(stored, BrokerId(broker)) for broker in (1, 11, 101, 10, 0)]
 
     assert found == [{0, 3, 4}, {1}, {2}, {5}, set()]

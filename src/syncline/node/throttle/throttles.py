@@ -216,9 +216,9 @@ class ReplicationThrottles:
 
 
 def _keys(image: MetadataImage, topic: str, numbers: Collection[int] | None) -> Iterator[tuple[TopicPartition, None]]:
-    """Iterate over partitions of a topic, None: over all, as items of an ordered set."""
-    if numbers is None:
-        known = image.topics.get(topic)
-        numbers = range(0 if known is None else len(known.partitions))
-    for number in sorted(numbers):
+    """Iterate over those partitions of a topic that exist, None: over all, as items of an ordered set."""
+    known = image.topics.get(topic)
+    count = 0 if known is None else len(known.partitions)
+    # A list may name ten thousand partitions of a topic that has one.
+    for number in range(count) if numbers is None else sorted(number for number in numbers if number < count):
         yield TopicPartition(topic, number), None
