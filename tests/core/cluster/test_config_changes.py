@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.cluster.config_changes import KeyChange, ResourceChange, alter_configs
+from syncline.core.cluster.config_changes import KEYS_MAX, KeyChange, ResourceChange, alter_configs
 from syncline.model.metadata import CLUSTER_DEFAULTS, ConfigsChanged, MetadataImage
 from tests.core.controller_world import ELR, image, partition
 
@@ -127,6 +127,21 @@ def test_resource_given_twice_is_refused_both_times() -> None:
     texts = [(int(result.error), result.message) for result in decision.answer]
     assert texts == [(42, "Each resource must appear at most once.")] * 2
     assert decision.changes == ()
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "1"), (BROKER, ""), (LOGGER, "1")])
+@pytest.mark.parametrize("replace", [False, True])
+def test_request_may_name_so_many_configurations_of_a_resource(kind: int, name: str, replace: bool) -> None:
+    """A resource is decided on in one go: more of them are refused before any of them is looked at."""
+    many = [(f"x.{number}", SET, "v") for number in range(KEYS_MAX + 1)]
+    code, message, after = alter(start(), *many, kind=kind, name=name, replace=replace)
+    few = alter(start(), *many[:KEYS_MAX], kind=kind, name=name, replace=replace)
+
+    assert code == 44
+    assert message is not None
+    assert f"{KEYS_MAX + 1} configurations" in message
+    assert message != few[1]
+    assert after.configs == start().configs
 
 
 @pytest.mark.parametrize("name", [" 1", "1 ", "1_0", "1" * 5_000, "2147483648"])

@@ -38,6 +38,8 @@ from syncline.model.topic_config import (
 # description shows them, so one resource has room for as many as a person would write.
 UNKNOWN_NAMES_MAX: Final = 200
 UNKNOWN_BYTES_MAX: Final = 64 << 10
+# A resource is decided on in one go. There are fewer configurations than these.
+KEYS_MAX: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 # These change by at most a factor of two at a time, so that a slip does not starve a broker.
 _THREAD_COUNTS: Final = frozenset(
@@ -159,6 +161,12 @@ def _changed(
 
 
 def _validate_keys(resource: ResourceChange) -> None:
+    if len(resource.keys) > KEYS_MAX:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The request names {len(resource.keys)} configurations of one resource, and may name {KEYS_MAX}:"
+            " change the others by another request.",
+        )
     names = [key.name for key in resource.keys]
     if len(set(names)) != len(names):
         raise _invalid_request("Error due to duplicate config keys")
