@@ -1,7 +1,9 @@
 """GET /metrics, and the handling of everything else that may arrive at its port."""
 
 import asyncio
+import gc
 import re
+import types
 from collections.abc import Iterable
 
 import pytest
@@ -132,6 +134,25 @@ async def test_wrong_requests_get_a_sentence_and_the_connection_ends(
     assert headers.get("allow") == ("GET, HEAD" if status in (405, 501) else None)
     client.close()
     await world.until(lambda: not world.node().metrics.connections)  # type: ignore[union-attr]
+
+
+async def test_wrong_requests_leave_no_traceback_for_the_collector(world: World) -> None:
+    """It would keep what the client sent, and a busy broker seldom looks for garbage in circles."""
+    await serve(world)
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for _ in range(5):
+            client = await HttpClient.connect()
+            await ask(world, client, b"nonsense\r\n\r\n")
+            client.close()
+        gc.collect()
+        tracebacks = [each for each in gc.garbage if isinstance(each, types.TracebackType)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+    assert tracebacks == []
 
 
 async def test_head_to_the_wrong_place_gets_no_body(world: World) -> None:

@@ -262,6 +262,8 @@ class HttpConnection(asyncio.Protocol):
             # The request has no body, so its end has arrived, too.
             self._http.next_event()
         except h11.RemoteProtocolError as error:
+            # A frame of its traceback names the error: a circle, which would keep all that the client sent.
+            error.__traceback__ = None
             sentence = TOO_LONG if error.error_status_hint == 431 else f"This is no request: {error}."
             self._refuse(RefusedRequest(error.error_status_hint, sentence))
             return
