@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -52,6 +52,7 @@ POLL_S: Final = 0.05
 # A producer writes for so long before a move, and after its end, since clients then have to find the new leaders.
 BEFORE_S: Final = 1.0
 AFTER_S: Final = 2.0
+UNFENCED_S: Final = 60.0
 # A move that takes so many times what it should is given up.
 GIVE_UP: Final = 6.0
 
@@ -135,14 +136,28 @@ def log_of(peer: Peer, broker: int, partition: int) -> Path:
     return peer.directory / directory / f"{TOPIC}-{partition}"
 
 
+def create(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
+    """Create topics; a broker that has just started may still be fenced, and then has no place for a replica."""
+    until_s = time.monotonic() + UNFENCED_S
+    for topic in topics:
+        while True:
+            try:
+                admin.create_topics([topic])[topic.topic].result()
+                break
+            except KafkaException as error:
+                is_fenced = error.args[0].code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+                if not is_fenced or time.monotonic() > until_s:
+                    raise
+                time.sleep(POLL_S)
+
+
 def fill(peer: Peer, layout: Layout, brokers: Sequence[int], partition_bytes: int) -> None:
     """Create the topic that moves on the sources, and fill its partitions; and one that stays where it is."""
     places = [[brokers[source]] for source in layout.side("sent")]
     topics = {TOPIC: places, STILL: [[broker] for broker in brokers]}
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     new = [NewTopic(name, num_partitions=len(each), replica_assignment=each) for name, each in topics.items()]
-    for future in admin.create_topics(new).values():
-        future.result()
+    create(admin, new)
     settings = {"acks": "all", "linger.ms": 5, "batch.size": BATCH_BYTES, "log_level": 0}
     producer = Producer({"bootstrap.servers": peer.bootstrap, **settings})
     value = os.urandom(RECORD_BYTES)
