@@ -17,6 +17,8 @@ _KNOWN: Final = (
          naming.unknown_configs, Size(20_000), small(100)),
     Case("throttle-lists", "lists of 100,000 throttled replicas, and the longest allowed", throttles.long_lists,
          Size(100_000), small(3_000)),
+    Case("throttle-digits", "lists of throttled replicas with numbers of 90,000 digits", throttles.long_numbers,
+         Size(90_000), small(5_000)),
     Case("throttle-rates", "1,000 other rates for throttles of a topic", throttles.flapping_rates,
          Size(1_000), small(20)),
     Case("coordinators", "FindCoordinator of 100,000 groups", naming.coordinators,

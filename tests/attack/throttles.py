@@ -41,6 +41,28 @@ def long_lists(scene: Scene, size: Size) -> Sequence[Stream]:
     return [one_answer(scene.other_port, *frames)]
 
 
+def long_numbers(scene: Scene, size: Size) -> Sequence[Stream]:
+    """Lists that name partitions, brokers and blanks of thousands of characters: for this broker and for another."""
+    digits, blanks = "9" * size.count, " " * size.count
+    texts = [
+        f"{digits}:{scene.controller}",
+        f"{digits}:{scene.controller + 1}",
+        f"0:{digits}",
+        f"0:{'0' * size.count}{scene.controller}",
+        f"{digits}:",
+        f"0:1{blanks}1",
+    ]
+    return [
+        one_answer(
+            scene.other_port,
+            *[_alteration(TOPIC_TYPE, TARGET, dict.fromkeys(LISTS, text)) for text in texts],
+            *[_alteration(TOPIC_TYPE, TARGET, dict.fromkeys(LISTS, texts[0]), kind) for kind in (APPEND, SUBTRACT)],
+            _alteration(TOPIC_TYPE, TARGET, {"cleanup.policy": f"delete{blanks}delete"}),
+            _alteration(TOPIC_TYPE, TARGET, dict.fromkeys(LISTS)),
+        )
+    ]
+
+
 def flapping_rates(scene: Scene, size: Size) -> Sequence[Stream]:
     """While all replicas of a topic are listed, each request sets other rates, for all brokers and for one."""
     names = ["", str(scene.controller)]

@@ -1,5 +1,6 @@
 """Configurations: tables, typed objects, and Kafka's error messages."""
 
+import time
 from dataclasses import fields
 from typing import get_type_hints
 
@@ -240,6 +241,16 @@ def test_bad_values_are_refused_in_kafkas_words(name: str, value: str, message: 
 def test_odd_values_that_kafka_accepts_are_accepted(name: str, value: str) -> None:
     """Blanks, signs, capitals and empty items."""
     validate_topic_config(name, value)
+
+
+@pytest.mark.parametrize("name", ["cleanup.policy", "leader.replication.throttled.replicas"])
+def test_blanks_within_a_list_are_read_in_linear_time(name: str) -> None:
+    """A pattern that begins with blanks looks at 40,000 of them 40,000 times, for seconds."""
+    begin_s = time.process_time()
+    with pytest.raises(ConfigError):
+        validate_topic_config(name, f"delete{' ' * 40_000}delete")
+
+    assert time.process_time() - begin_s < 0.5
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,11 @@ Check = Callable[[Value], Problem | None]
 _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 # No number needs more digits; Python refuses to parse thousands of them.
 _INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
-_LIST_SEPARATOR: Final = re.compile(r"\s*,\s*")
 _HOST: Final = re.compile(r"[\w.:%-]+\Z")
+# The digits of a partition's or broker's number in a list of throttled replicas. Kafka takes any number of them, and
+# Python refuses to read some thousand.
+NUMBER_DIGITS_MAX: Final = 20
+_LONG_NUMBER: Final = re.compile(rf"[0-9]{{{NUMBER_DIGITS_MAX + 1}}}")
 # Each item is followed by a comma. Possessive, as nothing is gained by going back.
 _THROTTLED: Final = re.compile(r"(?:(?:[0-9]++:[0-9]++)?+,)*+\Z")
 _SCALE_TO_MS: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
@@ -151,8 +154,7 @@ class ConfigDefinition:
             except ValueError:
                 raise self._not_a_number(text) from None
         if kind is ConfigType.LIST:
-            has_blanks = len(text.split(maxsplit=1)) > 1
-            return tuple(_LIST_SEPARATOR.split(text) if has_blanks else text.split(",")) if text else ()
+            return tuple(_items(text)) if text else ()
         return text
 
     def _not_a_number(self, text: str) -> ConfigError:
@@ -267,7 +269,10 @@ def one_of(*allowed: str) -> Check:
 
 
 def throttled_replicas(name: str) -> Check:
-    """Return the check of a list of throttled replicas: "*", or items `partition:broker`, empty ones included."""
+    """Return the check of a list of throttled replicas: "*", or items `partition:broker`, empty ones included.
+
+    Numbers have no bound here but in `check_numbers`: brokers also read lists that were stored before they had one.
+    """
 
     def check(value: Value) -> Problem | None:
         assert isinstance(value, tuple), "throttled replicas are a list"
@@ -281,12 +286,21 @@ def throttled_replicas(name: str) -> Check:
     return check
 
 
+def check_numbers(name: str, value: str) -> None:
+    """Raise `ConfigError` when a list of throttled replicas has a number that no partition or broker can have."""
+    if _LONG_NUMBER.search(value) is not None:
+        raise ConfigError(
+            f"{name} must be the literal '*' or a list of replicas in the following format: {_THROTTLED_FORM}, in which"
+            f" no number has more than {NUMBER_DIGITS_MAX} digits"
+        )
+
+
 def address_counts(text: str) -> list[tuple[str, int]]:
     """Return the items `host:number` of a text, in which an address of version 6 may stand without brackets.
 
     Raises ValueError.
     """
-    items = [item.rpartition(":") for item in _LIST_SEPARATOR.split(text.strip()) if item]
+    items = [item.rpartition(":") for item in _items(text) if item]
     return [(host.strip("[] "), int(number)) for host, _, number in items]
 
 
@@ -308,6 +322,13 @@ GZIP_LEVELS: Final = between_or(1, 9, -1)
 LZ4_LEVELS: Final = between(1, 17)
 ZSTD_LEVELS: Final = between(-131072, 22)
 SEGMENT_BYTES: Final = at_least(1 << 20)
+
+
+def _items(text: str) -> list[str]:
+    """Return the items of a list without the blanks around them."""
+    # No pattern: one that begins with blanks takes time quadratic in the blanks of a text.
+    items = text.split(",")
+    return [item.strip() for item in items] if len(text.split(maxsplit=1)) > 1 else items
 
 
 def _in_message(value: Value) -> str | None:

@@ -37,6 +37,7 @@ from syncline.model.config_types import (
     as_fields,
     at_least,
     between,
+    check_numbers,
     definitions_of,
     parse_all,
     scale_to_ms,
@@ -170,6 +171,8 @@ def validate_topic_config(name: str, value: str) -> Value:
     if definition is None:
         raise ConfigError(f"Unknown topic config name: {name}")
     check_length(name, value)
+    if name in {FOLLOWER_THROTTLED, LEADER_THROTTLED}:
+        check_numbers(name, value)
     return definition.parse(value)
 
 

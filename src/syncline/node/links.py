@@ -7,6 +7,7 @@ link on purpose (`faults.links`). The client id of a connection that another bro
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from syncline.model.ids import named_broker
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.peer import PeerConnection, PeerLost
 
@@ -70,5 +71,5 @@ def broker_of(client_id: str | None) -> int | None:
     """Return the broker whose internal connection has this client id; None if it is no broker's."""
     if client_id is None or not client_id.startswith(_CLIENT_ID):
         return None
-    number = client_id[len(_CLIENT_ID) :].partition("-")[0]
-    return int(number) if number.isdecimal() else None
+    # Anybody who reaches the port of brokers chooses this text.
+    return named_broker(client_id[len(_CLIENT_ID) :].partition("-")[0])

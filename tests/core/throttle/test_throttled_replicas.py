@@ -3,9 +3,10 @@
 import pytest
 
 from syncline.core.throttle.throttled_replicas import ListedPartitions, partitions_of
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.topic_config import LEADER_THROTTLED, validate_topic_config
+from syncline.model.topic_config import LEADER_THROTTLED, TopicConfig, validate_topic_config
 
 
 def listed(broker_id: int, **topics: str) -> ListedPartitions:
@@ -41,12 +42,26 @@ def test_t11_lists_are_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0-101", "0:101,*", "*,0:101", "a:1", "0:", ":0", "**", "0:101:2", "-1:0", "+1:0", "0 : 1"]
+    "text",
+    [
+        *["0-101", "0:101,*", "*,0:101", "a:1", "0:", ":0", "**", "0:101:2", "-1:0", "+1:0", "0 : 1"],
+        pytest.param(f"{'9' * 21}:1", id="21 digits of a partition"),
+        pytest.param(f"1:{'0' * 20}1", id="21 digits of a broker"),
+        pytest.param(f"0:1,{'9' * 5_000}:1", id="more digits than Python reads"),
+    ],
 )
 def test_t11_lists_are_refused_by_name(text: str) -> None:
     """The message says how a list looks."""
     with pytest.raises(ConfigError, match="must be the literal '\\*' or a list of replicas in the following format"):
         validate_topic_config(LEADER_THROTTLED, text)
+
+
+def test_a_stored_list_with_a_number_of_thousands_of_digits_stops_no_broker() -> None:
+    """Brokers read lists that were stored before numbers had a bound: they skip what no replica can be called."""
+    texts = {LEADER_THROTTLED: f"{'9' * 5_000}:1,3:1,4:{'0' * 5_000}1,{'9' * 5_000}:2"}
+    stored = TopicConfig.resolve(texts, BrokerConfig()).leader_replication_throttled_replicas
+
+    assert [{3}, set()] == [partitions_of(stored, BrokerId(broker)) for broker in (1, 2)]
 
 
 def test_t12_empty_items_and_blanks_of_a_stored_list_mean_nothing() -> None:

@@ -66,6 +66,7 @@ def isr(world: World, leader: int) -> tuple[int, ...]:
         ("broker-", None),
         ("broker-x", None),
         ("control", None),
+        pytest.param(f"broker-{'9' * 5_000}-fetcher", None, id="too many digits for Python"),
         (None, None),
     ],
 )

@@ -5,16 +5,19 @@ So each broker keeps the items that name itself, and an item for a partition tha
 dormant until it does. Unknown partitions are no error. Empty items mean nothing.
 
 The values were checked when they were stored (`config_types.throttled_replicas`), and have no blanks around items since
-they were parsed.
+they were parsed. Lists that were stored before numbers had a bound may name longer ones: no replica has such a number.
 Source: KIP-73.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from syncline.model.config_types import NUMBER_DIGITS_MAX
 from syncline.model.ids import BrokerId, TopicPartition
 
 WILDCARD: Final = "*"
+# Two numbers and a colon.
+_ITEM_CHARS_MAX: Final = 2 * NUMBER_DIGITS_MAX + 1
 
 
 def partitions_of(items: Collection[str], broker_id: BrokerId) -> frozenset[int] | None:
@@ -24,6 +27,8 @@ def partitions_of(items: Collection[str], broker_id: BrokerId) -> frozenset[int]
     # A list may name ten thousand replicas, most of them other brokers': these are dropped first.
     ending = str(broker_id)
     likely = [item.partition(":") for item in items if item.endswith(ending)]
+    if max(map(len, items), default=0) > _ITEM_CHARS_MAX:
+        likely = [each for each in likely if max(map(len, each)) <= NUMBER_DIGITS_MAX]
     return frozenset(int(partition) for partition, _, broker in likely if int(broker) == broker_id)
 
 
