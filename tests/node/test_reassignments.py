@@ -1,5 +1,6 @@
 """Reassignments on whole brokers: copies appear, take over and disappear, whoever dies meanwhile."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -124,7 +125,7 @@ async def test_t49_dead_target_keeps_the_move_open(world: World) -> None:
     world.kill(6)
     await move(world, (4, 5, 6))
     await world.until(lambda: set(record(world).isr) == {1, 2, 3, 4, 5})
-    await world.later(40)
+    await world.later(61)
 
     assert await moving(world, 2) == [((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))]
     (row,) = show(world.broker(1), {"topic": "t"})["partitions"]
@@ -336,19 +337,24 @@ async def test_offsets_topic_can_be_moved(world: World) -> None:
 
 @pytest.mark.brokers(4, **FAST)
 async def test_move_is_listed_with_its_throttle_until_it_ends(world: World) -> None:
-    """One request is one move; the same once more with another throttle changes that, a shorter one does, too."""
-    await world.topic(partitions=2, replicas=(1, 2, 3))
+    """One request is one move; the same once more with another throttle changes that, a shorter one does, too.
+
+    Without a throttle it changes none, and a partition that has arrived makes no difference.
+    """
+    await world.topic(partitions=3, replicas=(1, 2, 3))
     records = world.broker(1).image.topics["t"].partitions
-    targets = [tuple(sorted({1, 2, 3, 4} - {each.replicas[0]})) for each in records]
+    targets = [tuple(sorted({1, 2, 3, 4} - {each.replicas[0]})) for each in records[:2]]
+    targets.append(records[2].replicas)
     world.kill(4)
 
     answer = await move(world, *targets, throttle=1_000_000, name="night")
     ((started,), topics) = (await listed(world)).moves, (await listed(world)).topics
     again = await move(world, *targets, throttle=2_000_000)
     changed = await alter(world, move_id=answer.move_id, throttle=3_000_000, control="deadline", deadline_ms=99)
+    kept = await move(world, *targets, name="night")
     ((latest,)) = (await listed(world, broker=3)).moves
 
-    assert answer.move_id == again.move_id == started.move_id
+    assert answer.move_id == again.move_id == kept.move_id == started.move_id
     assert [row.move_id for row in topics[0].partitions] == [answer.move_id] * 2
     assert (started.throttle, started.name, started.control) == (1_000_000, "night", "")
     assert changed.error_code.value == 0
@@ -379,6 +385,7 @@ async def test_move_is_refused_as_a_whole(world: World) -> None:
         ({"throttle": 5, "control": "impact", "impact_percent": 101}, "0 to 100"),
         ({"throttle": 5, "move_id": "a b"}, "letters, digits"),
         ({"throttle": 5, "name": "n" * 251}, "at most 250"),
+        ({"throttle": 5, "name": "\x1b]0;x\a"}, "printable"),
     ):
         odd = await alter(world, (2,), (2,), **others)
         assert (odd.error_code.value, words in odd.error_message) == (ErrorCode.INVALID_REQUEST, True), odd
@@ -419,6 +426,24 @@ async def test_thousands_of_partitions_move_in_parts(world: World) -> None:
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in some] == [
         ("t", [expected[0]] * 2)
     ]
+
+
+@pytest.mark.brokers(2, **FAST)
+async def test_rate_that_changes_while_a_move_starts_in_parts_stays(world: World) -> None:
+    """The later parts take the move as it is by then, and not as it was requested."""
+    await world.topic(partitions=600, replicas=(1,))
+    world.kill(2)
+    start = asyncio.create_task(move(world, *[(2,)] * 600, throttle=1))
+    await world.until(lambda: world.broker(1).image.moves)
+    (move_id,) = world.broker(1).image.moves
+    size = world.broker(1).image.move_sizes[move_id]
+
+    changed = await alter(world, move_id=move_id, throttle=7)
+    await start
+
+    assert changed.error_code.value == 0
+    assert size < world.broker(1).image.move_sizes[move_id]
+    assert world.broker(1).image.moves[move_id].throttle_bytes_per_s == 7
 
 
 @pytest.mark.brokers(2, **FAST)

@@ -35,7 +35,7 @@ CONFIG = {
     "min.insync.replicas": "1",
 }
 START_S = 15
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Errors(logging.Handler):

@@ -2,7 +2,8 @@
 
 The schemas are Kafka's plus tagged fields (from tag 10000, far from those that Kafka assigns). A message without them
 is Kafka's, byte for byte, and Kafka's clients ignore them. A request that has one of them asks for a move
-(`model.metadata.MoveRecord`), whose id the answer tells; one that names no partition changes the move `move_id`.
+(`model.metadata.MoveRecord`), whose id the answer tells; one that names no partition changes the move `move_id`. A
+request for replicas that repeats a move without a throttle (-1) keeps the move's; the one without partitions ends it.
 """
 
 from dataclasses import dataclass, field

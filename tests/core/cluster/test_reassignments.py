@@ -17,7 +17,7 @@ from syncline.core.cluster.reassignments import (
     Wanted,
     alter_reassignments,
     change_move,
-    owner_of_all,
+    owners_of,
 )
 from syncline.core.cluster.standing import preferred_elections
 from syncline.core.cluster.topics import MorePartitions, TopicReference, create_partitions, delete_topics
@@ -502,13 +502,48 @@ def test_repeated_move_changes_its_rate_and_nothing_else() -> None:
     world = six()
     move(world, 4, 2, 3, move=owned(name="night"))
     before = world.t0
-    assert owner_of_all(world.image, [Wanted("t", 0, (4, 2, 3))]) == "m"
-    assert owner_of_all(world.image, [Wanted("t", 0, (2, 4, 3))]) == ""
+    assert owners_of(world.image, [Wanted("t", 0, (4, 2, 3))]) == {"m"}
+    assert owners_of(world.image, [Wanted("t", 0, (2, 4, 3))]) == {""}
 
     move(world, 4, 2, 3, move=owned(throttle_bytes_per_s=5, started_ms=99))
 
     assert world.t0 is before
     assert world.image.moves == {"m": owned(throttle_bytes_per_s=5, name="night")}
+
+
+def test_repeated_move_is_the_same_when_some_of_its_partitions_have_arrived() -> None:
+    """And if one of them never had to move; but not if one was cancelled: that starts again, in another move."""
+    world = six(partition(), partition(partition=1), partition(partition=2))
+    wanted = [Wanted("t", 0, (4, 2, 3)), Wanted("t", 1, (5, 2, 3)), Wanted("t", 2, (1, 2, 3))]
+    world.take(alter_reassignments(world.image, wanted, ELR, move=owned()))
+    join(world, 1, 2, 3, 4)
+    assert not world.t0.is_reassigned
+
+    assert owners_of(world.image, wanted) == {"m"}
+    assert owners_of(world.image, [wanted[0], wanted[2]]) == frozenset()
+    assert owners_of(world.image, [*wanted, Wanted("t", 7, (1,))]) == {"m", ""}
+    move(world, partition=1)
+    assert owners_of(world.image, wanted) == {""}
+
+
+def test_repeated_move_without_a_throttle_keeps_its_throttle_and_its_control() -> None:
+    """A deadline without a rate keeps the rate; a rate without a deadline takes the place of both."""
+    world = six()
+    steered = {"control": "deadline", "deadline_ms": 99}
+    unthrottled = owned(throttle_bytes_per_s=-1)
+    move(world, 4, 2, 3, move=owned(**steered))
+
+    found = []
+    for asked in (unthrottled, owned(throttle_bytes_per_s=5), unthrottled._replace(**steered), unthrottled):
+        move(world, 4, 2, 3, move=asked)
+        found.append(world.image.moves["m"])
+
+    assert found == [
+        owned(**steered),
+        owned(throttle_bytes_per_s=5),
+        owned(throttle_bytes_per_s=5, **steered),
+        owned(throttle_bytes_per_s=5, **steered),
+    ]
 
 
 def test_rate_of_a_move_changes_without_its_partitions() -> None:

@@ -149,13 +149,16 @@ async def steered(world: World, case: Case, deadline_s: float) -> float:
     ],
 )
 @pytest.mark.brokers(3)
-async def test_steered_move_ends_within_a_tenth_of_its_deadline_and_never_late(world: World, case: Case) -> None:
-    """Thirty seconds, at rates that are adapted each second to what is left."""
+async def test_steered_move_ends_within_a_seventh_of_its_deadline_and_never_late(world: World, case: Case) -> None:
+    """Thirty seconds, at rates that are adapted each second to what is left.
+
+    With more load than copy it ends earliest: what clients write while the replicas join passes any quota.
+    """
     await filled(world, case)
     async with load(world, case):
         took_s = await steered(world, case, 30)
 
-    assert 27 <= took_s <= 30
+    assert 30 * 6 / 7 <= took_s <= 30
 
 
 @pytest.mark.brokers(3)

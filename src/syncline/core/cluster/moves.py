@@ -57,6 +57,9 @@ def check_move(image: MetadataImage, move: MoveRecord) -> None:
         raise _refused("A move's id has at most 100 letters, digits, '.', '_' and '-'.")
     if len(move.name) > _NAME_LENGTH_MAX:
         raise _refused(f"A move's name has at most {_NAME_LENGTH_MAX} characters.")
+    # Terminals of others show it.
+    if not move.name.isprintable():
+        raise _refused("A move's name has printable characters only.")
 
 
 def _refused(message: str) -> RequestError:

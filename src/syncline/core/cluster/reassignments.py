@@ -31,6 +31,7 @@ from syncline.core.cluster.elections import Assignment, ElectionKind, Replicas, 
 from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import NONE
 from syncline.model.metadata import (
     Change,
     MetadataImage,
@@ -78,7 +79,8 @@ def alter_reassignments(
 
     Each partition is judged by the state before the request; of one that is named twice, the last change counts.
 
-    With `move` the reassignments become that move's, and if one of them is refused, none starts.
+    With `move` the reassignments become that move's, and if one of them is refused, none starts. If the move is known
+    and the request names neither a throttle nor a control, what is known stays.
     """
     changed: dict[UUID, dict[int, PartitionRecord]] = {}
     results = []
@@ -97,6 +99,7 @@ def alter_reassignments(
         return Decision((), refused_together(results))
     changes: list[Change] = [PartitionsChanged(topic_id, tuple(new.values())) for topic_id, new in changed.items()]
     if move is not None:
+        move = _repeated(image, move)
         is_owner = any(record.move for new in changed.values() for record in new.values())
         changes = [*_move_changes(image, move, is_owner=is_owner), *changes]
     is_cancelled = all(each.replicas is None for each in wanted)
@@ -115,28 +118,29 @@ def refused_together(results: Sequence[ReassignmentResult]) -> tuple[Reassignmen
 
 
 def change_move(image: MetadataImage, move: MoveRecord) -> Decision[ErrorCode]:
-    """Return the outcome of a request that names no partition: a move gets another rate or control."""
+    """Return the outcome of a request that names no partition: a move gets another rate or control, or none."""
     if move.move_id not in image.moves:
         return Decision((), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     changes = tuple(_move_changes(image, move, is_owner=True))
     return Decision(changes, ErrorCode.NONE, Why(Reason.REASSIGNMENT_REQUESTED))
 
 
-def owner_of_all(image: MetadataImage, wanted: Sequence[Wanted]) -> str:
-    """Return the move that already owns exactly these reassignments; "" if they are not all one move's.
+def owners_of(image: MetadataImage, wanted: Sequence[Wanted]) -> frozenset[str]:
+    """Return the moves that own exactly these reassignments already; "" stands for one that has yet to start.
 
-    So a request that is repeated with another throttle changes the throttle, and makes no second move.
+    Partitions that have arrived need no owner. So a request that is repeated with another throttle changes the
+    throttle, and makes no second move, also when it names partitions that are done.
     """
-    owner = ""
+    owners = set()
     for each in wanted:
         record = image.partition(each.topic, each.partition)
-        if record is None or not record.move or (owner and record.move != owner):
-            return ""
+        if record is None:
+            owners.add("")
+            continue
         target = record.replicas[: len(record.replicas) - len(record.removing)]
-        if target != each.replicas:
-            return ""
-        owner = record.move
-    return owner
+        if record.is_reassigned or target != each.replicas:
+            owners.add(record.move if target == each.replicas else "")
+    return frozenset(owners)
 
 
 def _find(image: MetadataImage, wanted: Wanted) -> tuple[Topic, PartitionRecord]:
@@ -233,6 +237,20 @@ def _keeps_records(before: PartitionRecord, after: PartitionRecord) -> bool:
     had_candidate = before.isr or before.elr or before.last_known_elr
     has_candidate = after.isr or after.elr or after.last_known_elr
     return bool(has_candidate or not had_candidate) and (after.has_leader or not before.has_leader)
+
+
+def _repeated(image: MetadataImage, move: MoveRecord) -> MoveRecord:
+    """Return a move with the throttle that is in force, if it is known and the request names none.
+
+    Whoever repeats a request without a throttle has not asked to remove it. Nor its control, unless another throttle
+    takes its place.
+    """
+    known = image.moves.get(move.move_id)
+    if known is None or move.throttle_bytes_per_s != NONE:
+        return move
+    if move.control:
+        return move._replace(throttle_bytes_per_s=known.throttle_bytes_per_s)
+    return known._replace(started_ms=move.started_ms, name=move.name)
 
 
 def _move_changes(image: MetadataImage, move: MoveRecord, *, is_owner: bool) -> Sequence[Change]:

@@ -17,7 +17,7 @@ from syncline.core.cluster.reassignments import (
     Wanted,
     alter_reassignments,
     change_move,
-    owner_of_all,
+    owners_of,
     refused_together,
 )
 from syncline.model.errors import ErrorCode, RequestError
@@ -125,9 +125,9 @@ def _begin_move(
 
 
 def _owner(image: MetadataImage, wanted: Sequence[Wanted]) -> Generator[None, None, str]:
-    owners = set()
+    owners: set[str] = set()
     for part in in_parts(wanted, REASSIGNED_AT_ONCE):
-        owners.add(owner_of_all(image, part))
+        owners |= owners_of(image, part)
         yield
     return owners.pop() if len(owners) == 1 else ""
 
@@ -157,13 +157,15 @@ def _decide(
 ) -> None:
     if move is not None:
         answer.move_id = move.move_id
-    decide_in_parts(
-        controller,
-        requested,
-        in_parts(wanted, REASSIGNED_AT_ONCE),
-        lambda part, image: _judged(controller, requested.entity, part, move, image),
-        answer.answered,
-    )
+
+    def decide(part: Sequence[Wanted], image: MetadataImage) -> Decision[tuple[ReassignmentResult, ...]]:
+        # Another request may have changed the move's rate since the first part: that one is in force.
+        is_first = part is parts[0]
+        owner = move if move is None or is_first else image.moves.get(move.move_id, move)
+        return _judged(controller, requested.entity, part, owner, image)
+
+    parts = in_parts(wanted, REASSIGNED_AT_ONCE)
+    decide_in_parts(controller, requested, parts, decide, answer.answered)
 
 
 class _AlterAnswer:
