@@ -178,6 +178,66 @@ def test_another_strict_limit_keeps_debts_and_no_more_tokens_than_fit() -> None:
     assert (10 * MB, 500_000) == (full, quota.allowance_bytes(60_000))
 
 
+def test_a_lower_strict_limit_forgives_what_in_sync_replicas_owe_above_a_second_of_it() -> None:
+    """Their debt of a second at 20 MB/s would be one of 200 s at 100 kB/s, during which a newcomer gets nothing."""
+    quota = strict(20 * MB)
+    for now_ms in range(0, 5_000, 10):
+        quota.record(250_000, now_ms, exempt_bytes=250_000)
+    quota.set_limit(100_000, 5_000)
+    lowered = quota.next_ms(5_000)
+    quota.check_invariants()
+    quota.set_limit(0, 5_000)
+    quota.set_limit(MB, 5_000)
+
+    assert lowered == 5_000 + 1_000 + 450
+    assert quota.next_ms(5_000) == 5_000 + 450
+
+
+def test_a_lower_strict_limit_keeps_what_a_batch_owes() -> None:
+    """Else two changes of the rate would let a second batch pass that the first one has not paid for."""
+    quota = strict(2 * MB)
+    quota.record(3 * MB, 0, exempt_bytes=2 * MB)
+    quota.set_limit(MB // 2, 0)
+
+    # Of 1 MB of a batch and 2 MB of in-sync replicas, of which one second of the first quota counted.
+    assert quota.next_ms(0) == 2_000 + 1_000 + 450
+
+
+@pytest.mark.parametrize("owed_bytes", [MB, 0], ids=["debt", "tokens"])
+def test_without_a_limit_a_strict_quota_forgets_its_debts_and_its_tokens(owed_bytes: int) -> None:
+    """A limit that is set again begins like the first: with an empty bucket, and not with the debt of an hour ago."""
+    quota = strict(10_000)
+    quota.is_exceeded(1_000)
+    quota.record(owed_bytes, 1_000)
+    quota.set_limit(UNLIMITED, 1_100)
+    unlimited = quota.allowance_bytes(2_000)
+    quota.check_invariants()
+    quota.set_limit(10_000, 3_700_000)
+
+    assert unlimited == UNLIMITED
+    assert quota.next_ms(3_700_000) == 3_700_000 + 450
+
+
+def test_bursts_of_in_sync_replicas_come_on_top_but_for_a_second_of_the_quota() -> None:
+    """They take 5 MB in the first of each 5 s under 1 MB/s: copies lose a second per burst, and get less than half."""
+    quota, copied, members = strict(MB), [0] * 60, 0
+    for now_ms in range(0, 60_000, 10):
+        if now_ms % 5_000 < 1_000:
+            quota.record(50_000, now_ms, exempt_bytes=50_000)
+            members += 50_000
+        allowed_bytes = quota.allowance_bytes(now_ms)
+        if allowed_bytes:
+            quota.record(allowed_bytes, now_ms)
+            copied[now_ms // 1_000] += allowed_bytes
+        quota.check_invariants()
+
+    assert members == 60 * MB
+    # Of five seconds, copies get nothing during the burst, nor while its debt of a second is paid.
+    assert [0] * 12 == copied[::5]
+    assert 0.45 <= sum(copied) / 60 / MB <= 0.6
+    assert max(copied) <= 1.5 * MB
+
+
 @pytest.mark.parametrize("mode", ThrottleMode)
 def test_a_clock_that_was_read_a_moment_before_gives_nothing_and_takes_nothing(mode: ThrottleMode) -> None:
     """Within one callback, one part reads the clock before another one does; no tokens come of it, and none go."""

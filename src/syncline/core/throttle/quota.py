@@ -6,13 +6,15 @@ Bytes that have moved are always recorded; a quota refuses only further ones. Tw
                  while it is not exceeded passes, so that a round of answers may be many seconds of quota.
     StrictQuota  a bucket of tokens that fills at the quota's rate up to half a second's worth, and goes into debt
                  when a batch is larger than what is left. Bytes promised to reads under way are reserved. Over any
-                 time T the average is at most `quota x (1 + 0.5 s / T)` and one batch.
+                 time T the average of what it may hold back is at most `quota x (1 + 0.5 s / T)` and one batch.
 
 One hard idea of the strict rule: once empty it stays exhausted until it is nearly full again. Otherwise a fetch per
 batch would spend the tokens as they drip in; so there are some two fetches per second instead.
 
 In-sync replicas are never held back, but counted (KAFKA-4313): their bytes are `exempt`. They put the bucket into debt
-by at most a second's worth, or a quota below their need would hold back others long after it was raised.
+by at most a second's worth, or a quota below their need would hold back others long after it was raised. So a burst of
+them comes on top of the quota, but for that second. A second's worth is measured by the quota that is in force: a lower
+one forgives the rest. What a batch of others owes is paid whatever the quota becomes; only without any is it forgotten.
 
 Units: bytes and bytes per second; times in ms. Tokens count thousandths of bytes, because a quota of q bytes per second
 is q thousandths per ms: all arithmetic is exact.
@@ -51,7 +53,7 @@ class Quota(Protocol):
         """Return how often there was nearly all of what may move at once, since which something has moved."""
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
-        """Bound from now on by another rate; what was recorded stays."""
+        """Bound from now on by another rate; `rate` remembers what was recorded."""
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Return whether nothing more may move now."""
@@ -166,6 +168,7 @@ class StrictQuota:
     """A quota that holds over every time, with a bucket of tokens."""
 
     __slots__ = (
+        "_exempt_debt",
         "_filled_ms",
         "_fillings",
         "_is_exhausted",
@@ -181,6 +184,8 @@ class StrictQuota:
         self._limit = UNLIMITED
         # In thousandths of bytes; a new bound starts with an empty bucket.
         self._tokens = 0
+        # Which part of a debt in-sync replicas have caused; tokens that come pay for others' batches first.
+        self._exempt_debt = 0
         self._filled_ms = 0
         self._reserved_bytes = 0
         self._is_exhausted = True
@@ -210,11 +215,18 @@ class StrictQuota:
         return self._fillings
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
-        """Bound from now on by another rate; tokens and debts stay, up to what the smaller bucket holds."""
+        """Bound from now on by another rate; tokens and debts stay as far as this rate allows them."""
         assert 0 <= bytes_per_s <= UNLIMITED, f"a quota of {bytes_per_s} B/s"
         self._fill(now_ms)
         self._limit = bytes_per_s
+        if bytes_per_s == UNLIMITED:
+            self._tokens, self._exempt_debt = 0, 0
+            self._is_exhausted, self._is_full = True, False
+            return
         self._tokens = min(self._tokens, self._capacity)
+        forgiven = max(0, self._exempt_debt - bytes_per_s * EXEMPT_DEBT_MS)
+        self._exempt_debt -= forgiven
+        self._tokens += forgiven
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Return whether the bucket is empty, or has yet to fill again."""
@@ -252,8 +264,10 @@ class StrictQuota:
         self._fill(now_ms)
         self._tokens -= (size_bytes - exempt_bytes) * _BYTE
         if exempt_bytes:
-            deepest = min(self._tokens, -self._limit * EXEMPT_DEBT_MS)
-            self._tokens = max(self._tokens - exempt_bytes * _BYTE, deepest)
+            before = self._tokens
+            deepest = min(before, -self._limit * EXEMPT_DEBT_MS)
+            self._tokens = max(before - exempt_bytes * _BYTE, deepest)
+            self._exempt_debt = min(self._exempt_debt + before - self._tokens, max(0, -self._tokens))
         self._is_full = False
         if self._tokens <= 0:
             self._is_exhausted = True
@@ -282,6 +296,8 @@ class StrictQuota:
         """Assert that the rate is possible, and that the bucket does not run over."""
         self._rate.check_invariants()
         assert self._limit == UNLIMITED or self._tokens <= self._capacity, f"too many tokens: {self}"
+        assert 0 <= self._exempt_debt <= max(0, -self._tokens), f"more debt of some than of all: {self}"
+        assert self._exempt_debt <= self._limit * EXEMPT_DEBT_MS, f"in-sync replicas owe more than a second: {self}"
         assert self._reserved_bytes >= 0, f"a negative promise: {self}"
 
     @property
@@ -303,6 +319,7 @@ class StrictQuota:
         if self._limit == UNLIMITED:
             return
         self._tokens = min(self._capacity, self._tokens + self._limit * elapsed_ms)
+        self._exempt_debt = min(self._exempt_debt, max(0, -self._tokens))
         # What is promised does not count: otherwise one who waits would wait for the reads of all others to end.
         if self._limit and self._tokens >= self._enough:
             self._is_exhausted = False
