@@ -416,8 +416,8 @@ def test_what_a_throttle_holds_is_looked_at_when_its_gate_opens() -> None:
     context = opened(fetch(cache, session.session_id, 1, ["a"], forgotten=["b"], reader=FOLLOWER))
 
     assert [entries[0]] == context.pending()
-    assert entries[2:] == list(session.held)
-    assert [(session, entries[2]), (session, entries[3])] == list(cache.held())
+    assert {"gate": entries[2:]} == {gate: list(held) for gate, held in session.held.items()}
+    assert [(session, "gate", entries[2:])] == [(each, gate, list(held)) for each, gate, held in cache.held()]
     assert cache.held_count == 2
     watchers.throttle_changed()
     assert cache.held_count == 0

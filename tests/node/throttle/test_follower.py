@@ -34,7 +34,9 @@ async def restarted_behind(world: World, size_bytes: int, *, partitions: int = 1
 def held(world: World) -> list[int]:
     """Return the partitions that broker 2's next fetch from broker 1 leaves out."""
     throttled = world.fetcher(2, 1).throttled
-    return [] if throttled is None else sorted(key.partition for key in throttled.held())
+    if throttled is None:
+        return []
+    return sorted(key.partition for group in throttled.held() for key, _ in group.replicas)
 
 
 @pytest.mark.brokers(2)

@@ -1,15 +1,22 @@
 """What brokers report of their throttles: metrics, and samples in the journal."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from syncline.core.throttle.quota import HeldBack
 from syncline.model.events import Throttle, from_json
-from syncline.model.ids import JOURNAL_TOPIC
+from syncline.model.ids import JOURNAL_TOPIC, BrokerId, TopicPartition
+from syncline.node.throttle.moves import MetadataMoves, Moving
+from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
 from tests.node.metrics.scraping import scrape
-from tests.node.throttle.quotas import BATCH_BYTES, BROKER, MB, alter, fill, log_end, throttle
+from tests.node.test_many_moves import counted
+from tests.node.throttle.quotas import BATCH_BYTES, BROKER, LEADER_RATE, MB, alter, fill, log_end, throttle
+from tests.node.throttle.test_moves import add, filled
 from tests.node.world import World
 
 LEADER = {"role": "leader", "move": ""}
@@ -104,11 +111,15 @@ async def test_samples_tell_when_a_throttle_held_what_back(world: World) -> None
     await world.until(lambda: world.partition().record.isr == (1, 2))
     await world.later(12)
     samples = journalled(world)
+    await fill(world, MB)
     await world.later(11)
 
     assert ["begin", "ongoing"] == [each.phase for each in samples[:2]]
     assert samples[-1].phase == "end"
     assert samples == journalled(world)
+    # While nothing is held back, nothing is counted.
+    assert len(world.broker(1).throttles.leader.taken) == len(world.broker(2).throttles.follower.taken) == 0
+    assert any(each.taken for each in samples)
     assert {("leader", 1, "", MB, "strict")} == {
         (each.role, each.broker, each.move, each.quota_bytes_per_s, each.mode) for each in samples
     }
@@ -116,3 +127,59 @@ async def test_samples_tell_when_a_throttle_held_what_back(world: World) -> None
     assert samples[1].rate_bytes_per_s == pytest.approx(MB, rel=0.1)
     assert samples[1].ratio > 0.8
     assert len({each.since_ms for each in samples}) == 1
+
+
+@pytest.mark.brokers(2, journal_enable="true")
+async def test_samples_name_what_waits_for_their_own_throttle(world: World) -> None:
+    """Two moves hold replicas back at the same broker; a rate of 0 of which no list makes use holds nothing."""
+    await alter(world, BROKER, "", {LEADER_RATE: "0"})
+    await filled(world, "t", "u")
+    slow = await add(world, "t", throttle=100_000)
+    fast = await add(world, "u", throttle=300_000)
+    await world.later(8)
+    samples = [each for each in journalled(world) if each.phase != "end"]
+
+    assert {slow, fast} == {each.move for each in samples}
+    assert {(slow, 100_000, 1, ("t-0@2",)), (fast, 300_000, 1, ("u-0@2",))} == {
+        (each.move, each.quota_bytes_per_s, each.held, each.replicas) for each in samples
+    }
+
+
+class Waiter:
+    """Waits for quotas, and does nothing when they open."""
+
+    def throttle_opened(self) -> None:
+        """Go on waiting."""
+
+
+@pytest.mark.brokers(1)
+async def test_samples_of_hundreds_of_moves_are_made_in_slices(world: World) -> None:
+    """Each of 500 moves holds four replicas back: no callback looks at what all of them hold, once per move."""
+    broker, samples = world.broker(), list[Throttle]()
+    throttles = ReplicationThrottles(
+        broker_id=broker.broker_id,
+        loop=world.loop,
+        clock=broker.clock,
+        config=broker.configs.broker,
+        moves=MetadataMoves(broker),
+        note=samples.append,
+    )
+    leader = throttles.leader
+    keys = [TopicPartition("t", number) for number in range(2_000)]
+    for key in keys:
+        leader.set_moving(key, Moving(f"m{key.partition // 4}", 1, (BrokerId(2),)))
+    quotas = [leader.states[f"m{number}"].quota for number in range(500)]
+
+    def held() -> Iterator[HeldBack]:
+        for number, quota in enumerate(quotas):
+            yield HeldBack((quota,), ((key, BrokerId(2)) for key in keys[4 * number : 4 * number + 4]))
+
+    leader.held = held
+    async with counted(world):
+        world.call(1, leader.wait, Waiter(), quotas)
+        await world.later(2)
+    throttles.close()
+
+    assert [("begin", f"m{number}", 4, f"t-{4 * number}@2") for number in range(500)] == [
+        (each.phase, each.move, each.held, each.replicas[0]) for each in samples
+    ]

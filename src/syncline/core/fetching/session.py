@@ -20,7 +20,7 @@ Source: KIP-227, KIP-516 (names or ids, never both in one session), KIP-73 (thro
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -297,10 +297,9 @@ class FetchSession:
         return sum(len(entries) for entries in self._held.values())
 
     @property
-    def held(self) -> Iterator[SessionPartition]:
-        """Iterate over the entries that throttles hold back."""
-        for entries in self._held.values():
-            yield from entries
+    def held(self) -> Mapping[object, Collection[SessionPartition]]:
+        """Return the entries that throttles hold back, by the quota that each waits for."""
+        return self._held
 
     @property
     def gates(self) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ of their last use; each is counted for one connection at most.
 Source: KIP-227 (its eviction rules; Kafka does not bound the bytes).
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from syncline.core.fetching.session import (
@@ -79,11 +79,11 @@ class SessionCache:
         """The number of partitions that throttles hold back, once per follower."""
         return sum(session.held_count for session in self._sessions.values() if session.is_follower)
 
-    def held(self) -> Iterator[tuple[FetchSession, SessionPartition]]:
-        """Iterate over what throttles hold back."""
+    def held(self) -> Iterator[tuple[FetchSession, object, Collection[SessionPartition]]]:
+        """Iterate over what throttles hold back: sessions, each with a quota and what waits for it."""
         for session in self._sessions.values():
-            for entry in session.held:
-                yield session, entry
+            for gate, entries in session.held.items():
+                yield session, gate, entries
 
     def find(self, session_id: int) -> "FetchSession | None":
         """Return a remembered session; it does not count as used."""

@@ -21,10 +21,12 @@ is q thousandths per ms: all arithmetic is exact.
 Source: KIP-73; KIP-599 (a bucket with debt).
 """
 
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.rate import WindowedRate
+from syncline.model.ids import BrokerId, TopicPartition
 
 UNLIMITED: Final = 2**63 - 1
 # How much of a quota the bucket holds, and how full it is before it is used again after it was empty.
@@ -84,6 +86,13 @@ class Quota(Protocol):
 
     def check_invariants(self) -> None:
         """Assert what holds between two calls."""
+
+
+class HeldBack(NamedTuple):
+    """What waits for the same quotas: each partition, and the broker whose replica of it waits."""
+
+    quotas: tuple[Quota, ...]
+    replicas: Iterator[tuple[TopicPartition, BrokerId]]
 
 
 def make_quota(mode: ThrottleMode, rate: WindowedRate, limit_bytes_per_s: int, now_ms: int) -> Quota:

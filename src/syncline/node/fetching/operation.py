@@ -363,8 +363,9 @@ class FetchOperation:
         self._context.session.on_change = self._changed
         if self._throttled is not None:
             self._throttled.hold(self._context.session, is_answered=False)
-            if self._throttled.is_holding or self._context.session.gates:
-                self._serving.throttle.wait(self)
+            quotas = self._throttled.awaited(self._context.session)
+            if quotas:
+                self._serving.throttle.wait(self, quotas)
             self._throttled.end()
         # What it keeps is counted with its session.
         self._request.park(0)

@@ -15,13 +15,14 @@ Units: bytes; times in ms of the node's clock. Source: KIP-73; Kafka's ReplicaMa
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol, cast
 
 from syncline.core.fetching.session import FetchSession, SessionPartition
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.leader import LeaderPartition
 from syncline.core.replication.watermark import waits_for
-from syncline.core.throttle.quota import Quota
+from syncline.core.throttle.quota import HeldBack, Quota
 from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import PartitionRecord
@@ -73,8 +74,8 @@ class LeaderThrottle(Protocol):
     def waiting_count(self) -> int:
         """Return how many fetches wait."""
 
-    def wait(self, waiting: Throttled, /) -> None:
-        """Call `waiting` each time a quota may have something left."""
+    def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
+        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
 
     def forget(self, waiting: Throttled, /) -> None:
         """Call it no more."""
@@ -146,10 +147,9 @@ class ThrottledReads:
         self._served.clear()
         self._dropped.clear()
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether the look sent a partition empty."""
-        return bool(self._dropped)
+    def awaited(self, session: FetchSession) -> frozenset[Quota]:
+        """Return the quotas for which the look sent a partition empty, or the session leaves one out."""
+        return frozenset((*self._dropped.values(), *cast("tuple[Quota, ...]", session.gates)))
 
     # Reading.
 
@@ -280,11 +280,11 @@ class HeldForFollowers:
         self._sessions = sessions
         self._partitions = partitions
 
-    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
-        """Iterate over what is held back: each partition, and the follower."""
-        for session, entry in self._sessions.held():
-            if isinstance(entry.target, Partition):
-                yield entry.target.key, session.replica_id
+    def held(self) -> Iterator[HeldBack]:
+        """Iterate over what is held back: by the follower and the quota for which it waits."""
+        for session, gate, entries in self._sessions.held():
+            keys = (entry.target.key for entry in entries if isinstance(entry.target, Partition))
+            yield HeldBack((cast("Quota", gate),), zip(keys, repeat(session.replica_id)))
 
     def throttle_changed(self, keys: Collection[TopicPartition]) -> None:
         """Look again at what is held back of these partitions."""

@@ -331,7 +331,7 @@ class Scraper:
         page.add(table.THROTTLE_STRICT, int(throttles.leader.mode is ThrottleMode.STRICT))
         for role in throttles.roles:
             role.look(now_ms)
-            page.add(table.THROTTLED_PARTITIONS, sum(1 for _ in role.held()), role.role)
+            page.add(table.THROTTLED_PARTITIONS, sum(1 for held in role.held() for _ in held.replicas), role.role)
             for move_id, state in role.states.items():
                 if state.limit_bytes_per_s != UNLIMITED:
                     page.add(table.THROTTLE_LIMIT, state.limit_bytes_per_s, role.role, move_id)

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Final
 
-from syncline.model.ids import BrokerId, TopicPartition
+from syncline.core.throttle.quota import HeldBack
+from syncline.model.ids import TopicPartition
 from syncline.node.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
@@ -80,12 +81,11 @@ class Fetchers:
         self.go()
         self._surroundings.holds.ended(began_ms, "throttles")
 
-    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
-        """Iterate over what throttles hold back from this broker's fetches: each partition, and this broker."""
+    def held(self) -> Iterator[HeldBack]:
+        """Iterate over what throttles hold back from this broker's fetches."""
         for fetcher in self.by_leader.values():
             if fetcher.throttled is not None:
-                for key in fetcher.throttled.held():
-                    yield key, self._surroundings.broker_id
+                yield from fetcher.throttled.held()
 
     def go(self) -> None:
         """Start fetching the added partitions."""

@@ -14,12 +14,13 @@ Units: bytes; times in ms of the node's clock.
 Source: KIP-73 (throttling by leaving out); KAFKA-4313; Kafka's AbstractFetcherThread.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import repeat
 from typing import Protocol
 
 from syncline.core.fetching.fetcher import Fetcher
 from syncline.core.replication.follower import UNKNOWN_LAG
-from syncline.core.throttle.quota import UNLIMITED, Quota
+from syncline.core.throttle.quota import UNLIMITED, HeldBack, Quota
 from syncline.core.throttle.shares import partition_share
 from syncline.core.throttle.turns import Turns
 from syncline.model.ids import BrokerId, TopicPartition
@@ -68,8 +69,8 @@ class FollowerThrottle(Protocol):
     def concede(self, quota: Quota, who: object, /) -> None:
         """Note that it needs nothing more."""
 
-    def wait(self, waiting: Throttled, /) -> None:
-        """Call `waiting` each time a quota may have something left."""
+    def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
+        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
 
     def forget(self, waiting: Throttled, /) -> None:
         """Call it no more."""
@@ -135,11 +136,11 @@ class ThrottledFetches:
         """Return how many partitions the next request leaves out."""
         return self._fetcher.held_count
 
-    def held(self) -> Iterator[TopicPartition]:
-        """Iterate over the partitions that are left out."""
-        for key in self._queue_of:
-            if self._fetcher.is_held(key):
-                yield self._partitions[key].key
+    def held(self) -> Iterator[HeldBack]:
+        """Iterate over what is left out: by the quotas for which it waits."""
+        for queue in self._queues.values():
+            keys = (self._partitions[key].key for key in queue.keys if self._fetcher.is_held(key))
+            yield HeldBack(queue.quotas, zip(keys, repeat(self._broker_id)))
 
     def throttle_opened(self) -> None:
         """Fetch again: a quota may have something left."""
@@ -251,8 +252,8 @@ class ThrottledFetches:
         if not holding:
             self._throttle.forget(self)
             return None
-        self._throttle.wait(self)
         quotas = dict.fromkeys(quota for queue in holding for quota in queue.quotas)
+        self._throttle.wait(self, quotas)
         times_ms = [self._turns[quota].again_ms(self, quota, now_ms) for quota in quotas]
         # A quota with something left is no reason to hurry: it was too little to share out.
         return min((at_ms for at_ms in times_ms if at_ms is not None and at_ms > now_ms), default=None)

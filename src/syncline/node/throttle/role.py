@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 
 from syncline.core.throttle.held_time import HeldTime
 from syncline.core.throttle.mode import ThrottleMode
-from syncline.core.throttle.quota import UNLIMITED, Quota, make_quota
+from syncline.core.throttle.quota import UNLIMITED, HeldBack, Quota, make_quota
 from syncline.core.throttle.rate import WindowedRate
 from syncline.core.throttle.throttled_replicas import ListedPartitions
 from syncline.core.throttle.turns import Turns
@@ -88,14 +88,15 @@ class RoleThrottle:
         self._moving: dict[TopicPartition, Moving] = {}
         # Of the quotas that fetchers contend for.
         self._turns: dict[Quota, Turns] = {}
-        self._waiting: dict[Throttled, None] = {}
+        # With the quotas for which each waits.
+        self._waiting: dict[Throttled, Collection[Quota]] = {}
         self._timer: asyncio.TimerHandle | None = None
         # Who got the bytes of the broker's own quota; those who send or receive them note it.
         self.taken = Taken()
         # Called when a quota, by its name in `states`, holds something back.
         self.on_hold: Callable[[RoleThrottle, str], None] = lambda _role, _name: None
-        # Returns the partitions that are held back, each with the broker whose replica that is.
-        self.held: Callable[[], Iterable[tuple[TopicPartition, BrokerId]]] = tuple
+        # Returns what is held back.
+        self.held: Callable[[], Iterable[HeldBack]] = tuple
 
     def __repr__(self) -> str:
         return f"<{self.role} throttle, {self.mode.value}: {self._states['']}, {len(self._waiting)} wait>"
@@ -134,9 +135,9 @@ class RoleThrottle:
         """Return how many fetches wait for a quota."""
         return len(self._waiting)
 
-    def wait(self, waiting: Throttled, /) -> None:
-        """Call `waiting` each time a quota may have something left."""
-        self._waiting[waiting] = None
+    def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
+        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
+        self._waiting[waiting] = quotas
         self._arm()
 
     def forget(self, waiting: Throttled, /) -> None:
@@ -146,9 +147,10 @@ class RoleThrottle:
             self.look(self._clock.mono_ms())
 
     def look(self, now_ms: int) -> None:
-        """Note which quotas hold something back now."""
+        """Note which quotas hold something back now: they are exceeded, and a fetch waits for them."""
+        awaited: set[Quota] = set().union(*self._waiting.values())
         for name, state in self._states.items():
-            is_exceeded = bool(self._waiting) and state.quota.is_exceeded(now_ms)
+            is_exceeded = state.quota in awaited and state.quota.is_exceeded(now_ms)
             state.held.look(now_ms, is_exceeded=is_exceeded)
             if is_exceeded:
                 self.on_hold(self, name)
@@ -156,7 +158,9 @@ class RoleThrottle:
     def is_holding(self, name: str) -> bool:
         """Return whether a quota, by its name in `states`, holds something back now."""
         state = self._states.get(name)
-        return bool(self._waiting) and state is not None and state.quota.is_exceeded(self._clock.mono_ms())
+        if state is None or not state.quota.is_exceeded(self._clock.mono_ms()):
+            return False
+        return any(state.quota in quotas for quotas in self._waiting.values())
 
     def _arm(self) -> None:
         now_ms = self._clock.mono_ms()

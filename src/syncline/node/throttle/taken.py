@@ -1,7 +1,8 @@
 """Who got the bytes of a quota that a list shares out: replicas, and the moves that add them.
 
 A replica that is held back waits for others that get the same quota. Which ones they are is what an operator asks, so
-they are counted between two samples of the journal, per replica: there are no more of them than lists name.
+they are counted between two samples of the journal, per replica. While nothing is held back nothing is counted: a list
+that stays may name all replicas, also of topics that come and go.
 
 Units: bytes of records.
 """
@@ -20,15 +21,30 @@ ROWS_MAX: Final = 10
 class Taken:
     """The bytes that each replica got since the last question."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "_is_counting")
 
     def __init__(self) -> None:
         # The last of the three is the move that adds the replica: "" if it has no id, None if nothing adds the replica.
         self._bytes: dict[tuple[TopicPartition, BrokerId, str | None], int] = {}
+        self._is_counting = False
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def begin(self) -> None:
+        """Count from now on: a replica waits."""
+        self._is_counting = True
+
+    def end(self) -> None:
+        """Count no more."""
+        self._is_counting = False
+        self._bytes = {}
 
     def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Count what the replica of `receiver` got."""
+        """Count what the replica of `receiver` got, if any replica waits."""
         assert size_bytes >= 0, f"{key} of {receiver} got {size_bytes} bytes"
+        if not self._is_counting:
+            return
         is_added = record is not None and receiver in record.adding
         name = (key, receiver, record.move if is_added and record is not None else None)
         self._bytes[name] = self._bytes.get(name, 0) + size_bytes

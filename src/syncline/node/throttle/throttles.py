@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
-from syncline.core.throttle.quota import UNLIMITED
+from syncline.core.throttle.quota import UNLIMITED, HeldBack
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Throttle
 from syncline.model.ids import BrokerId, TopicPartition
@@ -36,8 +36,8 @@ _LISTS: Final = frozenset({LEADER_THROTTLED, FOLLOWER_THROTTLED})
 class HoldsBack(Protocol):
     """One side of replication, which remembers what throttles hold back."""
 
-    def held(self) -> Iterator[tuple[TopicPartition, BrokerId]]:
-        """Iterate over what is held back: each partition, and the broker whose replica it is."""
+    def held(self) -> Iterator[HeldBack]:
+        """Iterate over what is held back, by the quotas for which it waits."""
 
     def throttle_changed(self, keys: Collection[TopicPartition], /) -> None:
         """Find out again which throttles concern these partitions."""
@@ -104,15 +104,6 @@ class ReplicationThrottles:
         is_changed = self._apply_moves(image, delta, keys) or is_changed
         if keys or is_changed:
             self._changed(keys)
-
-    def know(self, moves: KnowsMoves, image: MetadataImage) -> None:
-        """Ask somebody else about moves from now on."""
-        self._moves = moves
-        keys: dict[TopicPartition, None] = {}
-        for topic in image.topics.values():
-            for record in topic.partitions:
-                self._look_at(TopicPartition(topic.name, record.partition), keys)
-        self._changed(keys)
 
     def close(self) -> None:
         """Wake nobody more, and sample nothing."""
