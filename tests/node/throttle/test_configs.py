@@ -138,13 +138,21 @@ async def test_t39_a_broker_that_is_down_takes_over_its_rate_when_it_starts(worl
     rate = await alter(world, BROKER, "2", {FOLLOWER_RATE: "100000"}, at=1)
     other = await alter(world, BROKER, "2", {FOLLOWER_RATE: "1", "num.io.threads": "9"}, at=1)
     unknown = await alter(world, BROKER, "3", {FOLLOWER_RATE: "1"}, at=1)
+    shown = [await described(world, BROKER, name, FOLLOWER_RATE) for name in ("2", "02", "3", "1")]
+    hidden = await described(world, BROKER, "2", "num.io.threads")
     await alter(world, TOPIC, "t", {FOLLOWER_LIST: "0:2"})
     await world.start(2)
     await world.later(2)
 
     assert (ErrorCode.NONE, None) == rate
     assert (ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 2") == other
-    assert (ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 3") == unknown
+    assert unknown == (
+        ErrorCode.INVALID_REQUEST,
+        "There is no broker 3: rates can be set for brokers that have been registered",
+    )
+    # At any broker, but nothing else of another one's configuration.
+    assert [[("100000", 2)], [("100000", 2)], [], []] == shown
+    assert hidden == []
     assert (UNLIMITED, 100_000) == limits(world, 2)
     # 100 kB/s, and the first batch.
     assert log_end(world, 2) <= 3

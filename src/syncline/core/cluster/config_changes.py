@@ -201,7 +201,12 @@ def _changed_broker(
     name = resource.name
     if name:
         number = named_broker(name)
-        if replace or number is None or not _are_rates(resource) or number not in image.brokers:
+        is_for_any = not replace and _are_rates(resource)
+        if is_for_any and number is not None and number != receiver and number not in image.brokers:
+            raise _invalid_request(
+                f"There is no broker {number}: rates can be set for brokers that have been registered"
+            )
+        if not is_for_any or number is None or number not in image.brokers:
             _validate_broker_name(name, receiver)
             number = receiver
         # Under another spelling the change would have no effect, and there are many.

@@ -23,6 +23,7 @@ from syncline.core.cluster.config_description import (
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import named_broker
+from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import ResourceType
 from syncline.node.log_levels import log_levels
 from syncline.wire.api import ApiKey
@@ -114,6 +115,11 @@ def _describe(broker: "Host", resource: Any) -> tuple[ConfigEntry, ...]:
     if kind == ResourceType.BROKER:
         if not name:
             return describe_cluster_defaults(image.cluster_configs(), names)
+        number = named_broker(name)
+        is_for_any = names is not None and names <= THROTTLE_RATES.keys()
+        if is_for_any and number is not None and number != broker.broker_id and number in image.brokers:
+            # Any broker may alter the rates of any other, also of one that is down: so it can be seen what they are.
+            return describe_broker(BrokerLayers(image.broker_configs(number), image.cluster_configs()), names)
         _validate_receiver(broker, name)
         return describe_broker(layers, names)
     if kind == ResourceType.BROKER_LOGGER:
