@@ -169,13 +169,14 @@ def test_t35_a_followers_rate_below_the_write_rate_gets_nowhere(brokers: LocalCl
 
     before = gap()
     move(brokers, plan, {topic: [[1, 2]]}, "--allow-replication-factor-change")
-    slow_until_s = time.monotonic() + 2
+    slow_until_s = time.monotonic() + 3
     until(lambda: gap() and time.monotonic() > slow_until_s)
     slow = gap()
     limit(brokers, topic, rate=450_000, role="receiving")
     took_s = until(lambda: gap() < 2 * SMALL_RECORD_BYTES)
 
-    assert slow > before - 100_000, "half a second of the rate is there at the beginning"
+    # It grows by 150 kB, less half a second of the rate, which is there at the beginning.
+    assert slow > before, "at 150 kB/s the gap grows"
     assert 0.9 <= took_s / (slow / 250_000) <= 2
 
 
