@@ -35,6 +35,18 @@ def test_one_alone_uses_everything() -> None:
     assert turns.again_ms("a", quota, 1_000) == 1_450
 
 
+def test_what_one_was_promised_in_its_turn_is_taken_from_its_part_once() -> None:
+    """It has several lists of partitions: one alone finds the rest of the allowance, of two each that of its part."""
+    alone, quota = made("a")
+    quota.reserve(200_000)
+    both, shared = made("a", "b")
+    first = both.offer("a", shared, 1_000)
+    shared.reserve(200_000)
+
+    assert alone.offer("a", quota, 1_000, 200_000) == 300_000
+    assert (first, both.offer("a", shared, 1_000, 200_000)) == (250_000, 50_000)
+
+
 def test_each_has_one_turn_with_an_equal_part() -> None:
     """However often the first one asks; the second comes later, and finds its part."""
     turns, quota = made("a", "b")

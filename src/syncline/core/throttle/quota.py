@@ -51,8 +51,8 @@ class Quota(Protocol):
         """Return what is promised to reads and requests under way."""
 
     @property
-    def fillings(self) -> int:
-        """Return how often there was nearly all of what may move at once, since which something has moved."""
+    def refill_count(self) -> int:
+        """Return how often the bucket has become full enough to use; 0 without one."""
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; `rate` remembers what was recorded."""
@@ -125,7 +125,7 @@ class KafkaQuota:
         return 0
 
     @property
-    def fillings(self) -> int:
+    def refill_count(self) -> int:
         """Return 0: there is no bucket."""
         return 0
 
@@ -179,11 +179,11 @@ class StrictQuota:
     __slots__ = (
         "_exempt_debt",
         "_filled_ms",
-        "_fillings",
         "_is_exhausted",
         "_is_full",
         "_limit",
         "_rate",
+        "_refill_count",
         "_reserved_bytes",
         "_tokens",
     )
@@ -200,7 +200,7 @@ class StrictQuota:
         self._is_exhausted = True
         # Whether it was nearly full, and nothing has been taken since.
         self._is_full = False
-        self._fillings = 0
+        self._refill_count = 0
 
     def __repr__(self) -> str:
         state = "exhausted" if self._is_exhausted else "open"
@@ -219,9 +219,9 @@ class StrictQuota:
         return self._reserved_bytes
 
     @property
-    def fillings(self) -> int:
-        """Return how often the bucket has become nearly full."""
-        return self._fillings
+    def refill_count(self) -> int:
+        """Return how often the bucket has become full enough to use."""
+        return self._refill_count
 
     def set_limit(self, bytes_per_s: int, now_ms: int) -> None:
         """Bound from now on by another rate; tokens and debts stay as far as this rate allows them."""
@@ -332,5 +332,5 @@ class StrictQuota:
         # What is promised does not count: otherwise one who waits would wait for the reads of all others to end.
         if self._limit and self._tokens >= self._enough:
             self._is_exhausted = False
-            self._fillings += not self._is_full
+            self._refill_count += not self._is_full
             self._is_full = True

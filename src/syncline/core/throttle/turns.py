@@ -53,20 +53,23 @@ class Turns:
         self._asking.pop(who, None)
         self._took_ms.pop(who, None)
 
-    def offer(self, who: object, quota: Quota, now_ms: int) -> int:
-        """Return how many bytes one of them may use now, 0 if it has to wait; `take` then says that it does."""
+    def offer(self, who: object, quota: Quota, now_ms: int, used_bytes: int = 0) -> int:
+        """Return how many bytes one of them may use now, 0 if it has to wait; `take` then says that it does.
+
+        It has been promised `used_bytes` of this turn already: they are no longer in the allowance, but in its part.
+        """
         assert who in self._order, f"{who!r} asks for its turn and does not contend: {self}"
         allowance_bytes = quota.allowance_bytes(now_ms)
         if len(self._order) == 1 or allowance_bytes == UNLIMITED:
             return allowance_bytes
-        if allowance_bytes and quota.fillings != self._filling:
-            self._filling, self._since_ms = quota.fillings, now_ms
+        if allowance_bytes and quota.refill_count != self._filling:
+            self._filling, self._since_ms = quota.refill_count, now_ms
             self._part_bytes = request_part(allowance_bytes, quota.promised_bytes, len(self._order))
             self._took_ms.clear()
         if not allowance_bytes or self._had(who, now_ms) or self._waits_for_another(who, now_ms):
             self._asking[who] = None
             return 0
-        return min(allowance_bytes, self._part_bytes)
+        return min(allowance_bytes, max(0, self._part_bytes - used_bytes))
 
     def take(self, who: object, now_ms: int) -> None:
         """Note that one of them uses what it was offered."""

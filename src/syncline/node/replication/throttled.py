@@ -223,13 +223,11 @@ class ThrottledFetches:
         for queue in list(self._queues.values()):
             before = queue.keys if queue.is_open else dict(queue.shares)
             queue.end_shares(now_ms, limit_bytes)
-            left_bytes = min(
-                self._turns[quota].offer(self, quota, now_ms) - used_bytes[quota] for quota in queue.quotas
-            )
+            left_bytes = min(self._turns[quota].offer(self, quota, now_ms, used_bytes[quota]) for quota in queue.quotas)
             if left_bytes == UNLIMITED:
                 self._open(queue)
                 continue
-            self._share(queue, max(0, left_bytes), limit_bytes)
+            self._share(queue, left_bytes, limit_bytes)
             for key in before:
                 if key not in queue.shares:
                     self._fetcher.hold(key)

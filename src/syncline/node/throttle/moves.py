@@ -3,17 +3,14 @@
 The owner of moves is the cluster's metadata; this module only says what is asked of it.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage
 
-# The throttle of a move that has none.
-UNTHROTTLED: Final = -1
-
 
 class Moving(NamedTuple):
-    """One partition of a move: bytes per second and broker that all of its partitions may take together."""
+    """One partition of a move: bytes per second and broker that all of its partitions may take together, NONE: any."""
 
     move_id: str
     throttle_bytes_per_s: int

@@ -19,9 +19,9 @@ from syncline.core.throttle.quota import UNLIMITED, HeldBack, Quota, make_quota
 from syncline.core.throttle.rate import WindowedRate
 from syncline.core.throttle.throttled_replicas import ListedPartitions
 from syncline.core.throttle.turns import Turns
-from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.ids import NONE, BrokerId, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.throttle.moves import UNTHROTTLED, Moving
+from syncline.node.throttle.moves import Moving
 from syncline.node.throttle.taken import Taken
 
 log = logging.getLogger("syncline.node")
@@ -225,7 +225,7 @@ class RoleThrottle:
 
     def set_moving(self, key: TopicPartition, moving: Moving | None) -> bool:
         """Bound a partition by its move; return whether it is another move, or adds other replicas, than before."""
-        if moving is not None and (moving.throttle_bytes_per_s == UNTHROTTLED or not moving.adding):
+        if moving is not None and (moving.throttle_bytes_per_s == NONE or not moving.adding):
             moving = None
         before = self._moving.get(key)
         if moving is None:

@@ -18,14 +18,14 @@ from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED, HeldBack
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Throttle
-from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.ids import NONE, BrokerId, TopicPartition
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import MetadataImage, ResourceType
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.throttle.journal import ThrottleJournal
-from syncline.node.throttle.moves import UNTHROTTLED, KnowsMoves, Moving
+from syncline.node.throttle.moves import KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -173,7 +173,7 @@ class ReplicationThrottles:
             move = image.moves.get(move_id)
             if move is None or move_id not in self._keys_of:
                 continue
-            if move.throttle_bytes_per_s != UNTHROTTLED and any(move_id in role.states for role in self.roles):
+            if move.throttle_bytes_per_s != NONE and any(move_id in role.states for role in self.roles):
                 # Another rate changes none of its partitions.
                 changes = [role.set_move_limit(move_id, move.throttle_bytes_per_s) for role in self.roles]
                 is_changed = is_changed or any(changes)
