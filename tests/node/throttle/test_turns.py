@@ -4,6 +4,9 @@ from functools import partial
 
 import pytest
 
+from syncline.core.throttle.quota import Quota
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.node.throttle.moves import Moving
 from syncline.virtual.links import MS
 from tests.node.throttle.quotas import BATCH_BYTES, MB, fill, log_end, throttle
 from tests.node.world import World
@@ -94,3 +97,44 @@ async def test_what_a_throttled_leader_leaves_is_used_by_the_other(world: World)
     parts = await copied(world, 4)
 
     assert parts == [pytest.approx(4 * MB, rel=0.1), 0]
+
+
+class Waiter:
+    """Waits for one quota, and uses all of it whenever it is called."""
+
+    def __init__(self, world: World, quota: Quota) -> None:
+        self._world = world
+        self._quota = quota
+        self.called = 0
+
+    def throttle_opened(self) -> None:
+        """Use what there is."""
+        self.called += 1
+        now_ms = self._world.broker().clock.mono_ms()
+        self._quota.record(self._quota.allowance_bytes(now_ms), now_ms)
+
+
+@pytest.mark.brokers(1)
+async def test_a_fetch_is_called_only_when_a_quota_of_its_own_opens(world: World) -> None:
+    """There may be hundreds of moves, each with a quota that opens twice per second."""
+    leader = world.broker().throttles.leader
+    key = TopicPartition("t", 0)
+    for name in ("quick", "slow"):
+        leader.set_moving(key._replace(topic=name), Moving(name, MB, (BrokerId(2),)))
+    leader.changed()
+    quick, slow = (Waiter(world, leader.states[name].quota) for name in ("quick", "slow"))
+    leader.states["slow"].quota.record(100 * MB, world.broker().clock.mono_ms())
+    for waiter, name in ((quick, "quick"), (slow, "slow")):
+        world.call(1, leader.wait, waiter, (leader.states[name].quota,))
+    await world.later(3)
+    called = quick.called, slow.called
+    # Whatever is changed concerns all.
+    world.call(1, leader.wake)
+    for waiter in (quick, slow):
+        leader.forget(waiter)
+    for name in ("quick", "slow"):
+        leader.set_moving(key._replace(topic=name), None)
+    leader.changed()
+
+    assert called == (6, 0)
+    assert slow.called == 1

@@ -75,7 +75,7 @@ class LeaderThrottle(Protocol):
         """Return how many fetches wait."""
 
     def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
-        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
+        """Call `waiting`, which waits for these quotas, each time one of them may have something left."""
 
     def forget(self, waiting: Throttled, /) -> None:
         """Call it no more."""

@@ -70,7 +70,7 @@ class FollowerThrottle(Protocol):
         """Note that it needs nothing more."""
 
     def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
-        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
+        """Call `waiting`, which waits for these quotas, each time one of them may have something left."""
 
     def forget(self, waiting: Throttled, /) -> None:
         """Call it no more."""

@@ -1,8 +1,8 @@
 """The throttle of one broker in one role: as a leader that sends, or as a follower that receives.
 
 A partition must pass the broker's own quota if a list names it (KIP-73), and the quota of its move while that adds a
-replica. Fetches that wait for a quota are called when one may have something left, first those that wait longest: one
-timer per role, set to the first time at which a quota is no longer exceeded.
+replica. Fetches that wait for a quota are called when one of theirs may have something left, first those that wait
+longest: one timer per role, set to the first time at which a quota is no longer exceeded.
 
 Units: bytes per second; times in ms of the node's clock.
 """
@@ -136,7 +136,7 @@ class RoleThrottle:
         return len(self._waiting)
 
     def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
-        """Call `waiting`, which waits for these quotas, each time a quota may have something left."""
+        """Call `waiting`, which waits for these quotas, each time one of them may have something left."""
         self._waiting[waiting] = quotas
         self._arm()
 
@@ -179,8 +179,14 @@ class RoleThrottle:
             self._timer = self._loop.call_later(max(1, min(times_ms) - now_ms) / 1_000, self._fire)
 
     def _fire(self) -> None:
+        """Wake those for whom a quota has something left."""
+        now_ms = self._clock.mono_ms()
+        is_open = {quota: not quota.is_exceeded(now_ms) for quota in set[Quota]().union(*self._waiting.values())}
+        self._wake([waiting for waiting, quotas in self._waiting.items() if any(map(is_open.__getitem__, quotas))])
+
+    def _wake(self, some: Iterable[Throttled]) -> None:
         self._timer = None
-        for waiting in list(self._waiting):
+        for waiting in some:
             try:
                 waiting.throttle_opened()
             except Exception:
@@ -265,8 +271,7 @@ class RoleThrottle:
         """Wake all that waits: its quota may be another one now."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        self._fire()
+        self._wake(list(self._waiting))
 
     def check_invariants(self) -> None:
         """Assert that each quota is sound, and that no fetch waits for a throttle that is off."""
