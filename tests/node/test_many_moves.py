@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.model.metadata import PartitionRecord
+from syncline.model.ids import NONE, BrokerId, TopicPartition
+from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord
+from syncline.model.metadata_delta import MetadataDelta
+from syncline.node.throttle.moves import Moving
+from syncline.node.throttle.role import QuotaState
+from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.virtual.meter import CallMeter
 from syncline.wire.api import ApiKey
 from tests.node.throttle.quotas import (
@@ -110,3 +115,52 @@ async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world:
     async with counted(world, 4_000):
         for rate in range(20):
             await alter(world, BROKER, "", {LEADER_RATE: str(rate + 2), FOLLOWER_RATE: str(rate + 2)})
+
+
+class OneMove:
+    """Says that all partitions of t move to broker 2, at a rate that a test sets."""
+
+    def __init__(self) -> None:
+        self.throttle_bytes_per_s = NONE
+
+    def move_of(self, key: TopicPartition, /) -> Moving:
+        """Return the move."""
+        return Moving("m", self.throttle_bytes_per_s, (BrokerId(2),))
+
+
+@pytest.mark.brokers(1)
+async def test_first_rate_of_a_move_concerns_its_partitions_in_slices(world: World) -> None:
+    """And so does its last one; another rate meanwhile concerns those that have one, and the rest later."""
+    broker, moves = world.broker(), OneMove()
+    throttles = ReplicationThrottles(
+        broker_id=broker.broker_id,
+        loop=world.loop,
+        clock=broker.clock,
+        config=broker.configs.broker,
+        moves=moves,
+        note=lambda _event: None,
+    )
+    keys = tuple(TopicPartition("t", number) for number in range(5_000))
+    throttles.apply(MetadataImage(), MetadataDelta(partitions=keys), broker.configs)
+
+    async def rate(bytes_per_s: int) -> None:
+        moves.throttle_bytes_per_s = bytes_per_s
+        image = MetadataImage(moves={"m": MoveRecord("m", bytes_per_s)})
+        delta = MetadataDelta(moves=("m",))
+        world.call(1, world.loop.call_soon, throttles.apply, image, delta, broker.configs)
+        await world.later(0)
+
+    def states() -> list[QuotaState | None]:
+        return [role.states.get("m") for role in throttles.roles]
+
+    found = []
+    async with counted(world):
+        for rates in ((1, 5), (NONE,), (7, NONE, 9), (NONE,)):
+            for each in rates:
+                await rate(each)
+            await world.later(0.1)
+            throttles.check_invariants()
+            found.append([(state.limit_bytes_per_s, state.partition_count) for state in states() if state is not None])
+    throttles.close()
+
+    assert found == [[(5, 5_000)] * 2, [], [(9, 5_000)] * 2, []]

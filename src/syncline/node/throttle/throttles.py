@@ -5,13 +5,15 @@ effect, as in Kafka. Lists belong to topics. All of it applies at the next check
 before the first fetch of a broker that starts: `apply` runs before roles are assigned.
 
 Cost is proportional to the partitions that are throttled by other lists or moves than before; another rate in place of
-one concerns none of them.
+one concerns none of them. A move that gets its first rate, or loses it, may have ten thousand partitions: these are
+looked at in slices, so that the last of them follow some milliseconds later.
 
 Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the default of all brokers applies again).
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from syncline.core.throttle.mode import ThrottleMode
@@ -30,6 +32,8 @@ from syncline.node.throttle.role import RoleThrottle
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+# Partitions of moves of one callback.
+_LOOKED_AT_ONCE: Final = 500
 _LISTS: Final = frozenset({LEADER_THROTTLED, FOLLOWER_THROTTLED})
 
 
@@ -83,6 +87,10 @@ class ReplicationThrottles:
         # The partitions that move, and those of each move; dicts stand for ordered sets.
         self._moving: dict[TopicPartition, Moving] = {}
         self._keys_of: dict[str, dict[TopicPartition, None]] = {}
+        # Those whose move has got its first rate, or has lost it.
+        self._to_look_at: dict[TopicPartition, None] = {}
+        self._look_handle: asyncio.Handle | None = None
+        self._loop = loop
         window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
         mode = ThrottleMode(config.replication_quota_mode)
         self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
@@ -107,6 +115,7 @@ class ReplicationThrottles:
 
     def close(self) -> None:
         """Wake nobody more, and sample nothing."""
+        self._to_look_at.clear()
         self._journal.close()
         for role in self.roles:
             role.close()
@@ -173,19 +182,36 @@ class ReplicationThrottles:
             move = image.moves.get(move_id)
             if move is None or move_id not in self._keys_of:
                 continue
-            if move.throttle_bytes_per_s != NONE and any(move_id in role.states for role in self.roles):
-                # Another rate changes none of its partitions.
+            is_bound = move.throttle_bytes_per_s != NONE and any(move_id in role.states for role in self.roles)
+            if is_bound:
                 changes = [role.set_move_limit(move_id, move.throttle_bytes_per_s) for role in self.roles]
                 is_changed = is_changed or any(changes)
-            else:
-                for key in tuple(self._keys_of[move_id]):
-                    self._look_at(key, keys)
+            # Another rate changes none of its partitions, unless the one before is not in force for all of them yet.
+            if not is_bound or self._to_look_at:
+                self._to_look_at.update(self._keys_of[move_id])
         for key in delta.partitions:
             self._look_at(key, keys)
         for topic in delta.deleted_topics:
             for record in topic.partitions:
                 self._look_at(TopicPartition(topic.name, record.partition), keys)
+        if self._look_handle is None:
+            self._look_at_some(keys)
         return is_changed
+
+    def _look_at_some(self, keys: dict[TopicPartition, None]) -> None:
+        """Look at some partitions of moves whose throttle begins or ends, and later at the rest."""
+        self._look_handle = None
+        for key in list(islice(self._to_look_at, _LOOKED_AT_ONCE)):
+            del self._to_look_at[key]
+            self._look_at(key, keys)
+        if self._to_look_at:
+            self._look_handle = self._loop.call_soon(self._look_on)
+
+    def _look_on(self) -> None:
+        keys: dict[TopicPartition, None] = {}
+        self._look_at_some(keys)
+        if keys:
+            self._changed(keys)
 
     def _look_at(self, key: TopicPartition, keys: dict[TopicPartition, None]) -> None:
         """Find out whether a partition moves; note it in `keys` if that throttles it differently."""
