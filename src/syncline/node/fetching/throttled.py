@@ -82,7 +82,7 @@ class LeaderThrottle(Protocol):
 
 
 class _Served(NamedTuple):
-    """A throttled partition that is read: `is_exempt` because its replica is in sync, or limited by a quota."""
+    """A throttled partition that is read: `is_exempt` because the watermark waits for it, or limited by a quota."""
 
     quotas: tuple[Quota, ...]
     is_exempt: bool = True
@@ -202,15 +202,15 @@ class ThrottledReads:
         return True
 
     def _quotas(self, partition: Partition) -> tuple[tuple[Quota, ...], bool]:
-        """Return the quotas that count what is sent of a partition, and whether its replica is in sync."""
+        """Return the quotas that count what is sent of a partition, and whether the watermark waits for its replica."""
         throttle, leader = self._throttle, partition.leader
         if leader is None:
             return (), True
-        is_in_sync = self._is_awaited(leader)
+        is_awaited = self._is_awaited(leader)
         listed = throttle.listed(partition.key)
         # What a replica needs once it is in sync is no longer the move's.
-        moving = None if is_in_sync else throttle.moving(partition.key, self._follower_id)
-        return tuple(each for each in (listed, moving) if each is not None), is_in_sync
+        moving = None if is_awaited else throttle.moving(partition.key, self._follower_id)
+        return tuple(each for each in (listed, moving) if each is not None), is_awaited
 
     # The end of a look.
 
@@ -224,10 +224,10 @@ class ThrottledReads:
         for row, quota in self._dropped.items():
             entry = row.entry
             is_settled = entry.session is session and entry.change_count == entry.looked_change_count
-            if is_settled and entry.fetch_offset < row.high_watermark and not self._is_exempt_by_now(row):
+            if is_settled and entry.fetch_offset < row.high_watermark and not self._is_awaited_by_now(row):
                 session.hold(entry, quota)
 
-    def _is_exempt_by_now(self, row: Row) -> bool:
+    def _is_awaited_by_now(self, row: Row) -> bool:
         """Return whether the replica is awaited now that this fetch has been counted as its progress."""
         leader = None if row.partition is None else row.partition.leader
         return leader is not None and self._is_awaited(leader)

@@ -146,14 +146,17 @@ class RoleThrottle:
             del self._waiting[waiting]
             self.look(self._clock.mono_ms())
 
-    def look(self, now_ms: int) -> None:
-        """Note which quotas hold something back now: they are exceeded, and a fetch waits for them."""
+    def look(self, now_ms: int) -> Sequence[Quota]:
+        """Note and return which quotas hold something back now: they are exceeded, and a fetch waits for them."""
         awaited: set[Quota] = set().union(*self._waiting.values())
+        holding = []
         for name, state in self._states.items():
             is_exceeded = state.quota in awaited and state.quota.is_exceeded(now_ms)
             state.held.look(now_ms, is_exceeded=is_exceeded)
             if is_exceeded:
+                holding.append(state.quota)
                 self.on_hold(self, name)
+        return holding
 
     def is_holding(self, name: str) -> bool:
         """Return whether a quota, by its name in `states`, holds something back now."""
@@ -164,17 +167,13 @@ class RoleThrottle:
 
     def _arm(self) -> None:
         now_ms = self._clock.mono_ms()
-        self.look(now_ms)
-        if self._timer is not None or not self._waiting:
+        holding = self.look(now_ms)
+        if self._timer is not None or not holding:
             return
         if self.role == "leader" and self.mode is ThrottleMode.KAFKA:
             # There, only data that is not throttled, or its deadline, ends a fetch's wait.
             return
-        times_ms = [
-            at_ms
-            for state in self._states.values()
-            if state.quota.is_exceeded(now_ms) and (at_ms := state.quota.next_ms(now_ms)) is not None
-        ]
+        times_ms = [at_ms for quota in holding if (at_ms := quota.next_ms(now_ms)) is not None]
         if times_ms:
             self._timer = self._loop.call_later(max(1, min(times_ms) - now_ms) / 1_000, self._fire)
 
