@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from syncline.core.cluster import moves
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.model.metadata import PartitionRecord
@@ -390,6 +391,24 @@ async def test_move_is_refused_as_a_whole(world: World) -> None:
         odd = await alter(world, (2,), (2,), **others)
         assert (odd.error_code.value, words in odd.error_message) == (ErrorCode.INVALID_REQUEST, True), odd
     assert not record(world).is_reassigned
+
+
+@pytest.mark.brokers(2, **FAST)
+async def test_no_room_for_another_move_is_room_for_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate can be changed by the same request, however many moves there are."""
+    monkeypatch.setattr(moves, "MOVES_MAX", 1)
+    await world.topic(replicas=(1,))
+    await world.topic("u", replicas=(1,))
+    world.kill(2)
+    answer = await move(world, (2,), throttle=1)
+    again = await move(world, (2,), throttle=2)
+    rows = [{"partition_index": 0, "replicas": (2,)}]
+    other = await alter(world, topics=[{"name": "u", "partitions": rows}], throttle=1)
+
+    assert again.move_id == answer.move_id
+    assert other.error_code.value == ErrorCode.POLICY_VIOLATION
+    assert "moves are in progress" in other.error_message
+    assert [each.throttle for each in (await listed(world)).moves] == [2]
 
 
 @pytest.mark.brokers(2, **FAST)

@@ -33,13 +33,17 @@ def applied(before: MetadataImage, changes: Sequence[Change], version: int) -> t
     return (*changes, *ended), after.apply(ended, version)
 
 
-def check_move(image: MetadataImage, move: MoveRecord) -> None:
-    """Raise `RequestError` unless a requested move makes sense, and there is room for one more."""
-    if move.move_id not in image.moves and len(image.moves) >= MOVES_MAX:
+def check_room(image: MetadataImage, move_id: str) -> None:
+    """Raise `RequestError` unless a move is known, or there is room for one more."""
+    if move_id not in image.moves and len(image.moves) >= MOVES_MAX:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION,
             f"{MOVES_MAX} moves are in progress: wait until one of them is over, or cancel it.",
         )
+
+
+def check_move(move: MoveRecord) -> None:
+    """Raise `RequestError` unless a requested move makes sense."""
     if move.throttle_bytes_per_s != NONE and move.throttle_bytes_per_s <= 0:
         raise _refused(
             f"A move's throttle of {move.throttle_bytes_per_s} B/s would let nothing pass: name at least 1, or -1 for"

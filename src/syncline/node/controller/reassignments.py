@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.core.cluster.decision import Decision
-from syncline.core.cluster.moves import check_move
+from syncline.core.cluster.moves import check_move, check_room
 from syncline.core.cluster.reassignments import (
     PARTITIONS_PER_REQUEST_MAX,
     ReassignmentResult,
@@ -94,7 +94,7 @@ def _requested_move(controller: ActiveController, request: Any, partition_count:
     )
     if move == MoveRecord(""):
         return None
-    check_move(controller.image, move)
+    check_move(move)
     return move._replace(started_ms=controller.clock.wall_ms())
 
 
@@ -109,6 +109,11 @@ def _begin_move(
     if not move.move_id:
         owner = yield from _owner(image, wanted)
         move = move._replace(move_id=owner or f"{controller.below(1 << 40):010x}")
+    try:
+        check_room(controller.image, move.move_id)
+    except RequestError as refusal:
+        answer.refuse(wanted, refusal)
+        return
     if len(wanted) > REASSIGNED_AT_ONCE:
         results: list[ReassignmentResult] = []
         for part in in_parts(wanted, REASSIGNED_AT_ONCE):
