@@ -91,7 +91,7 @@ class ScriptedKafka:
             rows = [
                 {"api_key": int(each), "min_version": a, "max_version": b} for each, (a, b) in self.versions.items()
             ]
-            return {"error_code": 0, "api_keys": rows}
+            return {"error_code": 0, "api_keys": rows, "throttle_time": 0}
         return getattr(self, f"_{key.name.lower()}")(broker, decode_request(key, version, body))
 
     def _metadata(self, _broker: int, asked: Any) -> dict[str, Any]:

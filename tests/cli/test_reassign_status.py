@@ -1,7 +1,9 @@
 """`syncline reassign plan`, `status` and `resume`."""
 
 import json
+import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -10,6 +12,8 @@ import pytest
 from syncline.model.ids import TopicPartition
 from syncline.reassign.throttle_state import Effect
 from tests.cli.scripted_kafka import BROKER, TOPIC, ScriptedKafka, Serve, at, fails, refuses
+from tests.cli.terminal import ENVIRONMENT, command
+from tests.patience import until
 
 FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
 Plan = Callable[..., str]
@@ -304,3 +308,44 @@ def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:
     assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
     at(syncline, *arguments)
     assert syncline.changes == ["broker 3 leader.rate=5000000"]
+
+
+@pytest.mark.parametrize("owns_throttles", [True, False])
+def test_resume_that_cannot_measure_clients_puts_the_rate_back(
+    serve: Serve, plan: Plan, capsys: pytest.CaptureFixture[str], owns_throttles: bool
+) -> None:
+    """The probe's topic cannot be created: the move does not stay at the lowest rate, and the rate is told."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=owns_throttles)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "20MB")
+    kafka.changes.clear()
+
+    refuses(kafka, "reassign", "resume", "--max-client-impact", "10%")
+
+    assert any("50000" in change for change in kafka.changes)
+    if owns_throttles:
+        assert (kafka.moves["m-1"]["throttle"], kafka.moves["m-1"]["control"]) == (20_000_000, "")
+    else:
+        rates = kafka.settings("leader.replication.throttled.rate")
+        assert rates == dict.fromkeys("1235", "20000000") == kafka.settings("follower.replication.throttled.rate")
+    assert "The move goes on at 20 MB/s, as before." in capsys.readouterr().err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_resume_that_is_interrupted_while_it_measures_puts_the_rate_back(
+    serve: Serve, plan: Plan, ending: signal.Signals
+) -> None:
+    """The seconds before the first look are no exception, and the exit code is that of the signal."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "20MB")
+    arguments = ("reassign", "resume", "--max-client-impact", "10%", "--bootstrap-server", kafka.bootstrap)
+    process = subprocess.Popen(command(*arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    until(lambda: kafka.moves["m-1"]["throttle"] == 50_000)
+
+    process.send_signal(ending)
+    _, shown = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + ending
+    assert kafka.moves["m-1"]["throttle"] == 20_000_000
+    assert "The move goes on at 20 MB/s, as before." in shown
+    assert "Traceback" not in shown

@@ -51,7 +51,8 @@ class Probe:
         self._questions, self._answers = self._process.stdin, self._process.stdout
         try:
             self._answer()
-        except LocalClusterError:
+        except BaseException:
+            # Also on Ctrl-C: the process would go on until it notices that nobody listens.
             self.close()
             raise
 
@@ -193,4 +194,8 @@ def _prepare(admin: Any, brokers: int) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except BrokenPipeError:
+        # The command was killed, so nobody reads the answer; the interpreter's last flush shall not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,7 @@ no byte moves unthrottled. If then a partition is refused, the lists and rates t
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.cli.direct import Direct, error_text, refuse_errors
@@ -114,7 +114,12 @@ def release(
         return
     topics = dict.fromkeys(key.topic for key in moving)
     set_lists(cluster, {topic: {name: earlier.lists.get(topic, {}).get(name) for name in LISTS} for topic in topics})
-    for broker in brokers_of(moving):
+    put_back_rates(cluster, state, brokers_of(moving), earlier)
+
+
+def put_back_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], earlier: Throttles) -> None:
+    """Set the rates of these brokers, as far as they run, to what each had of its own."""
+    for broker in brokers:
         if broker in state.brokers:
             before = {name: earlier.rates.get(broker, {}).get(name) for name in (LEADER_RATE, FOLLOWER_RATE)}
             own = {

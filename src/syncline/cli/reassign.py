@@ -184,8 +184,9 @@ def execute(
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign_execute import Wishes, run
+    from syncline.cli.signals import interrupts
 
-    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with interrupts(), sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         wishes = Wishes.of(
             text_of(plan),
             name=plan.name,

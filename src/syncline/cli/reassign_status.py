@@ -156,9 +156,10 @@ def resume(
     The goal is what the cluster remembers of the move. Apache Kafka remembers none, so give it there.
     """
     from syncline.cli.reassign_steer import Steering
+    from syncline.cli.signals import interrupts
 
     where = bootstrap_of(bootstrap, data)
-    with sentences(), Direct(where) as cluster:
+    with interrupts(), sentences(), Direct(where) as cluster:
         state = read_cluster(cluster, with_sizes=True)
         move, keys = _chosen(state, move_id)
         goal = _goal(move, deadline, impact, link)

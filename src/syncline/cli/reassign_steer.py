@@ -15,12 +15,13 @@ from typing import Any, Final, Self
 from syncline.cli.client_probe import Probe
 from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
+from syncline.cli.kept_throttle import kept_throttle
 from syncline.cli.move_requests import Goal, Throttle, change, release
 from syncline.cli.reassign_goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
 from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
-from syncline.reassign.amounts import rate_words, size_words, span_words
+from syncline.reassign.amounts import at_rate, size_words, span_words
 from syncline.reassign.cluster_state import ClusterState, MoveState
 from syncline.reassign.control import RESERVE_MS, Range
 from syncline.reassign.eta import Ends
@@ -44,6 +45,7 @@ NEAR: Final = 0.03
 FLOOR_BYTES_PER_S: Final = 50_000
 CEILING_BYTES_PER_S: Final = 1 << 50
 SLOW_START_BYTES_PER_S: Final = 1_000_000
+_RESUME: Final = "`syncline reassign resume` adapts its rate again."
 
 
 class Steering:
@@ -107,15 +109,13 @@ class Steering:
             self._adapts = ToDeadline(goal.deadline_ms, self._allowed)
             return
         begin = self._rate if self._rate != NONE else SLOW_START_BYTES_PER_S
-        # What clients feel without the move can only be measured while it hardly moves.
-        self._change(state, move.move_id, FLOOR_BYTES_PER_S)
-        self._adapts = self._measured_clients(state, min(begin, SLOW_START_BYTES_PER_S))
+        with kept_throttle(self._cluster, state, move):
+            # What clients feel without the move can only be measured while it hardly moves.
+            self._change(state, move.move_id, FLOOR_BYTES_PER_S)
+            self._adapts = self._measured_clients(state, min(begin, SLOW_START_BYTES_PER_S))
 
     def run(self, move_id: str, targets: Sequence[Target]) -> int:
         """Adapt the rate until the move is over; return the exit code."""
-        from syncline.cli.up import interruptible
-
-        interruptible()
         topics = {target.key.topic for target in targets}
         keys = [target.key for target in targets]
         period_s = self._period_s
@@ -135,11 +135,12 @@ class Steering:
                     print(f"syncline: {error} Trying again.", file=sys.stderr)
                 time.sleep(self._until_next_s(period_s))
         except KeyboardInterrupt:
-            print(
-                f"\nThe move goes on at {rate_words(self._rate)}. `syncline reassign resume` adapts its rate again.",
-                file=sys.stderr,
-            )
-            return 130
+            print(f"\nThe move goes on {at_rate(self._rate)}. {_RESUME}", file=sys.stderr)
+            raise
+        except LocalClusterError as error:
+            raise LocalClusterError(
+                f"{error} If the move still runs, it runs {at_rate(self._rate)}. {_RESUME}"
+            ) from None
 
     @property
     def _allowed(self) -> Range:
@@ -212,7 +213,7 @@ class Steering:
         notes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
         self._say(
             {"done_bytes": done, "total_bytes": total, "rate_bytes_per_s": self._rate, "eta_s": left_s, **facts},
-            f"{share:5.1f} % of {size_words(total)} at {rate_words(self._rate)}, ends in {ends}{notes}",
+            f"{share:5.1f} % of {size_words(total)} {at_rate(self._rate)}, ends in {ends}{notes}",
         )
 
     def _change(self, state: ClusterState, move_id: str, rate: int) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 from typing import Final
 
+from syncline.model.ids import NONE
 from syncline.reassign.errors import PlanError
 
 _FACTORS: Final = {"": 1, "k": 1_000, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -51,6 +52,11 @@ def size_words(size_bytes: float) -> str:
 def rate_words(bytes_per_s: float) -> str:
     """Return 1.2 MB/s, or "no bound"."""
     return "no bound" if math.isinf(bytes_per_s) else f"{size_words(bytes_per_s)}/s"
+
+
+def at_rate(bytes_per_s: int) -> str:
+    """Return "at 1.2 MB/s", or for NONE "without a throttle"."""
+    return "without a throttle" if bytes_per_s == NONE else f"at {rate_words(bytes_per_s)}"
 
 
 def span_words(seconds: float) -> str:
