@@ -54,6 +54,8 @@ class ScriptedKafka:
     sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     usable_bytes: dict[int, int] = field(default_factory=dict)
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
+    # The error of a request for moves as a whole.
+    refuses_moves: ErrorCode = ErrorCode.NONE
     # Future directories of replicas, with the current one.
     log_dirs: dict[tuple[TopicPartition, int], tuple[str, str]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -150,6 +152,9 @@ class ScriptedKafka:
         }
         is_move = self.owns_throttles and (asked.name or asked.move_id or asked.throttle != -1)
         move_id = getattr(asked, "move_id", "") or (f"m-{len(self.moves) + 1}" if is_move else "")
+        if self.refuses_moves:
+            refusal = {"error_code": self.refuses_moves, "error_message": None}
+            return {"throttle_time": 0, **refusal, "responses": (), "move_id": ""}
         refused = {key: self.refused[key] for key in wanted if key in self.refused}
         if not (is_move and refused):
             for key in [key for key in wanted if key not in refused]:

@@ -1,6 +1,7 @@
 """`syncline reassign`: what it asks a cluster for, in which order, and what it prints."""
 
 import json
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -364,6 +365,82 @@ def test_t48_throttle_of_a_refused_partition_is_removed_again(serve: Serve, plan
     assert kafka.moving.keys() == {FOO_0}
     assert kafka.settings("leader.replication.throttled.replicas") == {"foo": "0:1,0:2"}
     assert kafka.settings("follower.replication.throttled.rate") == dict.fromkeys("125", "1000")
+
+
+LIMITS = {
+    (BROKER, "1"): {"leader.replication.throttled.rate": "77"},
+    (TOPIC, "foo"): {"follower.replication.throttled.replicas": "*"},
+}
+
+
+def set_limits(kafka: ScriptedKafka) -> dict[tuple[int, str], dict[str, str]]:
+    """Return what limits there are."""
+    return {resource: values for resource, values in kafka.configs.items() if values}
+
+
+def test_move_off_a_dead_broker_is_throttled_at_those_that_run(
+    serve: Serve, plan: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its death is the usual reason to move; Apache Kafka takes no rate for it (KAFKA-13392)."""
+    kafka = serve(brokers=(1, 2, 4, 5))
+
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "1MB")
+
+    assert kafka.settings("leader.replication.throttled.rate") == dict.fromkeys("125", "1000000")
+    assert kafka.moving.keys() == {FOO_0}
+    assert "broker 3 is down, so it gets no rate." in capsys.readouterr().err
+
+
+def test_refused_start_leaves_the_limits_of_before(serve: Serve, plan: Callable[..., str]) -> None:
+    """The request fails as a whole after lists and rates were set; with a broker that just died it is not even sent."""
+    refused = serve(refuses_moves=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    silent = serve()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        silent.ports[3] = closed.getsockname()[1]
+    arguments = ("reassign", "execute", "-f", plan({FOO_0: (1, 2, 5), BAR_0: (2, 3, 5)}), "--throttle", "1MB")
+
+    for kafka in (refused, silent):
+        kafka.configs = {resource: dict(values) for resource, values in LIMITS.items()}
+        refuses(kafka, *arguments)
+
+        assert "broker 1 leader.rate=1000000" in kafka.changes
+        assert set_limits(kafka) == LIMITS
+        assert kafka.moving == {}
+
+
+def test_start_of_which_nobody_knows_keeps_its_throttle(serve: Serve, plan: Callable[..., str]) -> None:
+    """The controller says that it timed out, and the moves have begun nevertheless."""
+    kafka = serve(refuses_moves=ErrorCode.REQUEST_TIMED_OUT)
+
+    def begin(cluster: ScriptedKafka) -> None:
+        if cluster.changes:
+            cluster.moving[FOO_0] = ((5,), (3,))
+            cluster.replicas[FOO_0] = (1, 2, 5, 3)
+
+    kafka.on_list = begin
+    refuses(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "1MB")
+
+    assert kafka.settings("follower.replication.throttled.replicas") == {"foo": "0:5"}
+    assert kafka.settings("follower.replication.throttled.rate") == dict.fromkeys("1235", "1000000")
+
+
+def test_limits_of_before_come_back_while_others_move(serve: Serve, plan: Callable[..., str]) -> None:
+    """The move of foo ends while bar moves to broker 4: what somebody had set for foo and for broker 1 is set again."""
+    kafka = serve(sizes={(FOO_0, 1): 1_000_000}, replicas={FOO_0: (1, 3), BAR_0: (2, 3)})
+    at(kafka, "reassign", "execute", "-f", plan({BAR_0: (2, 4)}))
+    kafka.configs = {resource: dict(values) for resource, values in LIMITS.items()}
+    begun_s = time.monotonic()
+
+    def finish(cluster: ScriptedKafka) -> None:
+        if FOO_0 in cluster.moving and time.monotonic() - begun_s > 0.7:
+            cluster.finish(FOO_0)
+
+    kafka.on_list = finish
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 5)}), "--deadline", "3s", "--additional")
+
+    assert kafka.moving.keys() == {BAR_0}
+    assert kafka.settings("follower.replication.throttled.replicas") == {"foo": "*", "bar": "0:4"}
+    assert kafka.settings("leader.replication.throttled.rate")["1"] == "77"
 
 
 def test_t48_move_that_owns_its_throttle_starts_whole_or_not_at_all(serve: Serve, plan: Callable[..., str]) -> None:

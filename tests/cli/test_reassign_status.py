@@ -178,6 +178,33 @@ def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan:
     assert kafka.settings("follower.replication.throttled.rate") == {}
 
 
+def test_source_that_dies_at_kafka_gets_the_rate_when_it_returns(serve: Serve, plan: Plan) -> None:
+    """While it is down the others' rates are adapted nevertheless."""
+    kafka = serve(sizes=dict(SIZES))
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1000")
+    kafka.brokers = (1, 2, 4, 5)
+    begun_s = time.monotonic()
+    while_down: list[dict[str, str]] = []
+    in_the_end: list[dict[str, str]] = []
+
+    def watch(cluster: ScriptedKafka) -> None:
+        passed_s = time.monotonic() - begun_s
+        rates = cluster.settings("leader.replication.throttled.rate")
+        if passed_s > 1.1 and cluster.moving:
+            in_the_end.append(rates)
+            cluster.finish()
+        elif passed_s > 0.6 and 3 not in cluster.brokers:
+            while_down.append(rates)
+            cluster.brokers = (1, 2, 3, 4, 5)
+
+    kafka.on_list = watch
+    at(kafka, "reassign", "resume", "--deadline", "3s")
+
+    assert int(while_down[0]["1"]) > 1_000_000
+    assert while_down[0]["3"] == "1000"
+    assert int(in_the_end[0]["3"]) > 1_000_000
+
+
 def test_deadline_at_kafka_leaves_the_limits_of_before(serve: Serve, plan: Plan) -> None:
     """The command that set the throttle is still there at the end, so it puts back what was set."""
     kafka = serve(sizes=dict(SIZES))

@@ -1,6 +1,7 @@
 """`reassign execute`: everything is checked before anything changes, and shown instead with --dry-run."""
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Self
@@ -138,6 +139,8 @@ def _perform(
     if outcome.refused:
         _report_refusals(outcome.refused, started, as_json=as_json, is_all_or_nothing=state.owns_throttles)
         return 1, ""
+    if outcome.without_rate:
+        print(texts.without_rate(outcome.without_rate), file=sys.stderr)
     if as_json:
         print(
             json.dumps(

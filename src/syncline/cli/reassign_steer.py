@@ -66,6 +66,8 @@ class Steering:
         # What Apache Kafka limits for this move, and its limits of before.
         self._limited: dict[TopicPartition, Movement] = {}
         self._earlier = Throttles({}, {})
+        # Brokers of Apache Kafka that were down when the others got the rate.
+        self._without_rate: tuple[int, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -197,7 +199,8 @@ class Steering:
         moving = rows(state, running)
         parts = remaining(state, moving, self._growth.rates, counts_in_sync=not state.owns_throttles)
         rate, facts = self._adapts.next_rate(parts, self._rate)
-        if abs(rate - self._rate) > NEAR * max(self._rate, 1):
+        has_returned = any(broker in state.brokers for broker in self._without_rate)
+        if has_returned or abs(rate - self._rate) > NEAR * max(self._rate, 1):
             self._change(state, move_id, rate)
         self._ends = self._ends.seen(state.at_ms, parts, dict.fromkeys(parts, float(self._rate)))
         self._tell(moving, facts | self._adapts.judged(self._ends.left_s))
@@ -217,7 +220,7 @@ class Steering:
         )
 
     def _change(self, state: ClusterState, move_id: str, rate: int) -> None:
-        change(self._cluster, state, move_id, self._goal.throttle(rate))
+        self._without_rate = change(self._cluster, state, move_id, self._goal.throttle(rate))
         self._rate = rate
 
     def _ended(self, state: ClusterState, targets: Sequence[Target], took_s: float) -> int:

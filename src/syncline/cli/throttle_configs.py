@@ -63,19 +63,16 @@ def set_lists(cluster: Direct, lists: Mapping[str, Mapping[str, str | None]]) ->
 
 
 def set_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], rates: Mapping[str, int | None]) -> None:
-    """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError."""
+    """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError after all were tried."""
     values = {name: None if rate is None else str(rate) for name, rate in rates.items()}
+    silent = []
     for broker in brokers:
-        change = [(BROKER, str(broker), values)]
-        if state.owns_throttles:
-            _alter(cluster, change, None)
-            continue
         try:
-            _alter(cluster, change, broker)
+            _alter(cluster, [(BROKER, str(broker), values)], None if state.owns_throttles else broker)
         except BrokerSilentError:
-            raise LocalClusterError(
-                f"broker {broker} is down, and Apache Kafka takes its rates only at that broker."
-            ) from None
+            silent.append(f"broker {broker} is down, and Apache Kafka takes its rates only at that broker.")
+    if silent:
+        raise LocalClusterError(" ".join(silent))
 
 
 def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
