@@ -32,7 +32,10 @@ PreserveOption = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave throttle configurations as they are.")
 ]
 TimeoutOption = Annotated[
-    int, typer.Option("--timeout", metavar="MS", min=0, help="How long to try to start moves between log directories.")
+    int,
+    typer.Option(
+        "--timeout", metavar="MS", min=0, max=86_400_000, help="How long to try to start moves between log directories."
+    ),
 ]
 LinkOption = Annotated[
     str,
@@ -42,6 +45,9 @@ LinkOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show all that would change, and change nothing.")]
 LOG_DIR_TIMEOUT_MS = 10_000
+# Far more than the plan of the largest cluster, so that a device or a log given by mistake does not fill the memory.
+FILE_CHARS_MAX = 50_000_000
+NAME_SHOWN_MAX = 300
 
 
 @contextmanager
@@ -56,9 +62,21 @@ def sentences() -> Iterator[None]:
 def text_of(file: Path) -> str:
     """Return the text of a file; `LocalClusterError` if it cannot be read."""
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LocalClusterError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(FILE_CHARS_MAX + 1)
+    except UnicodeDecodeError:
+        raise LocalClusterError(f"cannot read {named(file)}: it is no text in UTF-8") from None
+    except OSError as error:
+        raise LocalClusterError(f"cannot read {named(file)}: {error.strerror or error}") from None
+    if len(text) > FILE_CHARS_MAX:
+        raise LocalClusterError(f"cannot read {named(file)}: it has more than {FILE_CHARS_MAX:,} characters")
+    return text
+
+
+def named(file: Path) -> str:
+    """Return the name of a file as text that can be printed and sent, whatever bytes it has; its end if it is long."""
+    name = str(file)[-NAME_SHOWN_MAX:]
+    return "".join(each if each.isprintable() else "?" for each in name)
 
 
 def show(lines: list[str]) -> None:
@@ -189,7 +207,7 @@ def execute(
     with interrupts(), sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         wishes = Wishes.of(
             text_of(plan),
-            name=plan.name,
+            name=named(Path(plan.name)),
             throttle=throttle,
             log_dir_throttle=log_dir_throttle,
             deadline=deadline,

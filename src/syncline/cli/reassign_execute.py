@@ -13,7 +13,7 @@ from syncline.cli.throttle_configs import set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words
+from syncline.reassign.amounts import parse_bytes, parse_capacity, parse_percent, parse_span_s, rate_words, size_words
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.formulas import loads
 from syncline.reassign.log_dir_states import Place, wishes
@@ -68,7 +68,7 @@ class Wishes(NamedTuple):
             _rate(log_dir_throttle, "--replica-alter-log-dirs-throttle"),
             None if deadline is None else parse_span_s(deadline, "--deadline"),
             None if impact is None else parse_percent(impact, "--max-client-impact"),
-            _rate(link, "--link-capacity"),
+            parse_capacity(link, "--link-capacity"),
             is_additional,
             allows_factor_change,
             ignores_space,

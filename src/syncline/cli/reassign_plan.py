@@ -13,7 +13,15 @@ from syncline.cli.reassign import BootstrapServerOption, LinkOption, PlanOption,
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words, span_words
+from syncline.reassign.amounts import (
+    parse_bytes,
+    parse_capacity,
+    parse_percent,
+    parse_span_s,
+    rate_words,
+    size_words,
+    span_words,
+)
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.feasibility import Link, Verdict, judge, reasons
 from syncline.reassign.formulas import Bottleneck, Load, Moving, Part, bottleneck, loads, move_ratio
@@ -21,6 +29,7 @@ from syncline.reassign.plan_file import parse_plan
 from syncline.reassign.progress import planned, without_room, write_rates
 
 INFEASIBLE: Final = 2
+MEASURE_S_MAX: Final = 3_600.0
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +54,10 @@ def plan(
     ] = None,
     link: LinkOption = str(NONE),
     measure: Annotated[
-        float, typer.Option("--measure", metavar="SECONDS", min=0.1, help="How long to measure how fast logs grow.")
+        float,
+        typer.Option(
+            "--measure", metavar="SECONDS", min=0.1, max=MEASURE_S_MAX, help="How long to measure how fast logs grow."
+        ),
     ] = 2.0,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -55,10 +67,13 @@ def plan(
 
     Exits with 2 if no rate suits both the deadline and the clients, and says what would make it possible.
     """
+    if not math.isfinite(measure):
+        raise LocalClusterError(f"--measure takes seconds from 0.1 to {MEASURE_S_MAX:g}, not {measure}.")
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         targets = parse_plan(text_of(plan_file))
         keep_percent = _kept(keep, impact)
-        link_bytes_per_s = math.inf if link == str(NONE) else float(parse_bytes(link, "--link-capacity"))
+        capacity = parse_capacity(link, "--link-capacity")
+        link_bytes_per_s = math.inf if capacity == NONE else float(capacity)
         if keep_percent and math.isinf(link_bytes_per_s):
             raise LocalClusterError("a share of the links needs their capacity: give --link-capacity B/S.")
         time_s = None if deadline is None else float(parse_span_s(deadline, "--deadline"))

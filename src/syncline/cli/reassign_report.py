@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.journal_reader import of_type, read_events
+from syncline.cli.reassign import named
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -18,6 +19,7 @@ from syncline.cli.target import (
 )
 from syncline.cli.why import parse_since
 from syncline.local.layout import LocalClusterError
+from syncline.reassign.amounts import quoted
 
 # Events are written some time after they happened.
 LATE_MS = 10_000
@@ -51,8 +53,8 @@ def report(
     from syncline.move_report.page import Origin, render
     from syncline.move_report.summary import fields_of, lines_of
 
-    if html is not None and not html.absolute().parent.is_dir():
-        raise LocalClusterError(f"cannot write {html}: there is no directory {html.absolute().parent}.")
+    if html is not None:
+        _check_place(html)
     now_ms = time.time_ns() // 1_000_000
     since_ms = parse_since(since, now_ms)
     servers = bootstrap_of(bootstrap, data)
@@ -79,7 +81,7 @@ def report(
         return
     print("\n".join(lines_of(facts)))
     if html is not None:
-        print(f"\npage: {html.absolute()}")
+        print(f"\npage: {named(html.absolute())}")
 
 
 def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterError:
@@ -87,11 +89,24 @@ def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterE
     if move is None:
         return LocalClusterError(f"the journal tells of no move: {back}.")
     others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
-    return LocalClusterError(f"the journal tells of no move {move!r}; {back}. {others}")
+    return LocalClusterError(f"the journal tells of no move {quoted(move)}; {back}. {others}")
+
+
+def _check_place(path: Path) -> None:
+    """Raise `LocalClusterError` if a page cannot be written there, before the journal is read."""
+    directory = path.absolute().parent
+    try:
+        why = "" if directory.is_dir() else f"there is no directory {named(directory)}"
+        if path.is_dir():
+            why = "it is a directory"
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise LocalClusterError(f"cannot write {named(path)}: {why}.")
 
 
 def _write(path: Path, page: str) -> None:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise LocalClusterError(f"cannot write {path}: {error.strerror}.") from None
+        raise LocalClusterError(f"cannot write {named(path)}: {error.strerror}.") from None

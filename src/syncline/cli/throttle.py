@@ -1,6 +1,7 @@
 """`throttle`: show, set and remove the limits of replication, and say which piece of one is missing."""
 
 import json
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from syncline.cli.reassign import BootstrapServerOption, DryRunOption, sentences
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
+from syncline.reassign.amounts import quoted
 
 app = typer.Typer(no_args_is_help=True, help="Limit replication, and explain what limits it.")
 
@@ -33,6 +35,8 @@ TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
 ]
 ALL = "all"
+_INDEX = re.compile(r"[0-9]{1,10}")
+_REPLICAS = re.compile(r"\*|[0-9]{1,10}:[0-9]{1,10}(\s*,\s*[0-9]{1,10}:[0-9]{1,10})*")
 _MODES = {"strict": "over any time", "kafka": "as Kafka does, on average over some seconds"}
 # What the states of `throttle_state.Effect` mean to who reads them in a table.
 _STATES = {
@@ -118,6 +122,11 @@ def set_throttle(
         raise LocalClusterError("--rate and --brokers belong together: a rate is set at a broker.")
     if rate is None and not topics:
         raise LocalClusterError("nothing to set: give --rate with --brokers, or --topic.")
+    if not _REPLICAS.fullmatch(replicas):
+        raise LocalClusterError(
+            "--replicas takes * for all, or PARTITION:BROKER with commas between, such as 0:1,0:2, not "
+            f"{quoted(replicas)}."
+        )
     with sentences():
         bytes_per_s = None if rate is None else parse_bytes(rate, "--rate")
     _change(bootstrap_of(bootstrap, data), brokers, topics, role, bytes_per_s, replicas, dry_run, as_json)
@@ -188,11 +197,11 @@ def _named(place: str | None, known: Sequence[TopicPartition]) -> list[TopicPart
     if place is None:
         return list(known)
     topic, colon, number = place.rpartition(":")
-    if colon and not (number.isascii() and number.isdecimal()):
-        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {place!r}.")
+    if colon and not _INDEX.fullmatch(number):
+        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {quoted(place)}.")
     keys = [key for key in known if (key.topic == place if not colon else key == TopicPartition(topic, int(number)))]
     if not keys:
-        raise LocalClusterError(f"there is no {'partition' if colon else 'topic'} {place!r}.")
+        raise LocalClusterError(f"there is no {'partition' if colon else 'topic'} {quoted(place)}.")
     return keys
 
 
@@ -221,7 +230,7 @@ def _change(
         known = {key.topic for key in state.partitions}
         missing = next((topic for topic in topics or [] if topic not in known), None)
         if missing is not None:
-            raise LocalClusterError(f"there is no topic {missing!r}. `syncline topics list` lists all topics.")
+            raise LocalClusterError(f"there is no topic {quoted(missing)}. `syncline topics list` lists all topics.")
         lists: dict[str, dict[str, str | None]] = {
             topic: {LIST_OF[each]: replicas for each in roles} for topic in topics or []
         }
