@@ -56,6 +56,9 @@ class ScriptedKafka:
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
     # The error of a request for moves as a whole.
     refuses_moves: ErrorCode = ErrorCode.NONE
+    # So many answers about metadata after a move ended do not know that: brokers apply later what the controller knows.
+    answers_late: int = 0
+    late: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     # Future directories of replicas, with the current one.
     log_dirs: dict[tuple[TopicPartition, int], tuple[str, str]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -77,6 +80,7 @@ class ScriptedKafka:
         """Let moves complete, all by default."""
         for key in keys or tuple(self.moving):
             _, removing = self.moving.pop(key)
+            self.late[key] = self.replicas[key]
             self.replicas[key] = tuple(each for each in self.replicas[key] if each not in removing)
             self._forget(key)
 
@@ -99,7 +103,9 @@ class ScriptedKafka:
     def _metadata(self, _broker: int, asked: Any) -> dict[str, Any]:
         wanted = None if asked.topics is None else {str(each.name) for each in asked.topics}
         topics: dict[str, list[dict[str, Any]]] = {}
-        for key, replicas in self.replicas.items():
+        known = self.replicas | (self.late if self.answers_late else {})
+        self.answers_late = max(self.answers_late - bool(self.late), 0)
+        for key, replicas in known.items():
             if wanted is None or key.topic in wanted:
                 adding = self.moving.get(key, ((), ()))[0]
                 in_sync = tuple(each for each in replicas if each not in adding)

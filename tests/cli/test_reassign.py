@@ -236,6 +236,30 @@ def test_t44_verify_clears_throttles_only_when_nothing_moves(serve: Serve, plan:
     assert kafka.settings("follower.replication.throttled.replicas") == {}
 
 
+def test_t44_move_whose_end_a_broker_does_not_know_yet_is_complete(serve: Serve, plan: Callable[..., str]) -> None:
+    """The controller says that nothing moves, and the broker that is asked still has the replicas of before."""
+    file = plan({FOO_0: (1, 2, 5)})
+    for command in (("verify", "-f", file), ("execute", "-f", file, "--deadline", "3s")):
+        kafka = serve(owns_throttles=True, sizes={(FOO_0, 1): 1_000})
+        if command[0] == "verify":
+            at(kafka, "reassign", "execute", "-f", file)
+            kafka.finish()
+            kafka.answers_late = 3
+        else:
+            kafka.on_list = end_late
+
+        shown = at(kafka, "reassign", *command)
+
+        assert "is completed." in shown or "complete after" in shown
+
+
+def end_late(kafka: ScriptedKafka) -> None:
+    """End what moves, and let the next answers not know it."""
+    if kafka.moving:
+        kafka.finish()
+        kafka.answers_late = 3
+
+
 def test_t44_another_order_of_replicas_is_not_complete(serve: Serve, plan: Callable[..., str]) -> None:
     """The comparison is of lists."""
     shown = at(serve(), "reassign", "verify", "-f", plan({FOO_0: (3, 2, 1)}))

@@ -236,7 +236,7 @@ def verify(
     As Kafka's tool does, this removes throttle configurations once nothing moves in the cluster. In a Syncline
     cluster throttles end with their moves, so there is nothing to remove, and limits that somebody set stay.
     """
-    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.cluster_reading import read_ended
     from syncline.cli.direct import Direct
     from syncline.cli.throttle_configs import clear
     from syncline.reassign import texts
@@ -247,7 +247,7 @@ def verify(
         targets = parse_plan(text_of(plan))
         topics = {target.key.topic for target in targets}
         wished = wishes(targets)
-        state = read_cluster(cluster, topics, with_sizes=bool(wished))
+        state = read_ended(cluster, targets, with_sizes=bool(wished))
         lines = texts.states(targets, state.running, state.replicas())
         directories = report(wished, state.log_dirs, state.failed_directories)
         brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from syncline.cli.client_probe import Probe
-from syncline.cli.cluster_reading import read_cluster
+from syncline.cli.cluster_reading import read_cluster, read_ended
 from syncline.cli.direct import Direct
 from syncline.cli.kept_throttle import kept_throttle
 from syncline.cli.move_requests import Goal, Throttle, change, release
@@ -128,7 +128,7 @@ class Steering:
                     state = self._look(topics)
                     running = [key for key in keys if key in state.running and state.move_of.get(key, "") == move_id]
                     if not running:
-                        return self._ended(state, targets, time.monotonic() - begun_s)
+                        return self._ended(targets, time.monotonic() - begun_s)
                     self._step(state, move_id, running)
                     silent_s = time.monotonic()
                 except LocalClusterError as error:
@@ -223,10 +223,10 @@ class Steering:
         self._without_rate = change(self._cluster, state, move_id, self._goal.throttle(rate))
         self._rate = rate
 
-    def _ended(self, state: ClusterState, targets: Sequence[Target], took_s: float) -> int:
+    def _ended(self, targets: Sequence[Target], took_s: float) -> int:
         if self._limited:
             release(self._cluster, read_cluster(self._cluster), self._limited, self._earlier)
-        replicas = state.replicas()
+        replicas = read_ended(self._cluster, targets).replicas()
         others = [str(target.key) for target in targets if replicas.get(target.key) != target.replicas]
         if others:
             self._say(
