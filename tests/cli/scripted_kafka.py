@@ -54,6 +54,8 @@ class ScriptedKafka:
     sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     usable_bytes: dict[int, int] = field(default_factory=dict)
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
+    # Whether brokers tell the configurations of others, as brokers of Syncline may.
+    describes_others: bool = False
     # The error of a request for moves as a whole.
     refuses_moves: ErrorCode = ErrorCode.NONE
     # So many answers about metadata after a move ended do not know that: brokers apply later what the controller knows.
@@ -71,6 +73,11 @@ class ScriptedKafka:
     def bootstrap(self) -> str:
         """The address of one broker."""
         return f"127.0.0.1:{self.ports[self.brokers[0]]}"
+
+    @property
+    def registered(self) -> set[int]:
+        """The brokers that run, and those that are down and have replicas."""
+        return {*self.brokers, *(broker for replicas in self.replicas.values() for broker in replicas)}
 
     def settings(self, name: str) -> dict[str, str]:
         """The values of this configuration, by topic or broker."""
@@ -253,8 +260,12 @@ class ScriptedKafka:
         results = []
         for each in asked.resources:
             kind, name = int(each.resource_type), str(each.resource_name)
-            if kind == BROKER:
-                assert name == str(broker), "Apache Kafka describes a broker at that broker only"
+            if kind == BROKER and name != str(broker) and not (self.describes_others and int(name) in self.registered):
+                assert self.owns_throttles, "Apache Kafka describes a broker at that broker only"
+                results.append(
+                    {**_unexpected(broker, name), "resource_type": kind, "resource_name": name, "configs": ()}
+                )
+                continue
             own = dict(self.configs.get((kind, name), {}))
             if kind == BROKER and self.owns_throttles:
                 own.setdefault("replication.quota.mode", "strict")
@@ -280,6 +291,12 @@ class ScriptedKafka:
             kind, name = int(each.resource_type), str(each.resource_name)
             if kind == BROKER and not self.owns_throttles:
                 assert name == str(broker), "Apache Kafka takes a broker's configurations at that broker only"
+            if kind == BROKER and int(name) not in self.registered:
+                responses.append({**_unexpected(broker, name), "resource_type": kind, "resource_name": name})
+                continue
+            if asked.validate_only:
+                responses.append({**NONE, "resource_type": kind, "resource_name": name})
+                continue
             own = self.configs.setdefault((kind, name), {})
             for config in each.configs:
                 if int(config.config_operation) == 1:
@@ -291,6 +308,11 @@ class ScriptedKafka:
                 self.changes.append(f"{'topic' if kind == TOPIC else 'broker'} {name} {short}{value}")
             responses.append({**NONE, "resource_type": kind, "resource_name": name})
         return {"throttle_time": 0, "responses": responses}
+
+
+def _unexpected(broker: int, name: str) -> dict[str, Any]:
+    message = f"Unexpected broker id, expected {broker}, but received {name}"
+    return {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
 
 
 class _Handler(socketserver.BaseRequestHandler):

@@ -317,12 +317,35 @@ def test_throttle_needs_to_know_what(serve: Serve) -> None:
 
 def test_t39_rate_of_a_broker_that_is_down(serve: Serve) -> None:
     """Syncline takes it for the broker's next start; Apache Kafka takes it at that broker only."""
-    kafka, syncline = serve(), serve(owns_throttles=True)
-    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "9", "--role", "sending")
+    kafka, syncline = serve(brokers=(1, 2, 4)), serve(brokers=(1, 2, 4), owns_throttles=True)
+    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "3", "--role", "sending")
 
-    assert refuses(kafka, *arguments).startswith("broker 9 is down, and Apache Kafka takes its rates only at")
+    assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
     at(syncline, *arguments)
-    assert syncline.changes == ["broker 9 leader.rate=5000000"]
+    assert syncline.changes == ["broker 3 leader.rate=5000000"]
+
+
+def test_t39_rate_of_a_broker_that_is_down_is_shown_and_cleared(serve: Serve) -> None:
+    """Otherwise it would be found when the broker starts, throttled; what nobody tells is said."""
+    rate = {(BROKER, "3"): {"leader.replication.throttled.rate": "100000"}}
+    telling = serve(brokers=(1, 2, 4), owns_throttles=True, describes_others=True, configs=dict(rate))
+    silent = serve(brokers=(1, 2, 4), owns_throttles=True, configs=dict(rate))
+
+    shown = json.loads(at(telling, "throttle", "show", "--json"))
+    assert [(row["broker"], row["bytes_per_s"]) for row in shown["rates"]] == [(3, 100_000)]
+    assert "broker 3 is down, and nobody else tells its rates" in at(silent, "throttle", "show")
+    at(silent, "throttle", "clear", "--brokers", "all", "--role", "sending")
+    assert silent.configs[BROKER, "3"] == {}
+
+
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
+def test_throttle_set_with_a_broker_that_does_not_exist_changes_nothing(serve: Serve, option: tuple[str, ...]) -> None:
+    """All is checked first: the list of the topic and the rate of broker 1 are not set either."""
+    kafka = serve(owns_throttles=True)
+    arguments = ("throttle", "set", "--rate", "1MB", "--brokers", "1,9", "--topic", "foo")
+
+    assert refuses(kafka, *arguments, *option).startswith("there is no broker 9; the cluster has 1,2,3,4,5.")
+    assert kafka.changes == []
 
 
 def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, boots
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import quoted
+
+if TYPE_CHECKING:
+    from syncline.reassign.cluster_state import ClusterState
 
 app = typer.Typer(no_args_is_help=True, help="Limit replication, and explain what limits it.")
 
@@ -29,7 +32,7 @@ RolesOption = Annotated[
     Roles, typer.Option("--role", help="sending: what leaders send. receiving: what followers receive.")
 ]
 BrokersOption = Annotated[
-    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all that run.")
+    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all of them.")
 ]
 TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
@@ -78,7 +81,14 @@ def show_throttles(
         if move.throttle_bytes_per_s != NONE
     ]
     if as_json:
-        facts = {"rates": rates, "lists": lists, "moves": moves, "modes": throttles.modes, "limit_nothing": idle}
+        facts = {
+            "rates": rates,
+            "lists": lists,
+            "moves": moves,
+            "modes": throttles.modes,
+            "limit_nothing": idle,
+            "unread_brokers": list(throttles.unread),
+        }
         print(json.dumps(facts))
         return
     if not (rates or lists or moves):
@@ -95,6 +105,8 @@ def show_throttles(
         print(f"brokers {brokers} keep rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
         print(text)
+    for broker in throttles.unread:
+        print(f"broker {broker} is down, and nobody else tells its rates")
 
 
 @app.command("set", short_help="Set rates at brokers and lists at topics.")
@@ -218,7 +230,7 @@ def _change(
     """Set or, with None, remove what was named; lists first, as no byte may pass between them and the rates."""
     from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import set_lists, set_rates
+    from syncline.cli.throttle_configs import check_limits, set_lists, set_rates
     from syncline.reassign.formulas import Role
     from syncline.reassign.plan_file import parse_brokers
     from syncline.reassign.throttle_state import LIST_OF, RATE_OF
@@ -226,7 +238,7 @@ def _change(
     roles = [each for each in Role if role in (Roles.BOTH, each.value)]
     with sentences(), Direct(bootstrap) as cluster:
         state = read_cluster(cluster)
-        chosen = [] if brokers is None else list(state.brokers) if brokers == ALL else parse_brokers(brokers)
+        chosen = [] if brokers is None else _all(state) if brokers == ALL else parse_brokers(brokers)
         known = {key.topic for key in state.partitions}
         missing = next((topic for topic in topics or [] if topic not in known), None)
         if missing is not None:
@@ -235,6 +247,7 @@ def _change(
             topic: {LIST_OF[each]: replicas for each in roles} for topic in topics or []
         }
         rates: dict[str, int | None] = {RATE_OF[each]: bytes_per_s for each in roles}
+        check_limits(cluster, state, lists, chosen, rates)
         if not dry_run:
             set_lists(cluster, lists)
             set_rates(cluster, state, chosen, rates)
@@ -249,3 +262,8 @@ def _change(
     for broker in chosen:
         for name, number in rates.items():
             print(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")
+
+
+def _all(state: "ClusterState") -> list[int]:
+    """Return the brokers that take a rate: Syncline's also while they are down, for their next start."""
+    return state.known_brokers() if state.owns_throttles else list(state.brokers)
