@@ -164,22 +164,24 @@ class ScriptedKafka:
             for each in topic.partitions
         }
         is_move = self.owns_throttles and (asked.name or asked.move_id or asked.throttle != -1)
-        move_id = getattr(asked, "move_id", "") or (f"m-{len(self.moves) + 1}" if is_move else "")
+        owner = self._owner(wanted) if is_move else ""
+        move_id = getattr(asked, "move_id", "") or owner or (f"m-{len(self.moves) + 1}" if is_move else "")
         if self.refuses_moves:
             refusal = {"error_code": self.refuses_moves, "error_message": None}
             return {"throttle_time": 0, **refusal, "responses": (), "move_id": ""}
         refused = {key: self.refused[key] for key in wanted if key in self.refused}
+        names = ("throttle", "control", "deadline_ms", "impact_percent", "name")
+        kept: dict[str, Any] = {}
+        if owner and asked.throttle == -1:
+            # A repeated request without a throttle keeps it, and what controls it unless another goal is given.
+            kept = {name: self.moves[owner][name] for name in (("throttle",) if asked.control else names)}
         if not (is_move and refused):
             for key in [key for key in wanted if key not in refused]:
                 self._alter(key, wanted[key], move_id)
             if is_move:
-                names = ("throttle", "control", "deadline_ms", "impact_percent", "name")
-                self.moves[move_id] = {
-                    "move_id": move_id,
-                    **{name: getattr(asked, name) for name in names},
-                    "started_ms": 0,
-                }
-                self.changes.append(f"move {move_id} at {asked.throttle} {asked.control}".rstrip())
+                said = {name: getattr(asked, name) for name in names} | kept
+                self.moves[move_id] = {"move_id": move_id, **said, "started_ms": 0}
+                self.changes.append(f"move {move_id} at {said['throttle']} {said['control']}".rstrip())
         responses: dict[str, list[dict[str, Any]]] = {}
         for key in wanted:
             is_held_up = is_move and refused
@@ -190,6 +192,16 @@ class ScriptedKafka:
             )
         rows = [{"name": name, "partitions": each} for name, each in responses.items()]
         return {"throttle_time": 0, **NONE, "responses": rows, **({"move_id": move_id} if is_move else {})}
+
+    def _owner(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> str:
+        """The move that a request repeats: that of all its partitions that have not arrived."""
+        left = {key: target for key, target in wanted.items() if key in self.moving or self.replicas[key] != target}
+        owners = {
+            self.move_of.get(key, "") if target == self.replicas[key][: -len(self.moving[key][1]) or None] else ""
+            for key, target in left.items()
+            if key in self.moving
+        } | {"" for key in left if key not in self.moving}
+        return owners.pop() if len(owners) == 1 else ""
 
     def _alter(self, key: TopicPartition, target: tuple[int, ...] | None, move_id: str) -> None:
         before = self.original.get(key, self.replicas[key])

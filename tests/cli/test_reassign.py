@@ -478,6 +478,24 @@ def test_t48_move_that_owns_its_throttle_starts_whole_or_not_at_all(serve: Serve
     assert kafka.changes == []
 
 
+def test_t41_repeated_file_without_a_throttle_keeps_it(serve: Serve, plan: Callable[..., str]) -> None:
+    """The throttle that stays is told; it goes with a word, which Apache Kafka has no use for."""
+    kafka = serve(owns_throttles=True)
+    again = ("reassign", "execute", "-f", plan({FOO_0: (1, 2, 5), FOO_1: (4, 2, 3)}), "--additional")
+    at(kafka, *again, "--throttle", "1MB")
+    kafka.finish(FOO_1)
+
+    shown = at(kafka, *again, "--ignore-disk-space")
+    kept = kafka.moves["m-1"]["throttle"]
+    removed = json.loads(at(kafka, *again, "--throttle", "none", "--json"))
+
+    assert "The inter-broker throttle limit was set to 1000000 B/s" in shown
+    assert kept == 1_000_000
+    assert (removed["move"], removed["throttle_bytes_per_s"]) == ("m-1", None)
+    assert kafka.moves["m-1"]["throttle"] == -1
+    assert refuses(serve(), *again, "--throttle", "none").startswith("moves of Apache Kafka have no throttle of their")
+
+
 def test_list_shows_what_moves(serve: Serve, plan: Callable[..., str]) -> None:
     """In the tool's words, or as JSON with the move."""
     kafka = serve(owns_throttles=True)

@@ -163,7 +163,8 @@ def _show_cost(state: Any, created: dict[Any, int], ratio: float) -> None:
 def execute(
     plan: PlanOption,
     throttle: Annotated[
-        str, typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000 or 1MB.")
+        str,
+        typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000, 1MB or none."),
     ] = str(NONE),
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="TIME", help="End in this time (10m): adapt the rate meanwhile.")

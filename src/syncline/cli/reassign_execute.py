@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Goal, Throttle, move_log_dirs, start
+from syncline.cli.move_requests import Goal, Throttle, change, move_log_dirs, start
 from syncline.cli.throttle_configs import set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
@@ -25,6 +25,7 @@ from syncline.reassign.throttle_state import LOG_DIRS_RATE
 # Of the name of a move, which is the file's.
 NAME_LENGTH_MAX: Final = 250
 NONE_TEXT: Final = str(NONE)
+NO_THROTTLE: Final = "none"
 
 
 class Wishes(NamedTuple):
@@ -41,6 +42,8 @@ class Wishes(NamedTuple):
     allows_factor_change: bool
     ignores_space: bool
     timeout_ms: int
+    # The throttle that the moves have is taken from them.
+    removes_throttle: bool = False
 
     @classmethod
     def of(
@@ -64,7 +67,7 @@ class Wishes(NamedTuple):
         return cls(
             parse_plan(text),
             name,
-            _rate(throttle, "--throttle"),
+            NONE if throttle.strip() == NO_THROTTLE else _rate(throttle, "--throttle"),
             _rate(log_dir_throttle, "--replica-alter-log-dirs-throttle"),
             None if deadline is None else parse_span_s(deadline, "--deadline"),
             None if impact is None else parse_percent(impact, "--max-client-impact"),
@@ -73,6 +76,7 @@ class Wishes(NamedTuple):
             allows_factor_change,
             ignores_space,
             timeout_ms,
+            removes_throttle=throttle.strip() == NO_THROTTLE,
         )
 
     @property
@@ -95,6 +99,10 @@ class Wishes(NamedTuple):
 def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_json: bool) -> int:
     """Check, start and perhaps steer a move; return the exit code. Raises LocalClusterError."""
     state = read_cluster(cluster, {key.topic for key in wished.keys}, with_sizes=True)
+    if wished.removes_throttle and not state.owns_throttles:
+        raise LocalClusterError(
+            "moves of Apache Kafka have no throttle of their own: `syncline throttle clear` removes rates and lists."
+        )
     directories = _checked(state, wished)
     if is_dry:
         _show_plan(state, wished, directories, as_json=as_json)
@@ -139,6 +147,8 @@ def _perform(
     if outcome.refused:
         _report_refusals(outcome.refused, started, as_json=as_json, is_all_or_nothing=state.owns_throttles)
         return 1, ""
+    if throttle.bytes_per_s == NONE:
+        throttle = _repeated(cluster, state, outcome.move_id, is_removed=wished.removes_throttle)
     if outcome.without_rate:
         print(texts.without_rate(outcome.without_rate), file=sys.stderr)
     if as_json:
@@ -160,6 +170,17 @@ def _perform(
             _print([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
         _print([texts.started(started)])
     return _start_log_dirs(cluster, directories, wished.timeout_ms, as_json=as_json), outcome.move_id
+
+
+def _repeated(cluster: Direct, state: ClusterState, move_id: str, *, is_removed: bool) -> Throttle:
+    """Return the throttle of a move that was requested without one: that of before if it ran already."""
+    known = state.moves.get(move_id)
+    if known is None:
+        return Throttle()
+    if is_removed:
+        change(cluster, state, move_id, Throttle())
+        return Throttle()
+    return Throttle(known.throttle_bytes_per_s)
 
 
 def _rate(text: str, option: str) -> int:
