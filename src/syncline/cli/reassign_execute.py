@@ -244,7 +244,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             "partition": str(target.key),
             "from": list(state.partitions[target.key].replicas),
             "to": list(target.replicas),
-            "copied_bytes": each.size_bytes * len(each.destinations),
+            "copied_bytes": sum(each.lacking_bytes.values()),
         }
         for target, each in zip(wished.targets, moving, strict=True)
     ]

@@ -118,7 +118,7 @@ def _facts(
     return {
         "partitions": len(moving),
         "new_replicas": sum(len(each.destinations) for each in moving),
-        "copied_bytes": sum(each.size_bytes * len(each.destinations) for each in moving),
+        "copied_bytes": sum(sum(each.lacking_bytes.values()) for each in moving),
         "parts": [
             {
                 "broker": part.broker,
