@@ -64,7 +64,23 @@ def test_t40_generate_minimal_moves_the_smallest_partition_and_tells_the_cost(se
     assert {row["topic"] for row in plans["proposed"]["partitions"]} == {"foo", "bar"}
     assert plans["copied_bytes"] == 1_000
     assert plans["move_ratio"] == pytest.approx(1 / 9)
-    assert "1 new replicas, 1 kB to copy" in at(kafka, "reassign", "generate", "--broker-list", "1,2,3,4", "--minimal")
+    assert "1 new replica, 1 kB to copy" in at(kafka, "reassign", "generate", "--broker-list", "1,2,3,4", "--minimal")
+
+
+def test_t40_proposed_plan_goes_to_a_file_that_execute_reads(serve: Serve, tmp_path: Path) -> None:
+    """Whose name is on the last line; one that cannot be written is refused."""
+    kafka = serve(brokers=(1, 2, 3, 4), owns_throttles=True)
+    file = tmp_path / "plan.json"
+    arguments = ("reassign", "generate", "--broker-list", "1,2,3,4", "--minimal", "--output")
+
+    shown = at(kafka, *arguments, str(file))
+    at(kafka, "reassign", "execute", "-f", str(file))
+
+    assert shown.endswith(f"The proposed plan is in {file}.\n")
+    assert json.loads(file.read_text()) == json.loads(shown.splitlines()[4])
+    assert kafka.moves["m-1"]["name"] == "plan.json"
+    for place in (tmp_path, tmp_path / "none" / "p.json"):
+        assert refuses(kafka, *arguments, str(place)).startswith("cannot write")
 
 
 def test_t41_execute_sets_lists_then_rates_then_moves(serve: Serve, plan: Callable[..., str]) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from syncline.cli.journal_reader import of_type, read_events
-from syncline.cli.reassign import named
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -17,6 +16,7 @@ from syncline.cli.target import (
     admin_client,
     bootstrap_of,
 )
+from syncline.cli.text_files import named, write_text
 from syncline.cli.why import parse_since
 from syncline.local.layout import LocalClusterError
 from syncline.reassign.amounts import quoted
@@ -75,7 +75,7 @@ def report(
     events = read_events(servers, admin, low_ms, wanted, high_ms + LATE_MS).events
     facts = facts_of(span, events, now_ms)
     if html is not None:
-        _write(html, render(facts, Origin(servers, now_ms)))
+        write_text(html, render(facts, Origin(servers, now_ms)))
     if as_json:
         print(json.dumps({**fields_of(facts), "page": None if html is None else str(html.absolute())}))
         return
@@ -103,10 +103,3 @@ def _check_place(path: Path) -> None:
         why = str(error.strerror)
     if why:
         raise LocalClusterError(f"cannot write {named(path)}: {why}.")
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise LocalClusterError(f"cannot write {named(path)}: {error.strerror}.") from None
