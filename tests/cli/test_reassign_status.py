@@ -52,7 +52,7 @@ def test_plan_tells_bytes_ratio_and_the_time_at_a_rate(serve: Serve, plan: Plan)
     assert next(part for part in facts["parts"] if part["broker"] == 5)["room_after_bytes"] == 4_000_000
     shown = at(kafka, *arguments)
     assert "2 partitions, 2 new replicas, MoveRatio 0.222, 6 MB to copy" in shown
-    assert "at 2 MB/s it takes 3 s (3 s); the bottleneck is" in shown
+    assert "at 2 MB/s it takes 3 s; the bottleneck is" in shown
     assert kafka.changes == []
 
 
@@ -76,7 +76,7 @@ def test_t59_plan_without_a_rate_names_both_ways_out_and_exits_with_2(serve: Ser
     shown = fails(kafka, *arguments, "--deadline", "2s", code=2)
     possible = json.loads(at(kafka, *arguments, "--deadline", "4s", "--json"))
 
-    assert "With 3 s (3 s) or more it is possible while clients keep 60 %." in shown
+    assert "With 3 s or more it is possible while clients keep 60 %." in shown
     assert "If clients keep at most 40 %, it is possible in 2 s." in shown
     assert possible["is_feasible"]
     assert (possible["min_bytes_per_s"], possible["max_bytes_per_s"]) == (1_500_000, 2_000_000)
@@ -260,7 +260,7 @@ def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, p
     shown = at(kafka, "throttle", "show")
 
     assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
-    assert "brokers 1 keep rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
+    assert "broker 1 keeps rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
     assert "brokers 2,3,4,5 keep rates over any time (replication.quota.mode=strict)" in shown
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.formulas import (
     Bottleneck,
     Load,
@@ -90,3 +90,10 @@ def test_partition_without_new_replicas_costs_its_leader_only_under_kip_73() -> 
     assert loads(reorder, counts_in_sync=True) == {Part(1, Role.SENDING): Load(0, 4 * MB)}
     assert loads(reorder, counts_in_sync=False) == {}
     assert bottleneck(loads(reorder, counts_in_sync=True), 1.0) is None
+
+
+def test_partition_without_a_leader_is_sent_by_nobody() -> None:
+    """No broker has the number -1."""
+    assert loads([Moving(TopicPartition("a", 0), GB, 1.0, NONE, (4,))], counts_in_sync=True).keys() == {
+        Part(4, Role.RECEIVING)
+    }

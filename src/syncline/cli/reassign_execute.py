@@ -254,7 +254,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
         configs = {
             "leader.replication.throttled.replicas": leader_lists(listed),
             "follower.replication.throttled.replicas": follower_lists(listed),
-            "rates_on_brokers": brokers_of(listed),
+            "rates_on_brokers": [broker for broker in brokers_of(listed) if broker in state.brokers],
         }
     if as_json:
         traffic = [
@@ -275,7 +275,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             )
         )
         return
-    print("Nothing is changed. Execution would change:")
+    print("Nothing is changed. The command without --dry-run would change:")
     for row in rows:
         copied = f", {size_words(row['copied_bytes'])} to copy" if row["copied_bytes"] else ""
         print(f"  {row['partition']}: {_ids(row['from'])} -> {_ids(row['to'])}{copied}")
@@ -285,13 +285,14 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
         print(f"  broker {part.broker} {part.role}: {size_words(load.copy_bytes)}")
     if wished.throttle_bytes_per_s != NONE and state.owns_throttles:
         print(f"  at most {rate_words(wished.throttle_bytes_per_s)} at each broker, as long as the move runs")
+    if wished.is_controlled:
+        print("  the rate, which this command would adapt each second")
     for name, value in configs.items():
         for topic, items in value.items() if isinstance(value, dict) else ():
             print(f"  topic {topic}: {name}={items}")
     if is_limited:
-        print(
-            f"  brokers {_ids(brokers_of(listed))}: rates of {wished.throttle_bytes_per_s} B/s to send and to receive"
-        )
+        running = [broker for broker in brokers_of(listed) if broker in state.brokers]
+        print(f"  brokers {_ids(running)}: rates of {wished.throttle_bytes_per_s} B/s to send and to receive")
 
 
 def _report_refusals(

@@ -10,7 +10,7 @@ import typer
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
 from syncline.cli.reassign import BootstrapServerOption, LinkOption, PlanOption, sentences
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, counted, print_table
 from syncline.cli.text_files import text_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
@@ -20,8 +20,8 @@ from syncline.reassign.amounts import (
     parse_percent,
     parse_span_s,
     rate_words,
+    seconds_words,
     size_words,
-    span_words,
 )
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.feasibility import Link, Verdict, judge, reasons
@@ -147,8 +147,8 @@ def _facts(
 
 def _show(facts: dict[str, Any], why: list[str]) -> None:
     print(
-        f"{facts['partitions']} partitions, {facts['new_replicas']} new replicas, MoveRatio {facts['move_ratio']:.3f}, "
-        f"{size_words(facts['copied_bytes'])} to copy"
+        f"{counted(facts['partitions'], 'partition')}, {counted(facts['new_replicas'], 'new replica')}, "
+        f"MoveRatio {facts['move_ratio']:.3f}, {size_words(facts['copied_bytes'])} to copy"
     )
     if facts["parts"]:
         print_table(
@@ -169,7 +169,7 @@ def _show(facts: dict[str, Any], why: list[str]) -> None:
     if facts["never_ends"]:
         print(f"at {rate_words(facts['rate_bytes_per_s'])} it never ends: {facts['bottleneck']} only keeps up")
     elif facts["rate_bytes_per_s"] is not None and facts["time_s"] is not None:
-        took = f"{facts['time_s']:,.0f} s ({span_words(facts['time_s'])})"
+        took = seconds_words(facts["time_s"])
         print(f"at {rate_words(facts['rate_bytes_per_s'])} it takes {took}; the bottleneck is {facts['bottleneck']}")
     elif facts["is_feasible"]:
         print("no rate is asked for: give --throttle, --deadline, or --link-capacity with a share for clients")

@@ -101,8 +101,9 @@ def show_throttles(
         named = f" ({row['name']})" if row["name"] else ""
         print(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
     for mode in sorted(set(throttles.modes.values())):
-        brokers = ",".join(str(broker) for broker, each in throttles.modes.items() if each == mode)
-        print(f"brokers {brokers} keep rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
+        brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
+        who = f"broker {brokers[0]} keeps" if len(brokers) == 1 else f"brokers {','.join(brokers)} keep"
+        print(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
         print(text)
     for broker in throttles.unread:

@@ -98,3 +98,9 @@ def span_words(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def seconds_words(seconds: float) -> str:
+    """Return 45 s, or 5,000 s (83 min 20 s)."""
+    whole, words = f"{seconds:,.0f} s", span_words(round(seconds))
+    return whole if whole == words else f"{whole} ({words})"

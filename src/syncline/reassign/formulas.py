@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import NONE, TopicPartition
 
 
 class Role(StrEnum):
@@ -99,7 +99,8 @@ def loads(partitions: Iterable[Moving], *, counts_in_sync: bool) -> dict[Part, L
         copies = len(lacking)
         for broker, size_bytes in lacking.items():
             add(Part(broker, Role.RECEIVING), size_bytes, rate)
-        if copies or counts_in_sync:
+        # Nobody sends what nobody leads.
+        if moving.leader != NONE and (copies or counts_in_sync):
             followers = copies + (moving.in_sync_followers if counts_in_sync else 0)
             add(Part(moving.leader, Role.SENDING), sum(lacking.values()), rate * followers)
     return dict(sorted(found.items()))
