@@ -7,11 +7,13 @@ import pytest
 
 from syncline.model.ids import NONE
 from syncline.reassign.amounts import (
+    at_rate,
     parse_bytes,
     parse_capacity,
     parse_percent,
     parse_span_s,
     rate_words,
+    seconds_words,
     size_words,
     span_words,
 )
@@ -86,6 +88,8 @@ def test_amounts_are_short() -> None:
     ]
     assert rate_words(1.2e6) == "1.2 MB/s"
     assert rate_words(math.inf) == "no bound"
+    assert [at_rate(each) for each in (NONE, 0, 20_000_000)] == ["without a throttle", "at 0 B/s", "at 20 MB/s"]
+    assert [seconds_words(each) for each in (3.2, 5_000)] == ["3 s", "5,000 s (83 min 20 s)"]
     assert [span_words(each) for each in (0.4, 45, 5_000, 20_000, 7_200, math.inf)] == [
         "0.4 s",
         "45 s",

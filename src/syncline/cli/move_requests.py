@@ -25,6 +25,7 @@ from syncline.reassign.plan_file import Target
 from syncline.reassign.throttle_state import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE, LISTS, Throttles
 from syncline.wire.api import ApiKey
 
+TWO_GOALS: Final = "a move is controlled by --deadline or by --max-client-impact: give one of them."
 _TIMEOUT_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
 

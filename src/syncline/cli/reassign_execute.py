@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Goal, Throttle, change, move_log_dirs, start
+from syncline.cli.move_requests import TWO_GOALS, Goal, Throttle, change, move_log_dirs, start
 from syncline.cli.throttle_configs import set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
@@ -63,7 +63,7 @@ class Wishes(NamedTuple):
     ) -> Self:
         """Return the wishes; raises PlanError or LocalClusterError for those that nothing can fulfil."""
         if deadline is not None and impact is not None:
-            raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
+            raise LocalClusterError(TWO_GOALS)
         return cls(
             parse_plan(text),
             name,

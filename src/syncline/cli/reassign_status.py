@@ -10,7 +10,7 @@ import typer
 
 from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Goal
+from syncline.cli.move_requests import TWO_GOALS, Goal
 from syncline.cli.reassign import BootstrapServerOption, LinkOption, sentences
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
 from syncline.cli.throttle_configs import read_throttles
@@ -195,7 +195,7 @@ def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[T
 
 def _goal(move: MoveState, deadline: str | None, impact: str | None, link: str) -> Goal:
     if deadline is not None and impact is not None:
-        raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
+        raise LocalClusterError(TWO_GOALS)
     capacity = parse_capacity(link, "--link-capacity")
     if deadline is not None:
         now_ms = time.time_ns() // 1_000_000
