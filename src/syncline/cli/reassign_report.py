@@ -59,8 +59,8 @@ def report(
     since_ms = parse_since(since, now_ms)
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    told = read_events(servers, admin, since_ms, lambda head, _: of_type(head, "move", "reassignment"))
-    moves = moves_of(told.events)
+    journal = read_events(servers, admin, since_ms, lambda head, _: of_type(head, "move", "reassignment"))
+    moves = moves_of(journal.events)
     span = chosen(moves, move)
     if span is None:
         raise _none_found(move, [each.move_id for each in moves if each.move_id], since)
