@@ -54,6 +54,13 @@ class ScriptedKafka:
     sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     usable_bytes: dict[int, int] = field(default_factory=dict)
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
+    # Whether brokers tell the configurations of others, as brokers of Syncline may.
+    describes_others: bool = False
+    # The error of a request for moves as a whole.
+    refuses_moves: ErrorCode = ErrorCode.NONE
+    # So many answers about metadata after a move ended do not know that: brokers apply later what the controller knows.
+    answers_late: int = 0
+    late: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     # Future directories of replicas, with the current one.
     log_dirs: dict[tuple[TopicPartition, int], tuple[str, str]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -67,6 +74,11 @@ class ScriptedKafka:
         """The address of one broker."""
         return f"127.0.0.1:{self.ports[self.brokers[0]]}"
 
+    @property
+    def registered(self) -> set[int]:
+        """The brokers that run, and those that are down and have replicas."""
+        return {*self.brokers, *(broker for replicas in self.replicas.values() for broker in replicas)}
+
     def settings(self, name: str) -> dict[str, str]:
         """The values of this configuration, by topic or broker."""
         return {resource: values[name] for (_, resource), values in self.configs.items() if name in values}
@@ -75,6 +87,7 @@ class ScriptedKafka:
         """Let moves complete, all by default."""
         for key in keys or tuple(self.moving):
             _, removing = self.moving.pop(key)
+            self.late[key] = self.replicas[key]
             self.replicas[key] = tuple(each for each in self.replicas[key] if each not in removing)
             self._forget(key)
 
@@ -91,13 +104,15 @@ class ScriptedKafka:
             rows = [
                 {"api_key": int(each), "min_version": a, "max_version": b} for each, (a, b) in self.versions.items()
             ]
-            return {"error_code": 0, "api_keys": rows}
+            return {"error_code": 0, "api_keys": rows, "throttle_time": 0}
         return getattr(self, f"_{key.name.lower()}")(broker, decode_request(key, version, body))
 
     def _metadata(self, _broker: int, asked: Any) -> dict[str, Any]:
         wanted = None if asked.topics is None else {str(each.name) for each in asked.topics}
         topics: dict[str, list[dict[str, Any]]] = {}
-        for key, replicas in self.replicas.items():
+        known = self.replicas | (self.late if self.answers_late else {})
+        self.answers_late = max(self.answers_late - bool(self.late), 0)
+        for key, replicas in known.items():
             if wanted is None or key.topic in wanted:
                 adding = self.moving.get(key, ((), ()))[0]
                 in_sync = tuple(each for each in replicas if each not in adding)
@@ -149,19 +164,24 @@ class ScriptedKafka:
             for each in topic.partitions
         }
         is_move = self.owns_throttles and (asked.name or asked.move_id or asked.throttle != -1)
-        move_id = getattr(asked, "move_id", "") or (f"m-{len(self.moves) + 1}" if is_move else "")
+        owner = self._owner(wanted) if is_move else ""
+        move_id = getattr(asked, "move_id", "") or owner or (f"m-{len(self.moves) + 1}" if is_move else "")
+        if self.refuses_moves:
+            refusal = {"error_code": self.refuses_moves, "error_message": None}
+            return {"throttle_time": 0, **refusal, "responses": (), "move_id": ""}
         refused = {key: self.refused[key] for key in wanted if key in self.refused}
+        names = ("throttle", "control", "deadline_ms", "impact_percent", "name")
+        kept: dict[str, Any] = {}
+        if owner and asked.throttle == -1:
+            # A repeated request without a throttle keeps it, and what controls it unless another goal is given.
+            kept = {name: self.moves[owner][name] for name in (("throttle",) if asked.control else names)}
         if not (is_move and refused):
             for key in [key for key in wanted if key not in refused]:
                 self._alter(key, wanted[key], move_id)
             if is_move:
-                names = ("throttle", "control", "deadline_ms", "impact_percent", "name")
-                self.moves[move_id] = {
-                    "move_id": move_id,
-                    **{name: getattr(asked, name) for name in names},
-                    "started_ms": 0,
-                }
-                self.changes.append(f"move {move_id} at {asked.throttle} {asked.control}".rstrip())
+                said = {name: getattr(asked, name) for name in names} | kept
+                self.moves[move_id] = {"move_id": move_id, **said, "started_ms": 0}
+                self.changes.append(f"move {move_id} at {said['throttle']} {said['control']}".rstrip())
         responses: dict[str, list[dict[str, Any]]] = {}
         for key in wanted:
             is_held_up = is_move and refused
@@ -172,6 +192,16 @@ class ScriptedKafka:
             )
         rows = [{"name": name, "partitions": each} for name, each in responses.items()]
         return {"throttle_time": 0, **NONE, "responses": rows, **({"move_id": move_id} if is_move else {})}
+
+    def _owner(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> str:
+        """The move that a request repeats: that of all its partitions that have not arrived."""
+        left = {key: target for key, target in wanted.items() if key in self.moving or self.replicas[key] != target}
+        owners = {
+            self.move_of.get(key, "") if target == self.replicas[key][: -len(self.moving[key][1]) or None] else ""
+            for key, target in left.items()
+            if key in self.moving
+        } | {"" for key in left if key not in self.moving}
+        return owners.pop() if len(owners) == 1 else ""
 
     def _alter(self, key: TopicPartition, target: tuple[int, ...] | None, move_id: str) -> None:
         before = self.original.get(key, self.replicas[key])
@@ -242,8 +272,12 @@ class ScriptedKafka:
         results = []
         for each in asked.resources:
             kind, name = int(each.resource_type), str(each.resource_name)
-            if kind == BROKER:
-                assert name == str(broker), "Apache Kafka describes a broker at that broker only"
+            if kind == BROKER and name != str(broker) and not (self.describes_others and int(name) in self.registered):
+                assert self.owns_throttles, "Apache Kafka describes a broker at that broker only"
+                results.append(
+                    {**_unexpected(broker, name), "resource_type": kind, "resource_name": name, "configs": ()}
+                )
+                continue
             own = dict(self.configs.get((kind, name), {}))
             if kind == BROKER and self.owns_throttles:
                 own.setdefault("replication.quota.mode", "strict")
@@ -269,6 +303,12 @@ class ScriptedKafka:
             kind, name = int(each.resource_type), str(each.resource_name)
             if kind == BROKER and not self.owns_throttles:
                 assert name == str(broker), "Apache Kafka takes a broker's configurations at that broker only"
+            if kind == BROKER and int(name) not in self.registered:
+                responses.append({**_unexpected(broker, name), "resource_type": kind, "resource_name": name})
+                continue
+            if asked.validate_only:
+                responses.append({**NONE, "resource_type": kind, "resource_name": name})
+                continue
             own = self.configs.setdefault((kind, name), {})
             for config in each.configs:
                 if int(config.config_operation) == 1:
@@ -280,6 +320,11 @@ class ScriptedKafka:
                 self.changes.append(f"{'topic' if kind == TOPIC else 'broker'} {name} {short}{value}")
             responses.append({**NONE, "resource_type": kind, "resource_name": name})
         return {"throttle_time": 0, "responses": responses}
+
+
+def _unexpected(broker: int, name: str) -> dict[str, Any]:
+    message = f"Unexpected broker id, expected {broker}, but received {name}"
+    return {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
 
 
 class _Handler(socketserver.BaseRequestHandler):

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,20 +17,22 @@ from tests.patience import until
 with warnings.catch_warnings():
     # typer uses what click is about to drop.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli.client_probe import PER_S, TOPIC, Probe
+    from syncline.cli.client_probe import PER_S, TOPIC_PREFIX, Probe
 
 pytestmark = pytest.mark.process
 
 
-def topics(admin: AdminClient) -> set[str]:
-    """Return the names of all topics."""
-    return set(admin.list_topics(timeout=5).topics)
+def of_probes(admin: AdminClient) -> dict[str, Any]:
+    """Return the topics of probes by name."""
+    topics = admin.list_topics(timeout=5).topics
+    return {name: topic for name, topic in topics.items() if name.startswith(TOPIC_PREFIX)}
 
 
 def test_probe_measures_at_its_rate_and_removes_its_topic(three_brokers: LocalCluster, admin: AdminClient) -> None:
     """Each record is answered within a second, none is counted twice, and at last the topic is gone."""
     with Probe(three_brokers.bootstrap, 3) as probe:
-        partitions = admin.list_topics(timeout=5).topics[TOPIC].partitions
+        (topic,) = of_probes(admin).values()
+        partitions = topic.partitions
         waits_ms: list[float] = []
         took_s = until(lambda: waits_ms.extend(probe.waits_ms()) or len(waits_ms) >= PER_S)
         rest_ms = probe.waits_ms()
@@ -38,32 +41,39 @@ def test_probe_measures_at_its_rate_and_removes_its_topic(three_brokers: LocalCl
     assert all(0 < wait < 1000 for wait in waits_ms)
     assert len(rest_ms) < PER_S
     assert sorted(partitions[number].leader for number in partitions) == [1, 2, 3]
-    until(lambda: TOPIC not in topics(admin))
+    until(lambda: not of_probes(admin))
 
 
-def test_topic_of_a_killed_command_is_used_by_the_next(three_brokers: LocalCluster, admin: AdminClient) -> None:
-    """The probe of the first ends by itself and leaves the topic, as the next may have begun to use it."""
+def test_topic_of_a_killed_command_is_removed(three_brokers: LocalCluster, admin: AdminClient) -> None:
+    """Its probe notices that nobody asks any more; that of another command goes on."""
     first = subprocess.Popen(
         [sys.executable, "-m", "syncline.cli.client_probe", three_brokers.bootstrap, "3"],
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     assert first.stdin is not None
     assert first.stdout is not None
     assert first.stdout.readline() == "[]\n"
     with Probe(three_brokers.bootstrap, 3) as probe:
+        assert len(of_probes(admin)) == 2
+        # As after SIGKILL: both pipes are closed, whatever was asked.
+        first.stdin.write("more\n")
+        first.stdout.close()
         first.stdin.close()
         assert first.wait(20) == 0
-        first.stdout.close()
+        assert first.stderr is not None
+        assert first.stderr.read() == ""
+        first.stderr.close()
+        until(lambda: len(of_probes(admin)) == 1)
         probe.waits_ms()
         waits_ms: list[float] = []
         until(lambda: waits_ms.extend(probe.waits_ms()) or len(waits_ms) >= 50)
 
-        assert TOPIC in topics(admin)
         assert math.inf not in waits_ms
-    until(lambda: TOPIC not in topics(admin))
+    until(lambda: not of_probes(admin))
 
 
 def test_probe_of_a_cluster_that_is_down_says_so() -> None:

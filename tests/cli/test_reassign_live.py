@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.terminal import ENVIRONMENT, call, command, refusal
 from tests.cluster import LocalCluster
-from tests.patience import eventually
+from tests.patience import eventually, until
 
 pytestmark = pytest.mark.process
 
@@ -183,6 +183,38 @@ def test_killed_command_is_resumed_from_what_the_cluster_knows(
     # It keeps a second and a half for the end, which a quarter of the deadline is here.
     assert 3.5 < time.monotonic() - begun_s < 9
     assert replicas_of(admin, topic) == [[2]]
+
+
+def test_command_that_ends_while_it_measures_clients_leaves_the_move_as_it_was(
+    at: tuple[str, str], with_bytes: MakeTopic, to: MakePlan, admin: AdminClient
+) -> None:
+    """SIGTERM after the rate was lowered for the measurement: the rate of before comes back, and the topic goes."""
+    topic = with_bytes([1], size_bytes=2 * MB)
+    plan = to(topic, [2])
+    call("reassign", "execute", "-f", plan, "--throttle", "60kB", *at)
+    process = subprocess.Popen(
+        command("reassign", "resume", "--max-client-impact", "10%", *at),
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def rate() -> int:
+        return int(facts("throttle", "show", *at)["moves"][0]["bytes_per_s"])
+
+    def probes() -> list[str]:
+        return [name for name in admin.list_topics(timeout=5).topics if name.startswith("syncline-probe-")]
+
+    until(lambda: rate() == 50_000 and probes())
+    process.send_signal(signal.SIGTERM)
+    _, shown = process.communicate(timeout=30)
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "The move goes on at 60 kB/s, as before." in shown
+    assert rate() == 60_000
+    until(lambda: not probes())
+    call("reassign", "cancel", "-f", plan, *at)
+    assert nothing_moves(at)
 
 
 def test_plan_of_live_measurements(at: tuple[str, str], with_bytes: MakeTopic, to: MakePlan) -> None:

@@ -1,7 +1,9 @@
 """`syncline reassign plan`, `status` and `resume`."""
 
 import json
+import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -10,6 +12,8 @@ import pytest
 from syncline.model.ids import TopicPartition
 from syncline.reassign.throttle_state import Effect
 from tests.cli.scripted_kafka import BROKER, TOPIC, ScriptedKafka, Serve, at, fails, refuses
+from tests.cli.terminal import ENVIRONMENT, command
+from tests.patience import until
 
 FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
 Plan = Callable[..., str]
@@ -48,7 +52,7 @@ def test_plan_tells_bytes_ratio_and_the_time_at_a_rate(serve: Serve, plan: Plan)
     assert next(part for part in facts["parts"] if part["broker"] == 5)["room_after_bytes"] == 4_000_000
     shown = at(kafka, *arguments)
     assert "2 partitions, 2 new replicas, MoveRatio 0.222, 6 MB to copy" in shown
-    assert "at 2 MB/s it takes 3 s (3 s); the bottleneck is" in shown
+    assert "at 2 MB/s it takes 3 s; the bottleneck is" in shown
     assert kafka.changes == []
 
 
@@ -72,7 +76,7 @@ def test_t59_plan_without_a_rate_names_both_ways_out_and_exits_with_2(serve: Ser
     shown = fails(kafka, *arguments, "--deadline", "2s", code=2)
     possible = json.loads(at(kafka, *arguments, "--deadline", "4s", "--json"))
 
-    assert "With 3 s (3 s) or more it is possible while clients keep 60 %." in shown
+    assert "With 3 s or more it is possible while clients keep 60 %." in shown
     assert "If clients keep at most 40 %, it is possible in 2 s." in shown
     assert possible["is_feasible"]
     assert (possible["min_bytes_per_s"], possible["max_bytes_per_s"]) == (1_500_000, 2_000_000)
@@ -174,6 +178,33 @@ def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan:
     assert kafka.settings("follower.replication.throttled.rate") == {}
 
 
+def test_source_that_dies_at_kafka_gets_the_rate_when_it_returns(serve: Serve, plan: Plan) -> None:
+    """While it is down the others' rates are adapted nevertheless."""
+    kafka = serve(sizes=dict(SIZES))
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1000")
+    kafka.brokers = (1, 2, 4, 5)
+    begun_s = time.monotonic()
+    while_down: list[dict[str, str]] = []
+    in_the_end: list[dict[str, str]] = []
+
+    def watch(cluster: ScriptedKafka) -> None:
+        passed_s = time.monotonic() - begun_s
+        rates = cluster.settings("leader.replication.throttled.rate")
+        if passed_s > 1.1 and cluster.moving:
+            in_the_end.append(rates)
+            cluster.finish()
+        elif passed_s > 0.6 and 3 not in cluster.brokers:
+            while_down.append(rates)
+            cluster.brokers = (1, 2, 3, 4, 5)
+
+    kafka.on_list = watch
+    at(kafka, "reassign", "resume", "--deadline", "3s")
+
+    assert int(while_down[0]["5"]) > 1_000_000
+    assert while_down[0]["3"] == "1000"
+    assert int(in_the_end[0]["3"]) > 1_000_000
+
+
 def test_deadline_at_kafka_leaves_the_limits_of_before(serve: Serve, plan: Plan) -> None:
     """The command that set the throttle is still there at the end, so it puts back what was set."""
     kafka = serve(sizes=dict(SIZES))
@@ -229,7 +260,7 @@ def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, p
     shown = at(kafka, "throttle", "show")
 
     assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
-    assert "brokers 1 keep rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
+    assert "broker 1 keeps rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
     assert "brokers 2,3,4,5 keep rates over any time (replication.quota.mode=strict)" in shown
 
 
@@ -286,12 +317,35 @@ def test_throttle_needs_to_know_what(serve: Serve) -> None:
 
 def test_t39_rate_of_a_broker_that_is_down(serve: Serve) -> None:
     """Syncline takes it for the broker's next start; Apache Kafka takes it at that broker only."""
-    kafka, syncline = serve(), serve(owns_throttles=True)
-    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "9", "--role", "sending")
+    kafka, syncline = serve(brokers=(1, 2, 4)), serve(brokers=(1, 2, 4), owns_throttles=True)
+    arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "3", "--role", "sending")
 
-    assert refuses(kafka, *arguments).startswith("broker 9 is down, and Apache Kafka takes its rates only at")
+    assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
     at(syncline, *arguments)
-    assert syncline.changes == ["broker 9 leader.rate=5000000"]
+    assert syncline.changes == ["broker 3 leader.rate=5000000"]
+
+
+def test_t39_rate_of_a_broker_that_is_down_is_shown_and_cleared(serve: Serve) -> None:
+    """Otherwise it would be found when the broker starts, throttled; what nobody tells is said."""
+    rate = {(BROKER, "3"): {"leader.replication.throttled.rate": "100000"}}
+    telling = serve(brokers=(1, 2, 4), owns_throttles=True, describes_others=True, configs=dict(rate))
+    silent = serve(brokers=(1, 2, 4), owns_throttles=True, configs=dict(rate))
+
+    shown = json.loads(at(telling, "throttle", "show", "--json"))
+    assert [(row["broker"], row["bytes_per_s"]) for row in shown["rates"]] == [(3, 100_000)]
+    assert "broker 3 is down, and nobody else tells its rates" in at(silent, "throttle", "show")
+    at(silent, "throttle", "clear", "--brokers", "all", "--role", "sending")
+    assert silent.configs[BROKER, "3"] == {}
+
+
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
+def test_throttle_set_with_a_broker_that_does_not_exist_changes_nothing(serve: Serve, option: tuple[str, ...]) -> None:
+    """All is checked first: the list of the topic and the rate of broker 1 are not set either."""
+    kafka = serve(owns_throttles=True)
+    arguments = ("throttle", "set", "--rate", "1MB", "--brokers", "1,9", "--topic", "foo")
+
+    assert refuses(kafka, *arguments, *option).startswith("there is no broker 9; the cluster has 1,2,3,4,5.")
+    assert kafka.changes == []
 
 
 def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:
@@ -304,3 +358,41 @@ def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:
     assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
     at(syncline, *arguments)
     assert syncline.changes == ["broker 3 leader.rate=5000000"]
+
+
+@pytest.mark.parametrize("owns_throttles", [True, False])
+def test_resume_that_cannot_measure_clients_puts_the_rate_back(
+    serve: Serve, plan: Plan, capsys: pytest.CaptureFixture[str], owns_throttles: bool
+) -> None:
+    """The probe's topic cannot be created: the move does not stay at the lowest rate, and the rate is told."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=owns_throttles)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "20MB")
+    kafka.changes.clear()
+
+    refuses(kafka, "reassign", "resume", "--max-client-impact", "10%")
+
+    assert any("50000" in change for change in kafka.changes)
+    if owns_throttles:
+        assert (kafka.moves["m-1"]["throttle"], kafka.moves["m-1"]["control"]) == (20_000_000, "")
+    else:
+        rates = kafka.settings("leader.replication.throttled.rate")
+        assert rates == dict.fromkeys("1235", "20000000") == kafka.settings("follower.replication.throttled.rate")
+    assert "The move goes on at 20 MB/s, as before." in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_resume_that_is_interrupted_while_it_measures_puts_the_rate_back(serve: Serve, plan: Plan) -> None:
+    """The seconds before the first look are no exception, and the exit code is that of Ctrl-C."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "20MB")
+    arguments = ("reassign", "resume", "--max-client-impact", "10%", "--bootstrap-server", kafka.bootstrap)
+    process = subprocess.Popen(command(*arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    until(lambda: kafka.moves["m-1"]["throttle"] == 50_000)
+
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + signal.SIGINT
+    assert kafka.moves["m-1"]["throttle"] == 20_000_000
+    assert "The move goes on at 20 MB/s, as before." in shown
+    assert "Traceback" not in shown

@@ -1,10 +1,22 @@
 """Sizes, rates and spans of time in words."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words, span_words
+from syncline.model.ids import NONE
+from syncline.reassign.amounts import (
+    at_rate,
+    parse_bytes,
+    parse_capacity,
+    parse_percent,
+    parse_span_s,
+    rate_words,
+    seconds_words,
+    size_words,
+    span_words,
+)
 from syncline.reassign.errors import PlanError
 
 
@@ -33,6 +45,36 @@ def test_nonsense_is_refused_with_the_option_and_examples() -> None:
     assert parse_percent("10%", "--max-client-impact") == 10
 
 
+HUGE = "9" * 5_000
+NONSENSE = ("", " ", "-5", "nan", "inf", "1e400", HUGE, f"-{HUGE}", "0x10", "１２", "\udcff", "\x1b[0m", "K", "5K5")
+
+
+@pytest.mark.parametrize(
+    ("parse", "texts"),
+    [
+        (parse_bytes, (*NONSENSE, "9" * 310, "9223372036854775808", "10000000TB", "9" * 25 + ".5GB")),
+        (parse_capacity, (*NONSENSE, "0", "0.4", "9" * 310)),
+        (parse_span_s, (*NONSENSE, "0", "0h0m", "99999999999999999h", f"{HUGE}s", "100000h")),
+        (parse_percent, (*NONSENSE, "0", "100", "%", "9" * 310)),
+    ],
+)
+def test_t43_numbers_that_mean_nothing_are_refused_in_a_short_sentence(
+    parse: Callable[[str, str], int], texts: tuple[str, ...]
+) -> None:
+    """Python refuses to read thousands of digits, floats end at 1e308, requests at 2^63 - 1, and links are not 0."""
+    for text in texts:
+        with pytest.raises(PlanError, match=r"^--option takes ") as refused:
+            parse(text, "--option")
+        assert len(str(refused.value)) < 200
+        assert str(refused.value).isprintable()
+
+
+def test_highest_rate_of_kafka_is_read_exactly() -> None:
+    """It is its word for unlimited, and one more than a float can tell from the next."""
+    assert parse_bytes("9223372036854775807", "--rate") == 2**63 - 1
+    assert parse_capacity("-1", "--link-capacity") == NONE
+
+
 def test_amounts_are_short() -> None:
     """Three digits and a unit."""
     assert [size_words(each) for each in (0, 999, 1_000, 1_234_567, 999_960, 240e9, 1.2e12)] == [
@@ -46,6 +88,8 @@ def test_amounts_are_short() -> None:
     ]
     assert rate_words(1.2e6) == "1.2 MB/s"
     assert rate_words(math.inf) == "no bound"
+    assert [at_rate(each) for each in (NONE, 0, 20_000_000)] == ["without a throttle", "at 0 B/s", "at 20 MB/s"]
+    assert [seconds_words(each) for each in (3.2, 5_000)] == ["3 s", "5,000 s (83 min 20 s)"]
     assert [span_words(each) for each in (0.4, 45, 5_000, 20_000, 7_200, math.inf)] == [
         "0.4 s",
         "45 s",

@@ -4,19 +4,16 @@ import math
 
 import pytest
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.formulas import (
     Bottleneck,
     Load,
     Moving,
     Part,
     Role,
-    bootstrap_range,
     bottleneck,
     loads,
     move_ratio,
-    move_time_s,
-    response_bytes_max,
 )
 
 MB = 1e6
@@ -39,7 +36,7 @@ def test_move_ratio_counts_replicas() -> None:
 )
 def test_move_time_is_that_of_the_kip(quota: float, seconds: float) -> None:
     """A tenth of 4 x 500 GB, and the busiest broker takes 10 MB/s."""
-    assert move_time_s(0.10, 500 * GB, 4, quota, 10 * MB) == pytest.approx(seconds)
+    assert Load(4 * 500 * GB // 10, 10 * MB).time_s(quota) == pytest.approx(seconds)
 
 
 def test_broker_that_receives_everything_is_the_bottleneck() -> None:
@@ -86,27 +83,6 @@ def test_in_sync_followers_starve_the_newcomer() -> None:
     assert sending.time_s(12.1 * MB) < math.inf
 
 
-def test_bootstrapping_broker_has_a_range() -> None:
-    """30 MB/s in, three replicas, a network of 100 MB/s: between 30 and 90."""
-    assert bootstrap_range(100 * MB, 30 * MB, 3) == (30 * MB, 90 * MB)
-
-
-@pytest.mark.parametrize(
-    ("quotas", "window_s", "network", "bound"),
-    [
-        pytest.param([1 * MB] * 5, 10, math.inf, 10 * MB, id="five-sources"),
-        pytest.param([1 * MB] * 5, 11, math.inf, 11 * MB, id="default-window"),
-        pytest.param([1 * MB] * 500, 10, 100 * MB, 2 * MB, id="network"),
-        pytest.param([0.5 * MB], 11, math.inf, 5.5 * MB, id="low-quota"),
-    ],
-)
-def test_first_responses_fit_into_the_window(
-    quotas: list[float], window_s: float, network: float, bound: float
-) -> None:
-    """Independent of the number of sources, unless the network bounds them."""
-    assert response_bytes_max(quotas, window_s, network) == pytest.approx(bound)
-
-
 def test_partition_without_new_replicas_costs_its_leader_only_under_kip_73() -> None:
     """A pure reorder is listed by the tool, so its followers count there."""
     reorder = [Moving(TopicPartition("a", 0), GB, 2 * MB, 1, (), in_sync_followers=2)]
@@ -114,3 +90,10 @@ def test_partition_without_new_replicas_costs_its_leader_only_under_kip_73() -> 
     assert loads(reorder, counts_in_sync=True) == {Part(1, Role.SENDING): Load(0, 4 * MB)}
     assert loads(reorder, counts_in_sync=False) == {}
     assert bottleneck(loads(reorder, counts_in_sync=True), 1.0) is None
+
+
+def test_partition_without_a_leader_is_sent_by_nobody() -> None:
+    """No broker has the number -1."""
+    assert loads([Moving(TopicPartition("a", 0), GB, 1.0, NONE, (4,))], counts_in_sync=True).keys() == {
+        Part(4, Role.RECEIVING)
+    }

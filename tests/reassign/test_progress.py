@@ -6,7 +6,7 @@ import pytest
 
 from syncline.model.ids import TopicPartition
 from syncline.reassign.cluster_state import BrokerState, ClusterState, PartitionState
-from syncline.reassign.formulas import Load, Moving, Part, Role
+from syncline.reassign.formulas import Load, Moving, Part, Role, loads
 from syncline.reassign.log_dir_states import Place
 from syncline.reassign.move_map import Running
 from syncline.reassign.plan_file import Target
@@ -130,6 +130,20 @@ def test_destination_without_room_is_named() -> None:
     assert without_room(state(), moving) == ["broker 4 has 1,000 B of room and would get 1,200 B"]
     unknown = {4: BrokerState("h", 9092), 3: BrokerState("h", 9092)}
     assert without_room(state(brokers=unknown), moving) == []
+
+
+def test_what_a_running_move_has_copied_needs_no_room_again() -> None:
+    """The rate of a move that is nearly done can be changed: 100 B are to come, and there is room for 300."""
+    running = {FOO_0: Running((1, 2, 5, 3), (5,), (3,))}
+    partitions = {FOO_0: PartitionState((1, 2, 5, 3), (1, 2, 3), 1)}
+    sizes = {Place(FOO_0, 1): 1_000, Place(FOO_0, 5): 900}
+    nearly = ClusterState(0, {5: BrokerState("h", 1, usable_bytes=300)}, partitions, running, sizes)
+
+    moving = planned(nearly, [Target(FOO_0, (1, 2, 5))], {})
+
+    assert without_room(nearly, moving) == []
+    parts = loads(moving, counts_in_sync=False)
+    assert {part.broker: load.copy_bytes for part, load in parts.items()} == {1: 100, 5: 100}
 
 
 def test_change_of_the_replication_factor_is_noticed() -> None:

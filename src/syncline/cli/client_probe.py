@@ -1,30 +1,30 @@
 """What clients of a cluster feel: a producer of small records with acks=all, and how long it waits.
 
-A broker does not say how long its clients wait, and a command must not write to their topics. So the probe has a topic
-of its own with a partition on each broker, which it removes at the end; that of a command that was killed is used by
-the next one, which may have begun before this process noticed, so none is left behind for ever. Two hundred records
-per second of a hundred bytes are no load.
+A broker does not say how long its clients wait, and a command must not write to their topics. So each probe has a topic
+of its own with a partition on each broker, which it removes at the end, also after its command was killed. Two hundred
+records per second of a hundred bytes are no load.
 
 The producer is a process of its own: beside a thread that reads a cluster's state it would wait for the interpreter,
 and what it measured then would be the command. They talk in lines: the command sends one, and gets the waits since the
-last, as JSON; with the last one it says that the topic shall go. The process ends when the command has.
+last, as JSON. The process ends when the command says so, or has ended.
 """
 
 import contextlib
 import gc
 import json
 import os
+import secrets
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Self
 
-from syncline.cli.target import REQUEST_TIMEOUT_S, admin_client, client_config, find_topic, guarded, result_of
+from syncline.cli.target import REQUEST_TIMEOUT_S, admin_client, client_config, guarded, result_of
 from syncline.local.layout import LocalClusterError
 
-TOPIC: Final = "syncline-probe"
+TOPIC_PREFIX: Final = "syncline-probe-"
 PER_S: Final = 200
 ANSWERS_MIN: Final = 100
 _RECORD: Final = b"x" * 100
@@ -51,7 +51,8 @@ class Probe:
         self._questions, self._answers = self._process.stdin, self._process.stdout
         try:
             self._answer()
-        except LocalClusterError:
+        except BaseException:
+            # Also on Ctrl-C: the process would go on until it notices that nobody listens.
             self.close()
             raise
 
@@ -107,10 +108,11 @@ class Probe:
 class _Producer:
     """Sends records at their times, and notes the waits."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         from confluent_kafka import Producer
 
         self._producer: Any = Producer(client_config(bootstrap, **{"linger.ms": 0, "acks": "all"}))
+        self._topic = topic
         self._partitions = partitions
         self._number = 0
         self._due_s = time.monotonic()
@@ -127,7 +129,10 @@ class _Producer:
         self._number += 1
         self._sent_s[number] = time.perf_counter()
         self._producer.produce(
-            TOPIC, _RECORD, partition=number % self._partitions, callback=lambda error, _: self._note(number, error)
+            self._topic,
+            _RECORD,
+            partition=number % self._partitions,
+            callback=lambda error, _: self._note(number, error),
         )
 
     def take(self) -> list[float]:
@@ -140,8 +145,9 @@ class _Producer:
         return [*waits_ms, *[float("inf")] * len(lost)]
 
     def end(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is under way, and end the client: one that is left would create the topic again."""
         self._producer.flush(REQUEST_TIMEOUT_S)
+        self._producer = None
 
     def _note(self, number: int, error: Any) -> None:
         sent_s = self._sent_s.pop(number, None)
@@ -152,45 +158,51 @@ class _Producer:
 def main(arguments: Sequence[str]) -> None:
     """Measure until the command has ended."""
     bootstrap, brokers = arguments[0], int(arguments[1])
+    topic = f"{TOPIC_PREFIX}{secrets.token_hex(4)}"
     try:
         admin = admin_client(bootstrap)
-        partitions = _prepare(admin, brokers)
+        with _created(admin, topic, brokers) as partitions:
+            _answer_questions(_Producer(bootstrap, topic, partitions))
     except LocalClusterError as error:
         print(json.dumps({"refused": str(error)}), flush=True)
-        return
-    producer = _Producer(bootstrap, partitions)
+
+
+def _answer_questions(producer: _Producer) -> None:
     # The collector's pauses would be taken for those of the cluster.
     gc.disable()
-    print(json.dumps([]), flush=True)
-    while True:
-        producer.turn()
-        if not select.select([0], [], [], 0)[0]:
-            continue
-        asked = os.read(0, 1024).decode()
-        if not asked:
-            return
-        if asked.endswith(_END):
-            break
-        print(json.dumps(producer.take()), flush=True)
-    producer.end()
-    with contextlib.suppress(LocalClusterError):
-        what = f"cannot remove the topic {TOPIC!r} of the measurements"
-        result_of(guarded(what, lambda: admin.delete_topics([TOPIC]))[TOPIC], what)
+    try:
+        print(json.dumps([]), flush=True)
+        while True:
+            producer.turn()
+            if not select.select([0], [], [], 0)[0]:
+                continue
+            asked = os.read(0, 1024).decode()
+            if not asked or asked.endswith(_END):
+                return
+            print(json.dumps(producer.take()), flush=True)
+    finally:
+        producer.end()
 
 
-def _prepare(admin: Any, brokers: int) -> int:
-    """Create the topic, or take the one that is there; return how many partitions it has."""
-    from confluent_kafka import KafkaError
+@contextlib.contextmanager
+def _created(admin: Any, topic: str, brokers: int) -> Iterator[int]:
+    """Create the topic, give its number of partitions, and remove it whatever happens."""
     from confluent_kafka.admin import NewTopic
 
-    what = f"cannot create the topic {TOPIC!r}, with which the impact on clients is measured"
-    new = NewTopic(TOPIC, brokers, min(3, brokers), config={"retention.ms": "60000"})
-    created = guarded(what, lambda: admin.create_topics([new]))[TOPIC]
-    refusal = created.exception(REQUEST_TIMEOUT_S)
-    if refusal is None or refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-        result_of(created, what)
-    return max(len(find_topic(admin, TOPIC).partitions), 1)
+    what = f"cannot create the topic {topic!r}, with which the impact on clients is measured"
+    new = NewTopic(topic, brokers, min(3, brokers), config={"retention.ms": "60000"})
+    result_of(guarded(what, lambda: admin.create_topics([new]))[topic], what)
+    try:
+        yield brokers
+    finally:
+        with contextlib.suppress(LocalClusterError):
+            what = f"cannot remove the topic {topic!r} of the measurements"
+            result_of(guarded(what, lambda: admin.delete_topics([topic]))[topic], what)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except BrokenPipeError:
+        # The command was killed, so nobody reads the answer; the interpreter's last flush shall not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

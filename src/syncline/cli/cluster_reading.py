@@ -1,7 +1,7 @@
 """What a cluster is, for plans of moves: brokers, partitions, moves, and what each broker has on its disk."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from syncline.cli.cluster_configs import BROKER
@@ -12,10 +12,13 @@ from syncline.model.ids import TopicPartition
 from syncline.reassign.cluster_state import BrokerState, ClusterState, MoveState, PartitionState
 from syncline.reassign.log_dir_states import Copies, Place
 from syncline.reassign.move_map import Running
+from syncline.reassign.plan_file import Target
 from syncline.reassign.throttle_state import QUOTA_MODE
 from syncline.wire.api import ApiKey
 
 _TIMEOUT_MS: Final = 30_000
+_SETTLES_S: Final = 1.0
+_AGAIN_S: Final = 0.1
 
 
 def read_cluster(
@@ -25,8 +28,8 @@ def read_cluster(
 
     Sizes take a request to every broker; one that does not answer has none. Raises LocalClusterError.
     """
-    # Moves first: one that ends between the two answers still runs here, and has its target at the next look. The
-    # other way round it would have ended elsewhere.
+    # Moves first: one that ends between the two answers still runs here. The other way round it would have ended
+    # elsewhere. That may also seem so because the controller says what moves, and any broker what it has applied.
     running, move_of, moves = read_moves(cluster)
     if only_moving:
         topics = {key.topic for key in running}
@@ -59,6 +62,23 @@ def read_cluster(
         move_of=move_of,
     )
     return _with_sizes(cluster, state) if with_sizes else state
+
+
+def read_ended(cluster: Direct, targets: Sequence[Target], *, with_sizes: bool = False) -> ClusterState:
+    """Return the state of the targets' topics, to judge how moves ended.
+
+    A broker applies what the controller decided some time later, so what seems to have ended elsewhere is looked at
+    again for up to a second. Raises LocalClusterError.
+    """
+    topics = {target.key.topic for target in targets}
+    deadline_s = time.monotonic() + _SETTLES_S
+    while True:
+        state = read_cluster(cluster, topics, with_sizes=with_sizes)
+        replicas = state.replicas()
+        is_clear = all(each.key in state.running or replicas.get(each.key) == each.replicas for each in targets)
+        if is_clear or time.monotonic() > deadline_s:
+            return state
+        time.sleep(_AGAIN_S)
 
 
 def read_moves(

@@ -93,7 +93,10 @@ class _Line:
 
     def __init__(self, place: tuple[str, int]) -> None:
         self._place = place
-        self._socket = socket.create_connection(place, CONNECT_TIMEOUT_S)
+        try:
+            self._socket = socket.create_connection(place, CONNECT_TIMEOUT_S)
+        except UnicodeError:
+            raise OSError("there is no such host") from None
         self._socket.settimeout(REQUEST_TIMEOUT_S)
         self._correlation_id = 0
         self._served: dict[int, tuple[int, int]] = {}

@@ -2,15 +2,19 @@
 
 Where moves own their throttles, one request says everything, and all of it happens or nothing. In Apache Kafka the
 throttle is configurations, set before the request in the order of its tool: lists, then rates, then the move, so that
-no byte moves unthrottled. If then a partition is refused, the lists and rates that it alone needed are removed again.
+no byte moves unthrottled. If then a partition is refused, or a request fails, the lists and rates that nothing needs
+are again what they were before.
 """
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct, error_text, refuse_errors
-from syncline.cli.throttle_configs import set_lists, set_rates
+from syncline.cli.signals import undisturbed
+from syncline.cli.throttle_configs import read_throttles, set_lists, set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, TopicPartition
@@ -21,6 +25,7 @@ from syncline.reassign.plan_file import Target
 from syncline.reassign.throttle_state import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE, LISTS, Throttles
 from syncline.wire.api import ApiKey
 
+TWO_GOALS: Final = "a move is controlled by --deadline or by --max-client-impact: give one of them."
 _TIMEOUT_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
 
@@ -54,10 +59,14 @@ class Goal(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a request: the refused partitions with the reason, and the id of the move if it is one."""
+    """What became of a request: the refused partitions with the reason, and the id of the move if it is one.
+
+    `without_rate` are brokers of Apache Kafka that take part, and are down: nobody can give them a rate.
+    """
 
     refused: dict[TopicPartition, str]
     move_id: str = ""
+    without_rate: tuple[int, ...] = ()
 
 
 def start(
@@ -73,15 +82,22 @@ def start(
     wanted = {target.key: target.replicas for target in targets}
     if state.owns_throttles:
         return _request(cluster, wanted, throttle, name=name, allow_factor=allow_factor)
-    before = movements(state.running, [], state.replicas())
+    if throttle.bytes_per_s == NONE:
+        return _request(cluster, wanted, None, allow_factor=allow_factor)
     moving = movements(state.running, targets, state.replicas())
-    if throttle.bytes_per_s != NONE:
-        limit(cluster, state, moving, throttle.bytes_per_s)
-    outcome = _request(cluster, wanted, None, allow_factor=allow_factor)
-    if outcome.refused and throttle.bytes_per_s != NONE:
-        started = [target for target in targets if target.key not in outcome.refused]
-        _limit_less(cluster, state, moving, movements(state.running, started, state.replicas()) if started else before)
-    return outcome
+    earlier = read_throttles(cluster, state, {key.topic for key in moving})
+    try:
+        without_rate = limit(cluster, state, moving, throttle.bytes_per_s)
+        outcome = _request(cluster, wanted, None, allow_factor=allow_factor)
+        if outcome.refused:
+            started = [target for target in targets if target.key not in outcome.refused]
+            needed = movements(state.running, started, state.replicas()) if started else {}
+            put_back(cluster, state, moving, needed, earlier)
+    except BaseException:
+        with undisturbed():
+            _undo(cluster, state, moving, earlier)
+        raise
+    return outcome._replace(without_rate=without_rate)
 
 
 def cancel(cluster: Direct, keys: Sequence[TopicPartition]) -> Outcome:
@@ -89,46 +105,82 @@ def cancel(cluster: Direct, keys: Sequence[TopicPartition]) -> Outcome:
     return _request(cluster, dict.fromkeys(keys), None)
 
 
-def change(cluster: Direct, state: ClusterState, move_id: str, throttle: Throttle) -> None:
-    """Change the throttle of what runs: of one move, or in Apache Kafka of all that moves."""
+def change(cluster: Direct, state: ClusterState, move_id: str, throttle: Throttle) -> tuple[int, ...]:
+    """Change the throttle of what runs: of one move, or in Apache Kafka of all that moves.
+
+    Returns the brokers that take part, and are down in Apache Kafka, where nobody can give them a rate.
+    """
     if state.owns_throttles:
         _request(cluster, {}, throttle, move_id=move_id)
-    else:
-        rates = {LEADER_RATE: throttle.bytes_per_s, FOLLOWER_RATE: throttle.bytes_per_s}
-        set_rates(cluster, state, brokers_of(movements(state.running, [], state.replicas())), rates)
+        return ()
+    return _limit_brokers(cluster, state, movements(state.running, [], state.replicas()), throttle.bytes_per_s)
 
 
-def limit(cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], bytes_per_s: int) -> None:
-    """Set KIP-73's lists for all that moves, then its rates at all brokers that take part."""
+def limit(
+    cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], bytes_per_s: int
+) -> tuple[int, ...]:
+    """Set KIP-73's lists for all that moves, then its rates at all brokers that take part; return those that are down.
+
+    A broker that is down neither sends nor receives, and to move away from it is the usual reason of a move.
+    """
     leaders, followers = leader_lists(moving), follower_lists(moving)
     set_lists(cluster, {topic: {LEADER_LIST: leaders[topic], FOLLOWER_LIST: followers[topic]} for topic in leaders})
-    set_rates(cluster, state, brokers_of(moving), {LEADER_RATE: bytes_per_s, FOLLOWER_RATE: bytes_per_s})
+    return _limit_brokers(cluster, state, moving, bytes_per_s)
+
+
+def put_back(
+    cluster: Direct,
+    state: ClusterState,
+    limited: Mapping[TopicPartition, Movement],
+    needed: Mapping[TopicPartition, Movement],
+    earlier: Throttles,
+) -> None:
+    """In Apache Kafka, put back the lists and rates of before, except those that are needed by what moves.
+
+    Every topic and every broker that runs is tried before the first failure is raised, as LocalClusterError.
+    """
+    leaders, followers = leader_lists(needed), follower_lists(needed)
+    lists: dict[str, dict[str, str | None]] = {}
+    for topic in dict.fromkeys(key.topic for key in limited):
+        before = earlier.lists.get(topic, {})
+        lists[topic] = (
+            {LEADER_LIST: leaders[topic], FOLLOWER_LIST: followers[topic]}
+            if topic in leaders
+            else {name: before.get(name) for name in LISTS}
+        )
+    try:
+        set_lists(cluster, lists)
+    finally:
+        put_back_rates(cluster, state, sorted(set(brokers_of(limited)) - set(brokers_of(needed))), earlier)
 
 
 def release(
     cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], earlier: Throttles
 ) -> None:
-    """After a move in Apache Kafka, put back the lists and rates of before, unless something still moves."""
-    if state.running:
-        _limit_less(cluster, state, moving, movements(state.running, [], state.replicas()))
-        return
-    topics = dict.fromkeys(key.topic for key in moving)
-    set_lists(cluster, {topic: {name: earlier.lists.get(topic, {}).get(name) for name in LISTS} for topic in topics})
-    for broker in brokers_of(moving):
+    """After a move in Apache Kafka, put back the lists and rates of before, except for what still moves."""
+    put_back(cluster, state, moving, movements(state.running, [], state.replicas()), earlier)
+
+
+def put_back_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], earlier: Throttles) -> None:
+    """Set the rates of these brokers, as far as they run, to what each had of its own."""
+    failures = []
+    for broker in brokers:
+        before = {name: earlier.rates.get(broker, {}).get(name) for name in (LEADER_RATE, FOLLOWER_RATE)}
+        own = {name: rate.bytes_per_s if rate and rate.source == "broker" else None for name, rate in before.items()}
         if broker in state.brokers:
-            before = {name: earlier.rates.get(broker, {}).get(name) for name in (LEADER_RATE, FOLLOWER_RATE)}
-            own = {
-                name: None if rate is None or rate.source != "broker" else rate.bytes_per_s
-                for name, rate in before.items()
-            }
-            set_rates(cluster, state, [broker], own)
+            try:
+                set_rates(cluster, state, [broker], own)
+            except LocalClusterError as error:
+                failures.append(str(error))
+    if failures:
+        raise LocalClusterError(" ".join(failures))
 
 
 def still_limited(cluster: Direct, state: ClusterState, running: ClusterState) -> None:
     """After a cancellation, keep the throttle of what still moves, and remove the rest of it."""
     before = movements(state.running, [], state.replicas())
     after = movements(running.running, [], running.replicas())
-    _limit_less(cluster, running, before, after)
+    put_back(cluster, running, before, after, Throttles({}, {}))
 
 
 def move_log_dirs(cluster: Direct, wished: Mapping[Place, str], timeout_ms: int) -> tuple[list[Place], list[Place]]:
@@ -154,21 +206,27 @@ def move_log_dirs(cluster: Direct, wished: Mapping[Place, str], timeout_ms: int)
     return sorted(started), sorted(waiting)
 
 
-def _limit_less(
-    cluster: Direct,
-    state: ClusterState,
-    before: Mapping[TopicPartition, Movement],
-    after: Mapping[TopicPartition, Movement],
-) -> None:
-    leaders, followers = leader_lists(after), follower_lists(after)
-    topics = dict.fromkeys(key.topic for key in before)
-    set_lists(
-        cluster,
-        {topic: {LEADER_LIST: leaders.get(topic), FOLLOWER_LIST: followers.get(topic)} for topic in topics},
-    )
-    left = set(brokers_of(after))
-    needless = [broker for broker in brokers_of(before) if broker not in left and broker in state.brokers]
-    set_rates(cluster, state, needless, {LEADER_RATE: None, FOLLOWER_RATE: None})
+def _limit_brokers(
+    cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], bytes_per_s: int
+) -> tuple[int, ...]:
+    brokers = brokers_of(moving)
+    alive = [broker for broker in brokers if broker in state.brokers]
+    set_rates(cluster, state, alive, {LEADER_RATE: bytes_per_s, FOLLOWER_RATE: bytes_per_s})
+    return tuple(broker for broker in brokers if broker not in state.brokers)
+
+
+def _undo(cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, Movement], earlier: Throttles) -> None:
+    """After a start that failed, put back the limits of before, unless the moves have begun nevertheless."""
+    try:
+        now = read_cluster(cluster, {key.topic for key in moving})
+        has_begun = any(now.running.get(key) != state.running.get(key) for key in moving)
+        put_back(cluster, now, moving, movements(now.running, [], now.replicas()) if has_begun else {}, earlier)
+    except LocalClusterError as error:
+        print(
+            f"syncline: some of the throttle may be left behind, as it cannot be removed ({error}). "
+            "`syncline throttle show` lists it.",
+            file=sys.stderr,
+        )
 
 
 def _request(

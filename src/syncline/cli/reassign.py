@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.cli.text_files import named, text_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
 from syncline.reassign.errors import PlanError
@@ -32,7 +33,10 @@ PreserveOption = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave throttle configurations as they are.")
 ]
 TimeoutOption = Annotated[
-    int, typer.Option("--timeout", metavar="MS", min=0, help="How long to try to start moves between log directories.")
+    int,
+    typer.Option(
+        "--timeout", metavar="MS", min=0, max=86_400_000, help="How long to try to start moves between log directories."
+    ),
 ]
 LinkOption = Annotated[
     str,
@@ -53,14 +57,6 @@ def sentences() -> Iterator[None]:
         raise LocalClusterError(str(refusal)) from None
 
 
-def text_of(file: Path) -> str:
-    """Return the text of a file; `LocalClusterError` if it cannot be read."""
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LocalClusterError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
-
-
 def show(lines: list[str]) -> None:
     """Print lines."""
     print("\n".join(lines))
@@ -78,6 +74,9 @@ def generate(
         typer.Option("--minimal", help="Balance replicas and leaders with the fewest bytes moved, not from scratch."),
     ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the proposed plan here, too.")
+    ] = None,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -87,65 +86,28 @@ def generate(
     Without --minimal the proposal ignores where replicas are, as that of Kafka's tool does, and moves nearly
     everything.
     """
-    import random
-
     from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.reassign_execute import current_plan
-    from syncline.reassign import texts
-    from syncline.reassign.formulas import move_ratio
-    from syncline.reassign.generate import Placed, from_scratch, known_racks, with_fewest_bytes
-    from syncline.reassign.plan_file import parse_brokers, parse_topics, written
+    from syncline.cli.reassign_generate import print_proposal, propose
+    from syncline.reassign.plan_file import parse_brokers, parse_topics
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         if topics_file is None and not minimal:
             raise LocalClusterError('Missing required argument "[topics-to-move-json-file]"')
         brokers = parse_brokers(broker_list)
-        wanted = None if topics_file is None else parse_topics(text_of(topics_file))
+        topics = None if topics_file is None else parse_topics(text_of(topics_file))
         # With sizes, brokers tell in which directories replicas are, which are part of a plan.
         state = read_cluster(cluster, with_sizes=True)
-        known = {key.topic for key in state.partitions}
-        # Topics of the brokers themselves move only if they are named.
-        topics = [name for name in sorted(known) if not name.startswith("__")] if wanted is None else wanted
-        missing = next((name for name in topics if name not in known), None)
-        if missing is not None:
-            raise LocalClusterError(f"Topic {missing} not found.")
-        alive = [broker for broker in brokers if broker in state.brokers]
-        racks = {} if disable_rack_aware else known_racks({each: state.brokers[each].rack for each in alive})
-        placed = [Placed(key, partition.replicas, state.size_of(key)) for key, partition in state.partitions.items()]
-        moved = [each for each in placed if each.key.topic in topics]
-        if minimal:
-            elsewhere = [each for each in placed if each.key.topic not in topics]
-            proposal = with_fewest_bytes(moved, alive, racks, elsewhere=elsewhere)
-        else:
-            rng = random.SystemRandom()
-            start, shift = rng.randrange(max(len(alive), 1)), rng.randrange(max(len(alive), 1))
-            proposal = from_scratch(moved, alive, racks, start=start, shift=shift)
-    current = current_plan(state, [each.key for each in moved])
-    created = {each.key: len(set(each.replicas) - set(state.partitions[each.key].replicas)) for each in proposal}
-    ratio = move_ratio(sum(created.values()), sum(len(each.replicas) for each in placed))
-    if as_json:
-        copied = sum(count * state.size_of(key) for key, count in created.items())
-        plans = {"current": json.loads(written(current)), "proposed": json.loads(written(proposal))}
-        print(json.dumps({**plans, "move_ratio": ratio, "copied_bytes": copied if minimal else None}))
-        return
-    show(texts.proposal(written(current), written(proposal)))
-    if minimal:
-        _show_cost(state, created, ratio)
-
-
-def _show_cost(state: Any, created: dict[Any, int], ratio: float) -> None:
-    from syncline.reassign.amounts import size_words
-
-    copied = sum(count * state.size_of(key) for key, count in created.items())
-    print(f"\nMoveRatio {ratio:.3f}: {sum(created.values())} new replicas, {size_words(copied)} to copy")
+        proposal = propose(state, brokers, topics, is_minimal=minimal, ignores_racks=disable_rack_aware)
+    print_proposal(proposal, output, is_minimal=minimal, as_json=as_json)
 
 
 @app.command(short_help="Start moves, optionally at a throttle that belongs to them.")
 def execute(
     plan: PlanOption,
     throttle: Annotated[
-        str, typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000 or 1MB.")
+        str,
+        typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000, 1MB or none."),
     ] = str(NONE),
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="TIME", help="End in this time (10m): adapt the rate meanwhile.")
@@ -184,11 +146,12 @@ def execute(
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign_execute import Wishes, run
+    from syncline.cli.signals import interrupts
 
-    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with interrupts(), sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         wishes = Wishes.of(
             text_of(plan),
-            name=plan.name,
+            name=named(Path(plan.name)),
             throttle=throttle,
             log_dir_throttle=log_dir_throttle,
             deadline=deadline,
@@ -217,7 +180,7 @@ def verify(
     As Kafka's tool does, this removes throttle configurations once nothing moves in the cluster. In a Syncline
     cluster throttles end with their moves, so there is nothing to remove, and limits that somebody set stay.
     """
-    from syncline.cli.cluster_reading import read_cluster
+    from syncline.cli.cluster_reading import read_ended
     from syncline.cli.direct import Direct
     from syncline.cli.throttle_configs import clear
     from syncline.reassign import texts
@@ -228,7 +191,7 @@ def verify(
         targets = parse_plan(text_of(plan))
         topics = {target.key.topic for target in targets}
         wished = wishes(targets)
-        state = read_cluster(cluster, topics, with_sizes=bool(wished))
+        state = read_ended(cluster, targets, with_sizes=bool(wished))
         lines = texts.states(targets, state.running, state.replicas())
         directories = report(wished, state.log_dirs, state.failed_directories)
         brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})

@@ -1,18 +1,19 @@
 """`reassign execute`: everything is checked before anything changes, and shown instead with --dry-run."""
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Goal, Throttle, move_log_dirs, start
+from syncline.cli.move_requests import TWO_GOALS, Goal, Throttle, change, move_log_dirs, start
 from syncline.cli.throttle_configs import set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words
+from syncline.reassign.amounts import parse_bytes, parse_capacity, parse_percent, parse_span_s, rate_words, size_words
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.formulas import loads
 from syncline.reassign.log_dir_states import Place, wishes
@@ -24,6 +25,7 @@ from syncline.reassign.throttle_state import LOG_DIRS_RATE
 # Of the name of a move, which is the file's.
 NAME_LENGTH_MAX: Final = 250
 NONE_TEXT: Final = str(NONE)
+NO_THROTTLE: Final = "none"
 
 
 class Wishes(NamedTuple):
@@ -40,6 +42,8 @@ class Wishes(NamedTuple):
     allows_factor_change: bool
     ignores_space: bool
     timeout_ms: int
+    # The throttle that the moves have is taken from them.
+    removes_throttle: bool = False
 
     @classmethod
     def of(
@@ -59,19 +63,20 @@ class Wishes(NamedTuple):
     ) -> Self:
         """Return the wishes; raises PlanError or LocalClusterError for those that nothing can fulfil."""
         if deadline is not None and impact is not None:
-            raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
+            raise LocalClusterError(TWO_GOALS)
         return cls(
             parse_plan(text),
             name,
-            _rate(throttle, "--throttle"),
+            NONE if throttle.strip() == NO_THROTTLE else _rate(throttle, "--throttle"),
             _rate(log_dir_throttle, "--replica-alter-log-dirs-throttle"),
             None if deadline is None else parse_span_s(deadline, "--deadline"),
             None if impact is None else parse_percent(impact, "--max-client-impact"),
-            _rate(link, "--link-capacity"),
+            parse_capacity(link, "--link-capacity"),
             is_additional,
             allows_factor_change,
             ignores_space,
             timeout_ms,
+            removes_throttle=throttle.strip() == NO_THROTTLE,
         )
 
     @property
@@ -94,6 +99,10 @@ class Wishes(NamedTuple):
 def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_json: bool) -> int:
     """Check, start and perhaps steer a move; return the exit code. Raises LocalClusterError."""
     state = read_cluster(cluster, {key.topic for key in wished.keys}, with_sizes=True)
+    if wished.removes_throttle and not state.owns_throttles:
+        raise LocalClusterError(
+            "moves of Apache Kafka have no throttle of their own: `syncline throttle clear` removes rates and lists."
+        )
     directories = _checked(state, wished)
     if is_dry:
         _show_plan(state, wished, directories, as_json=as_json)
@@ -138,6 +147,10 @@ def _perform(
     if outcome.refused:
         _report_refusals(outcome.refused, started, as_json=as_json, is_all_or_nothing=state.owns_throttles)
         return 1, ""
+    if throttle.bytes_per_s == NONE:
+        throttle = _repeated(cluster, state, outcome.move_id, is_removed=wished.removes_throttle)
+    if outcome.without_rate:
+        print(texts.without_rate(outcome.without_rate), file=sys.stderr)
     if as_json:
         print(
             json.dumps(
@@ -157,6 +170,17 @@ def _perform(
             _print([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
         _print([texts.started(started)])
     return _start_log_dirs(cluster, directories, wished.timeout_ms, as_json=as_json), outcome.move_id
+
+
+def _repeated(cluster: Direct, state: ClusterState, move_id: str, *, is_removed: bool) -> Throttle:
+    """Return the throttle of a move that was requested without one: that of before if it ran already."""
+    known = state.moves.get(move_id)
+    if known is None:
+        return Throttle()
+    if is_removed:
+        change(cluster, state, move_id, Throttle())
+        return Throttle()
+    return Throttle(known.throttle_bytes_per_s)
 
 
 def _rate(text: str, option: str) -> int:
@@ -220,7 +244,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             "partition": str(target.key),
             "from": list(state.partitions[target.key].replicas),
             "to": list(target.replicas),
-            "copied_bytes": each.size_bytes * len(each.destinations),
+            "copied_bytes": sum(each.lacking_bytes.values()),
         }
         for target, each in zip(wished.targets, moving, strict=True)
     ]
@@ -230,7 +254,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
         configs = {
             "leader.replication.throttled.replicas": leader_lists(listed),
             "follower.replication.throttled.replicas": follower_lists(listed),
-            "rates_on_brokers": brokers_of(listed),
+            "rates_on_brokers": [broker for broker in brokers_of(listed) if broker in state.brokers],
         }
     if as_json:
         traffic = [
@@ -251,7 +275,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             )
         )
         return
-    print("Nothing is changed. Execution would change:")
+    print("Nothing is changed. The command without --dry-run would change:")
     for row in rows:
         copied = f", {size_words(row['copied_bytes'])} to copy" if row["copied_bytes"] else ""
         print(f"  {row['partition']}: {_ids(row['from'])} -> {_ids(row['to'])}{copied}")
@@ -261,13 +285,14 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
         print(f"  broker {part.broker} {part.role}: {size_words(load.copy_bytes)}")
     if wished.throttle_bytes_per_s != NONE and state.owns_throttles:
         print(f"  at most {rate_words(wished.throttle_bytes_per_s)} at each broker, as long as the move runs")
+    if wished.is_controlled:
+        print("  the rate, which this command would adapt each second")
     for name, value in configs.items():
         for topic, items in value.items() if isinstance(value, dict) else ():
             print(f"  topic {topic}: {name}={items}")
     if is_limited:
-        print(
-            f"  brokers {_ids(brokers_of(listed))}: rates of {wished.throttle_bytes_per_s} B/s to send and to receive"
-        )
+        running = [broker for broker in brokers_of(listed) if broker in state.brokers]
+        print(f"  brokers {_ids(running)}: rates of {wished.throttle_bytes_per_s} B/s to send and to receive")
 
 
 def _report_refusals(

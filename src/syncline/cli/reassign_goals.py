@@ -13,12 +13,12 @@ from syncline.reassign.control import Pace, Passing, Range, for_deadline
 from syncline.reassign.formulas import Load, Part
 from syncline.reassign.impact import Baseline, Impact, percentile_99
 
-# What the move is worth telling to be late by.
+# Lateness is reported from here on.
 LATE_S: Final = 1.0
 
 
 class Decided(NamedTuple):
-    """The next rate, and facts for whom watches, by name."""
+    """The next rate, and facts by name, which the command prints."""
 
     bytes_per_s: int
     facts: dict[str, Any]

@@ -9,11 +9,20 @@ import typer
 
 from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.reassign import BootstrapServerOption, LinkOption, PlanOption, sentences, text_of
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
+from syncline.cli.reassign import BootstrapServerOption, LinkOption, PlanOption, sentences
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, counted, print_table
+from syncline.cli.text_files import text_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words, size_words, span_words
+from syncline.reassign.amounts import (
+    parse_bytes,
+    parse_capacity,
+    parse_percent,
+    parse_span_s,
+    rate_words,
+    seconds_words,
+    size_words,
+)
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.feasibility import Link, Verdict, judge, reasons
 from syncline.reassign.formulas import Bottleneck, Load, Moving, Part, bottleneck, loads, move_ratio
@@ -21,6 +30,7 @@ from syncline.reassign.plan_file import parse_plan
 from syncline.reassign.progress import planned, without_room, write_rates
 
 INFEASIBLE: Final = 2
+MEASURE_S_MAX: Final = 3_600.0
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +55,10 @@ def plan(
     ] = None,
     link: LinkOption = str(NONE),
     measure: Annotated[
-        float, typer.Option("--measure", metavar="SECONDS", min=0.1, help="How long to measure how fast logs grow.")
+        float,
+        typer.Option(
+            "--measure", metavar="SECONDS", min=0.1, max=MEASURE_S_MAX, help="How long to measure how fast logs grow."
+        ),
     ] = 2.0,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -55,10 +68,13 @@ def plan(
 
     Exits with 2 if no rate suits both the deadline and the clients, and says what would make it possible.
     """
+    if not math.isfinite(measure):
+        raise LocalClusterError(f"--measure takes seconds from 0.1 to {MEASURE_S_MAX:g}, not {measure}.")
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         targets = parse_plan(text_of(plan_file))
         keep_percent = _kept(keep, impact)
-        link_bytes_per_s = math.inf if link == str(NONE) else float(parse_bytes(link, "--link-capacity"))
+        capacity = parse_capacity(link, "--link-capacity")
+        link_bytes_per_s = math.inf if capacity == NONE else float(capacity)
         if keep_percent and math.isinf(link_bytes_per_s):
             raise LocalClusterError("a share of the links needs their capacity: give --link-capacity B/S.")
         time_s = None if deadline is None else float(parse_span_s(deadline, "--deadline"))
@@ -103,7 +119,7 @@ def _facts(
     return {
         "partitions": len(moving),
         "new_replicas": sum(len(each.destinations) for each in moving),
-        "copied_bytes": sum(each.size_bytes * len(each.destinations) for each in moving),
+        "copied_bytes": sum(sum(each.lacking_bytes.values()) for each in moving),
         "parts": [
             {
                 "broker": part.broker,
@@ -131,8 +147,8 @@ def _facts(
 
 def _show(facts: dict[str, Any], why: list[str]) -> None:
     print(
-        f"{facts['partitions']} partitions, {facts['new_replicas']} new replicas, MoveRatio {facts['move_ratio']:.3f}, "
-        f"{size_words(facts['copied_bytes'])} to copy"
+        f"{counted(facts['partitions'], 'partition')}, {counted(facts['new_replicas'], 'new replica')}, "
+        f"MoveRatio {facts['move_ratio']:.3f}, {size_words(facts['copied_bytes'])} to copy"
     )
     if facts["parts"]:
         print_table(
@@ -153,7 +169,7 @@ def _show(facts: dict[str, Any], why: list[str]) -> None:
     if facts["never_ends"]:
         print(f"at {rate_words(facts['rate_bytes_per_s'])} it never ends: {facts['bottleneck']} only keeps up")
     elif facts["rate_bytes_per_s"] is not None and facts["time_s"] is not None:
-        took = f"{facts['time_s']:,.0f} s ({span_words(facts['time_s'])})"
+        took = seconds_words(facts["time_s"])
         print(f"at {rate_words(facts['rate_bytes_per_s'])} it takes {took}; the bottleneck is {facts['bottleneck']}")
     elif facts["is_feasible"]:
         print("no rate is asked for: give --throttle, --deadline, or --link-capacity with a share for clients")

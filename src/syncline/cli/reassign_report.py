@@ -16,8 +16,10 @@ from syncline.cli.target import (
     admin_client,
     bootstrap_of,
 )
+from syncline.cli.text_files import named, write_text
 from syncline.cli.why import parse_since
 from syncline.local.layout import LocalClusterError
+from syncline.reassign.amounts import quoted
 
 # Events are written some time after they happened.
 LATE_MS = 10_000
@@ -51,14 +53,14 @@ def report(
     from syncline.move_report.page import Origin, render
     from syncline.move_report.summary import fields_of, lines_of
 
-    if html is not None and not html.absolute().parent.is_dir():
-        raise LocalClusterError(f"cannot write {html}: there is no directory {html.absolute().parent}.")
+    if html is not None:
+        _check_place(html)
     now_ms = time.time_ns() // 1_000_000
     since_ms = parse_since(since, now_ms)
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    told = read_events(servers, admin, since_ms, lambda head, _: of_type(head, "move", "reassignment"))
-    moves = moves_of(told.events)
+    journal = read_events(servers, admin, since_ms, lambda head, _: of_type(head, "move", "reassignment"))
+    moves = moves_of(journal.events)
     span = chosen(moves, move)
     if span is None:
         raise _none_found(move, [each.move_id for each in moves if each.move_id], since)
@@ -73,13 +75,13 @@ def report(
     events = read_events(servers, admin, low_ms, wanted, high_ms + LATE_MS).events
     facts = facts_of(span, events, now_ms)
     if html is not None:
-        _write(html, render(facts, Origin(servers, now_ms)))
+        write_text(html, render(facts, Origin(servers, now_ms)))
     if as_json:
         print(json.dumps({**fields_of(facts), "page": None if html is None else str(html.absolute())}))
         return
     print("\n".join(lines_of(facts)))
     if html is not None:
-        print(f"\npage: {html.absolute()}")
+        print(f"\npage: {named(html.absolute())}")
 
 
 def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterError:
@@ -87,11 +89,17 @@ def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterE
     if move is None:
         return LocalClusterError(f"the journal tells of no move: {back}.")
     others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
-    return LocalClusterError(f"the journal tells of no move {move!r}; {back}. {others}")
+    return LocalClusterError(f"the journal tells of no move {quoted(move)}; {back}. {others}")
 
 
-def _write(path: Path, page: str) -> None:
+def _check_place(path: Path) -> None:
+    """Raise `LocalClusterError` if a page cannot be written there, before the journal is read."""
+    directory = path.absolute().parent
     try:
-        path.write_text(page, encoding="utf-8")
+        why = "" if directory.is_dir() else f"there is no directory {named(directory)}"
+        if path.is_dir():
+            why = "it is a directory"
     except OSError as error:
-        raise LocalClusterError(f"cannot write {path}: {error.strerror}.") from None
+        why = str(error.strerror)
+    if why:
+        raise LocalClusterError(f"cannot write {named(path)}: {why}.")

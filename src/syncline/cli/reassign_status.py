@@ -10,14 +10,14 @@ import typer
 
 from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Goal
+from syncline.cli.move_requests import TWO_GOALS, Goal
 from syncline.cli.reassign import BootstrapServerOption, LinkOption, sentences
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
 from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
-from syncline.reassign.amounts import parse_bytes, parse_percent, parse_span_s, rate_words
+from syncline.reassign.amounts import parse_capacity, parse_percent, parse_span_s, quoted, rate_words
 from syncline.reassign.bars import lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
 from syncline.reassign.doctor import MEASURED_S_MIN, Finding, PartView, diagnose, sentence
@@ -156,9 +156,10 @@ def resume(
     The goal is what the cluster remembers of the move. Apache Kafka remembers none, so give it there.
     """
     from syncline.cli.reassign_steer import Steering
+    from syncline.cli.signals import interrupts
 
     where = bootstrap_of(bootstrap, data)
-    with sentences(), Direct(where) as cluster:
+    with interrupts(), sentences(), Direct(where) as cluster:
         state = read_cluster(cluster, with_sizes=True)
         move, keys = _chosen(state, move_id)
         goal = _goal(move, deadline, impact, link)
@@ -176,8 +177,8 @@ def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[T
     if not state.owns_throttles:
         if move_id is not None:
             raise LocalClusterError(
-                f"there is no move {move_id!r}: Apache Kafka knows what moves, not in which moves. Leave the name out, "
-                "and the rate of all that moves is adapted."
+                f"there is no move {quoted(move_id)}: Apache Kafka knows what moves, not in which moves. Leave the "
+                "name out, and the rate of all that moves is adapted."
             )
         return MoveState(""), sorted(state.running)
     if move_id is None:
@@ -187,15 +188,15 @@ def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[T
         move_id = next(iter(state.moves))
     if move_id not in state.moves:
         raise LocalClusterError(
-            f"no move {move_id!r} runs. Those that run: {', '.join(sorted(state.moves)) or 'none'}."
+            f"no move {quoted(move_id)} runs. Those that run: {', '.join(sorted(state.moves)) or 'none'}."
         )
     return state.moves[move_id], state.keys_of(move_id)
 
 
 def _goal(move: MoveState, deadline: str | None, impact: str | None, link: str) -> Goal:
     if deadline is not None and impact is not None:
-        raise LocalClusterError("a move is controlled by --deadline or by --max-client-impact: give one of them.")
-    capacity = NONE if link == str(NONE) else parse_bytes(link, "--link-capacity")
+        raise LocalClusterError(TWO_GOALS)
+    capacity = parse_capacity(link, "--link-capacity")
     if deadline is not None:
         now_ms = time.time_ns() // 1_000_000
         return Goal(now_ms + parse_span_s(deadline, "--deadline") * 1000, link_bytes_per_s=capacity)

@@ -13,14 +13,15 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from syncline.cli.client_probe import Probe
-from syncline.cli.cluster_reading import read_cluster
+from syncline.cli.cluster_reading import read_cluster, read_ended
 from syncline.cli.direct import Direct
+from syncline.cli.kept_throttle import kept_throttle
 from syncline.cli.move_requests import Goal, Throttle, change, release
 from syncline.cli.reassign_goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
 from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
-from syncline.reassign.amounts import rate_words, size_words, span_words
+from syncline.reassign.amounts import at_rate, size_words, span_words
 from syncline.reassign.cluster_state import ClusterState, MoveState
 from syncline.reassign.control import RESERVE_MS, Range
 from syncline.reassign.eta import Ends
@@ -44,6 +45,7 @@ NEAR: Final = 0.03
 FLOOR_BYTES_PER_S: Final = 50_000
 CEILING_BYTES_PER_S: Final = 1 << 50
 SLOW_START_BYTES_PER_S: Final = 1_000_000
+_RESUME: Final = "`syncline reassign resume` adapts its rate again."
 
 
 class Steering:
@@ -64,6 +66,8 @@ class Steering:
         # What Apache Kafka limits for this move, and its limits of before.
         self._limited: dict[TopicPartition, Movement] = {}
         self._earlier = Throttles({}, {})
+        # Brokers of Apache Kafka that were down when the others got the rate.
+        self._without_rate: tuple[int, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -107,15 +111,13 @@ class Steering:
             self._adapts = ToDeadline(goal.deadline_ms, self._allowed)
             return
         begin = self._rate if self._rate != NONE else SLOW_START_BYTES_PER_S
-        # What clients feel without the move can only be measured while it hardly moves.
-        self._change(state, move.move_id, FLOOR_BYTES_PER_S)
-        self._adapts = self._measured_clients(state, min(begin, SLOW_START_BYTES_PER_S))
+        with kept_throttle(self._cluster, state, move):
+            # What clients feel without the move can only be measured while it hardly moves.
+            self._change(state, move.move_id, FLOOR_BYTES_PER_S)
+            self._adapts = self._measured_clients(state, min(begin, SLOW_START_BYTES_PER_S))
 
     def run(self, move_id: str, targets: Sequence[Target]) -> int:
         """Adapt the rate until the move is over; return the exit code."""
-        from syncline.cli.up import interruptible
-
-        interruptible()
         topics = {target.key.topic for target in targets}
         keys = [target.key for target in targets]
         period_s = self._period_s
@@ -126,7 +128,7 @@ class Steering:
                     state = self._look(topics)
                     running = [key for key in keys if key in state.running and state.move_of.get(key, "") == move_id]
                     if not running:
-                        return self._ended(state, targets, time.monotonic() - begun_s)
+                        return self._ended(targets, time.monotonic() - begun_s)
                     self._step(state, move_id, running)
                     silent_s = time.monotonic()
                 except LocalClusterError as error:
@@ -135,11 +137,12 @@ class Steering:
                     print(f"syncline: {error} Trying again.", file=sys.stderr)
                 time.sleep(self._until_next_s(period_s))
         except KeyboardInterrupt:
-            print(
-                f"\nThe move goes on at {rate_words(self._rate)}. `syncline reassign resume` adapts its rate again.",
-                file=sys.stderr,
-            )
-            return 130
+            print(f"\nThe move goes on {at_rate(self._rate)}. {_RESUME}", file=sys.stderr)
+            raise
+        except LocalClusterError as error:
+            raise LocalClusterError(
+                f"{error} If the move still runs, it runs {at_rate(self._rate)}. {_RESUME}"
+            ) from None
 
     @property
     def _allowed(self) -> Range:
@@ -196,7 +199,8 @@ class Steering:
         moving = rows(state, running)
         parts = remaining(state, moving, self._growth.rates, counts_in_sync=not state.owns_throttles)
         rate, facts = self._adapts.next_rate(parts, self._rate)
-        if abs(rate - self._rate) > NEAR * max(self._rate, 1):
+        has_returned = any(broker in state.brokers for broker in self._without_rate)
+        if has_returned or abs(rate - self._rate) > NEAR * max(self._rate, 1):
             self._change(state, move_id, rate)
         self._ends = self._ends.seen(state.at_ms, parts, dict.fromkeys(parts, float(self._rate)))
         self._tell(moving, facts | self._adapts.judged(self._ends.left_s))
@@ -212,17 +216,17 @@ class Steering:
         notes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
         self._say(
             {"done_bytes": done, "total_bytes": total, "rate_bytes_per_s": self._rate, "eta_s": left_s, **facts},
-            f"{share:5.1f} % of {size_words(total)} at {rate_words(self._rate)}, ends in {ends}{notes}",
+            f"{share:5.1f} % of {size_words(total)} {at_rate(self._rate)}, ends in {ends}{notes}",
         )
 
     def _change(self, state: ClusterState, move_id: str, rate: int) -> None:
-        change(self._cluster, state, move_id, self._goal.throttle(rate))
+        self._without_rate = change(self._cluster, state, move_id, self._goal.throttle(rate))
         self._rate = rate
 
-    def _ended(self, state: ClusterState, targets: Sequence[Target], took_s: float) -> int:
+    def _ended(self, targets: Sequence[Target], took_s: float) -> int:
         if self._limited:
             release(self._cluster, read_cluster(self._cluster), self._limited, self._earlier)
-        replicas = state.replicas()
+        replicas = read_ended(self._cluster, targets).replicas()
         others = [str(target.key) for target in targets if replicas.get(target.key) != target.replicas]
         if others:
             self._say(

@@ -1,9 +1,10 @@
 """`throttle`: show, set and remove the limits of replication, and say which piece of one is missing."""
 
 import json
+import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,10 @@ from syncline.cli.reassign import BootstrapServerOption, DryRunOption, sentences
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
+from syncline.reassign.amounts import quoted
+
+if TYPE_CHECKING:
+    from syncline.reassign.cluster_state import ClusterState
 
 app = typer.Typer(no_args_is_help=True, help="Limit replication, and explain what limits it.")
 
@@ -27,12 +32,14 @@ RolesOption = Annotated[
     Roles, typer.Option("--role", help="sending: what leaders send. receiving: what followers receive.")
 ]
 BrokersOption = Annotated[
-    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all that run.")
+    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all of them.")
 ]
 TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
 ]
 ALL = "all"
+_INDEX = re.compile(r"[0-9]{1,10}")
+_REPLICAS = re.compile(r"\*|[0-9]{1,10}:[0-9]{1,10}(\s*,\s*[0-9]{1,10}:[0-9]{1,10})*")
 _MODES = {"strict": "over any time", "kafka": "as Kafka does, on average over some seconds"}
 # What the states of `throttle_state.Effect` mean to who reads them in a table.
 _STATES = {
@@ -74,7 +81,14 @@ def show_throttles(
         if move.throttle_bytes_per_s != NONE
     ]
     if as_json:
-        facts = {"rates": rates, "lists": lists, "moves": moves, "modes": throttles.modes, "limit_nothing": idle}
+        facts = {
+            "rates": rates,
+            "lists": lists,
+            "moves": moves,
+            "modes": throttles.modes,
+            "limit_nothing": idle,
+            "unread_brokers": list(throttles.unread),
+        }
         print(json.dumps(facts))
         return
     if not (rates or lists or moves):
@@ -87,10 +101,13 @@ def show_throttles(
         named = f" ({row['name']})" if row["name"] else ""
         print(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
     for mode in sorted(set(throttles.modes.values())):
-        brokers = ",".join(str(broker) for broker, each in throttles.modes.items() if each == mode)
-        print(f"brokers {brokers} keep rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
+        brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
+        who = f"broker {brokers[0]} keeps" if len(brokers) == 1 else f"brokers {','.join(brokers)} keep"
+        print(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
         print(text)
+    for broker in throttles.unread:
+        print(f"broker {broker} is down, and nobody else tells its rates")
 
 
 @app.command("set", short_help="Set rates at brokers and lists at topics.")
@@ -118,6 +135,11 @@ def set_throttle(
         raise LocalClusterError("--rate and --brokers belong together: a rate is set at a broker.")
     if rate is None and not topics:
         raise LocalClusterError("nothing to set: give --rate with --brokers, or --topic.")
+    if not _REPLICAS.fullmatch(replicas):
+        raise LocalClusterError(
+            "--replicas takes * for all, or PARTITION:BROKER with commas between, such as 0:1,0:2, not "
+            f"{quoted(replicas)}."
+        )
     with sentences():
         bytes_per_s = None if rate is None else parse_bytes(rate, "--rate")
     _change(bootstrap_of(bootstrap, data), brokers, topics, role, bytes_per_s, replicas, dry_run, as_json)
@@ -188,11 +210,11 @@ def _named(place: str | None, known: Sequence[TopicPartition]) -> list[TopicPart
     if place is None:
         return list(known)
     topic, colon, number = place.rpartition(":")
-    if colon and not (number.isascii() and number.isdecimal()):
-        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {place!r}.")
+    if colon and not _INDEX.fullmatch(number):
+        raise LocalClusterError(f"name a topic or TOPIC:PARTITION, such as flights:3, not {quoted(place)}.")
     keys = [key for key in known if (key.topic == place if not colon else key == TopicPartition(topic, int(number)))]
     if not keys:
-        raise LocalClusterError(f"there is no {'partition' if colon else 'topic'} {place!r}.")
+        raise LocalClusterError(f"there is no {'partition' if colon else 'topic'} {quoted(place)}.")
     return keys
 
 
@@ -209,7 +231,7 @@ def _change(
     """Set or, with None, remove what was named; lists first, as no byte may pass between them and the rates."""
     from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import set_lists, set_rates
+    from syncline.cli.throttle_configs import check_limits, set_lists, set_rates
     from syncline.reassign.formulas import Role
     from syncline.reassign.plan_file import parse_brokers
     from syncline.reassign.throttle_state import LIST_OF, RATE_OF
@@ -217,15 +239,16 @@ def _change(
     roles = [each for each in Role if role in (Roles.BOTH, each.value)]
     with sentences(), Direct(bootstrap) as cluster:
         state = read_cluster(cluster)
-        chosen = [] if brokers is None else list(state.brokers) if brokers == ALL else parse_brokers(brokers)
+        chosen = [] if brokers is None else _all(state) if brokers == ALL else parse_brokers(brokers)
         known = {key.topic for key in state.partitions}
         missing = next((topic for topic in topics or [] if topic not in known), None)
         if missing is not None:
-            raise LocalClusterError(f"there is no topic {missing!r}. `syncline topics list` lists all topics.")
+            raise LocalClusterError(f"there is no topic {quoted(missing)}. `syncline topics list` lists all topics.")
         lists: dict[str, dict[str, str | None]] = {
             topic: {LIST_OF[each]: replicas for each in roles} for topic in topics or []
         }
         rates: dict[str, int | None] = {RATE_OF[each]: bytes_per_s for each in roles}
+        check_limits(cluster, state, lists, chosen, rates)
         if not dry_run:
             set_lists(cluster, lists)
             set_rates(cluster, state, chosen, rates)
@@ -240,3 +263,8 @@ def _change(
     for broker in chosen:
         for name, number in rates.items():
             print(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")
+
+
+def _all(state: "ClusterState") -> list[int]:
+    """Return the brokers that take a rate: Syncline's also while they are down, for their next start."""
+    return state.known_brokers() if state.owns_throttles else list(state.brokers)

@@ -22,13 +22,19 @@ _SOURCES: Final = {_FROM_BROKER: "broker", _FROM_CLUSTER: "cluster", 4: "static"
 
 
 def read_throttles(cluster: Direct, state: ClusterState, topics: Collection[str] | None = None) -> Throttles:
-    """Return the throttle configurations of all brokers that run, and of these topics (None: of all)."""
+    """Return the throttle configurations of all brokers, and of these topics (None: of all).
+
+    Those of a broker that is down are known to the others in Syncline, which may refuse to tell them; then they are
+    `unread`, as always in Apache Kafka. Raises LocalClusterError.
+    """
     rates: dict[int, dict[str, Rate]] = {}
     modes = {}
-    for broker in state.brokers:
+    unread = []
+    for broker in state.known_brokers():
         try:
-            entries = _described(cluster, [(BROKER, str(broker))], [*RATES, QUOTA_MODE], broker)[str(broker)]
+            entries = _entries(cluster, state, broker)
         except BrokerSilentError:
+            unread.append(broker)
             continue
         rates[broker] = {
             str(each.name): Rate(int(each.value), _SOURCES.get(int(each.config_source), "?"))
@@ -54,28 +60,53 @@ def read_throttles(cluster: Direct, state: ClusterState, topics: Collection[str]
         {broker: each for broker, each in rates.items() if each},
         {topic: each for topic, each in lists.items() if each},
         modes,
+        tuple(unread),
     )
 
 
-def set_lists(cluster: Direct, lists: Mapping[str, Mapping[str, str | None]]) -> None:
+def set_lists(cluster: Direct, lists: Mapping[str, Mapping[str, str | None]], *, only_checks: bool = False) -> None:
     """Set, or with None remove, lists of topics: name and value by topic. Raises LocalClusterError."""
-    _alter(cluster, [(TOPIC, topic, values) for topic, values in lists.items()], None)
+    _alter(cluster, [(TOPIC, topic, values) for topic, values in lists.items()], None, only_checks=only_checks)
 
 
-def set_rates(cluster: Direct, state: ClusterState, brokers: Iterable[int], rates: Mapping[str, int | None]) -> None:
-    """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError."""
+def set_rates(
+    cluster: Direct,
+    state: ClusterState,
+    brokers: Iterable[int],
+    rates: Mapping[str, int | None],
+    *,
+    only_checks: bool = False,
+) -> None:
+    """Set, or with None remove, these rates at each of the brokers. Raises LocalClusterError after all were tried."""
     values = {name: None if rate is None else str(rate) for name, rate in rates.items()}
+    silent = []
     for broker in brokers:
-        change = [(BROKER, str(broker), values)]
-        if state.owns_throttles:
-            _alter(cluster, change, None)
-            continue
         try:
-            _alter(cluster, change, broker)
+            where = None if state.owns_throttles else broker
+            _alter(cluster, [(BROKER, str(broker), values)], where, only_checks=only_checks)
         except BrokerSilentError:
-            raise LocalClusterError(
-                f"broker {broker} is down, and Apache Kafka takes its rates only at that broker."
-            ) from None
+            silent.append(f"broker {broker} is down, and Apache Kafka takes its rates only at that broker.")
+    if silent:
+        raise LocalClusterError(" ".join(silent))
+
+
+def check_limits(
+    cluster: Direct,
+    state: ClusterState,
+    lists: Mapping[str, Mapping[str, str | None]],
+    brokers: Iterable[int],
+    rates: Mapping[str, int | None],
+) -> None:
+    """Raise `LocalClusterError` for lists and rates that would be refused; nothing is changed."""
+    for broker in brokers:
+        try:
+            set_rates(cluster, state, [broker], rates, only_checks=True)
+        except LocalClusterError as error:
+            if state.owns_throttles and broker not in state.known_brokers():
+                known = ",".join(map(str, state.known_brokers()))
+                raise LocalClusterError(f"there is no broker {broker}; the cluster has {known}. ({error})") from None
+            raise
+    set_lists(cluster, lists, only_checks=True)
 
 
 def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
@@ -89,6 +120,19 @@ def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: 
     known = {key.topic for key in state.partitions}
     set_lists(cluster, {topic: dict.fromkeys(LISTS) for topic in topics if topic in known})
     return missed
+
+
+def _entries(cluster: Direct, state: ClusterState, broker: int) -> Any:
+    """Return what is set at a broker. Raises BrokerSilentError if nobody tells."""
+    asked = [(BROKER, str(broker))]
+    if broker in state.brokers:
+        return _described(cluster, asked, [*RATES, QUOTA_MODE], broker)[str(broker)]
+    if not state.owns_throttles:
+        raise BrokerSilentError(f"broker {broker} is down, and Apache Kafka tells its rates only there")
+    try:
+        return _described(cluster, asked, [*RATES], None)[str(broker)]
+    except LocalClusterError as error:
+        raise BrokerSilentError(str(error)) from None
 
 
 def _described(
@@ -112,7 +156,13 @@ def _described(
     return {str(result.resource_name): result.configs for result in answer.results}
 
 
-def _alter(cluster: Direct, changes: Collection[tuple[int, str, Mapping[str, str | None]]], broker: int | None) -> None:
+def _alter(
+    cluster: Direct,
+    changes: Collection[tuple[int, str, Mapping[str, str | None]]],
+    broker: int | None,
+    *,
+    only_checks: bool = False,
+) -> None:
     if not changes:
         return
     fields = {
@@ -127,7 +177,7 @@ def _alter(cluster: Direct, changes: Collection[tuple[int, str, Mapping[str, str
             }
             for kind, name, values in changes
         ],
-        "validate_only": False,
+        "validate_only": only_checks,
     }
     if broker is None:
         answer = cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, fields)

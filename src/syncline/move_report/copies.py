@@ -47,15 +47,21 @@ def histories(span: MoveSpan, progress: Iterable[FollowerProgress], joins: Itera
     samples: dict[tuple[TopicPartition, int], list[FollowerProgress]] = {}
     for sample in progress:
         samples.setdefault((TopicPartition(sample.topic, sample.partition), sample.follower), []).append(sample)
-    committed = [each for each in joins if each.outcome == "committed"]
+    committed: dict[TopicPartition, list[IsrChange]] = {}
+    for join in joins:
+        if join.outcome == "committed":
+            committed.setdefault(TopicPartition(join.topic, join.partition), []).append(join)
+    events_of: dict[TopicPartition, list[Reassignment]] = {}
+    for event in span.reassignments:
+        events_of.setdefault(key_of(event), []).append(event)
     found = []
     for key in span.keys:
-        events = [event for event in span.reassignments if key_of(event) == key]
+        events = events_of.get(key, [])
         for destination in sorted(
             {broker for event in events if event.move == span.move_id for broker in event.adding}
         ):
             mine = sorted(samples.get((key, destination), ()), key=lambda each: each.ts_ms)
-            found.append(_history(span, key, destination, events, mine, committed))
+            found.append(_history(span, key, destination, events, mine, committed.get(key, ())))
     return tuple(found)
 
 
@@ -84,8 +90,7 @@ def _history(
         (
             each.ts_ms
             for each in joins
-            if (each.topic, each.partition) == (key.topic, key.partition)
-            and each.ts_ms >= started_ms
+            if each.ts_ms >= started_ms
             and destination in set(each.after) - set(each.before)
             and (ended is None or each.ts_ms <= ended.ts_ms)
         ),

@@ -7,6 +7,7 @@ Units: Unix milliseconds, bytes, bytes per second.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -63,9 +64,10 @@ def _unfinished(copies: Iterable[History], at_ms: int) -> list[Copy]:
         until_ms = copy.joined_ms if copy.joined_ms is not None else copy.ended_ms
         if copy.started_ms >= at_ms or (until_ms is not None and until_ms < at_ms):
             continue
-        reported = [each for each in history.received if each.at_ms <= at_ms]
+        reported = bisect_right(history.received, at_ms, key=lambda each: each.at_ms)
         if reported:
-            found.append(Copy(copy.key, reported[-1].leader, copy.destination, reported[-1].lag_bytes))
+            last = history.received[reported - 1]
+            found.append(Copy(copy.key, last.leader, copy.destination, last.lag_bytes))
     return found
 
 

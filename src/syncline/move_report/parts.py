@@ -3,6 +3,7 @@
 Units: bytes, bytes per second; Unix milliseconds.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -103,8 +104,8 @@ def _per_s(amounts: Sequence[float], covered_ms: Sequence[float]) -> tuple[float
 
 def _lag_at(received: Sequence[Received], at_ms: int) -> int:
     """Return what a copy lacks at a moment: as of the last report, and before the first, as of its beginning."""
-    reported = [each.lag_bytes for each in received if each.at_ms <= at_ms]
-    return reported[-1] if reported else received[0].lag_bytes + received[0].copied_bytes
+    reported = bisect_right(received, at_ms, key=lambda each: each.at_ms)
+    return received[reported - 1].lag_bytes if reported else received[0].lag_bytes + received[0].copied_bytes
 
 
 def _bound_at(steps: Sequence[Step], at_ms: int) -> float | None:

@@ -2,21 +2,43 @@
 
 import math
 import re
+from decimal import Decimal
 from typing import Final
 
+from syncline.model.ids import NONE
 from syncline.reassign.errors import PlanError
 
 _FACTORS: Final = {"": 1, "k": 1_000, "m": 10**6, "g": 10**9, "t": 10**12}
-_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?(/s)?", re.IGNORECASE)
-_SPAN: Final = re.compile(r"(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?\s*(?:(\d+)s?)?", re.IGNORECASE)
+# No number that is meant has more digits, and Python refuses to read thousands of them.
+_AMOUNT: Final = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kmgt]?)b?(/s)?", re.IGNORECASE | re.ASCII)
+_SPAN: Final = re.compile(r"(?:(\d{1,12})h)?\s*(?:(\d{1,12})m(?:in)?)?\s*(?:(\d{1,12})s?)?", re.IGNORECASE | re.ASCII)
+_PERCENT: Final = re.compile(r"(\d{1,2})\s*%?", re.ASCII)
+# Kafka's rates are 64-bit integers, and the highest one is its word for "unlimited".
+BYTES_MAX: Final = 2**63 - 1
+SPAN_S_MAX: Final = 10 * 365 * 86_400
+_SHOWN_LENGTH_MAX: Final = 60
 
 
 def parse_bytes(text: str, option: str) -> int:
     """Return the bytes (per second) of a text such as 1000000, 1MB or 500kB/s. Raises PlanError."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
-        raise PlanError(f"{option} takes bytes, such as 1000000, 500kB or 1.5MB/s, not {text!r}")
-    return round(float(match[1]) * _FACTORS[match[2].lower()])
+        raise PlanError(f"{option} takes bytes, such as 1000000, 500kB or 1.5MB/s, not {quoted(text)}")
+    # Exactly, as floats cannot tell the highest number from the one above it.
+    number = int((Decimal(match[1]) * _FACTORS[match[2].lower()]).to_integral_value())
+    if number > BYTES_MAX:
+        raise PlanError(f"{option} takes at most {BYTES_MAX} B, not {quoted(text)}")
+    return number
+
+
+def parse_capacity(text: str, option: str) -> int:
+    """Return what a link carries per second, NONE for "-1", which says that nobody knows. Raises PlanError."""
+    if text.strip() == str(NONE):
+        return NONE
+    capacity = parse_bytes(text, option)
+    if not capacity:
+        raise PlanError(f"{option} takes what a broker can send or receive, more than 0 B/s")
+    return capacity
 
 
 def parse_span_s(text: str, option: str) -> int:
@@ -25,17 +47,24 @@ def parse_span_s(text: str, option: str) -> int:
     seconds = (
         sum(int(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
-    if seconds <= 0:
-        raise PlanError(f"{option} takes a span of time, such as 90s, 10m or 1h30m, not {text!r}")
+    if not 0 < seconds <= SPAN_S_MAX:
+        what = "a span of time" if seconds <= 0 else "at most ten years"
+        raise PlanError(f"{option} takes {what}, such as 90s, 10m or 1h30m, not {quoted(text)}")
     return seconds
 
 
 def parse_percent(text: str, option: str) -> int:
     """Return the number of a text such as 10% or 10, from 1 to 99. Raises PlanError."""
-    digits = text.strip().removesuffix("%").strip()
-    if not (digits.isascii() and digits.isdecimal() and 1 <= int(digits) <= 99):
-        raise PlanError(f"{option} takes whole percents from 1% to 99%, not {text!r}")
-    return int(digits)
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise PlanError(f"{option} takes whole percents from 1% to 99%, not {quoted(text)}")
+    return int(match[1])
+
+
+def quoted(text: str) -> str:
+    """Return what somebody gave in quotes, on one line that anything can print, and not at any length."""
+    shown = ascii(text) if not text.isprintable() else repr(text)
+    return shown if len(shown) <= _SHOWN_LENGTH_MAX else f"{shown[:_SHOWN_LENGTH_MAX]}... ({len(text):,} characters)"
 
 
 def size_words(size_bytes: float) -> str:
@@ -53,6 +82,11 @@ def rate_words(bytes_per_s: float) -> str:
     return "no bound" if math.isinf(bytes_per_s) else f"{size_words(bytes_per_s)}/s"
 
 
+def at_rate(bytes_per_s: int) -> str:
+    """Return "at 1.2 MB/s", or for NONE "without a throttle"."""
+    return "without a throttle" if bytes_per_s == NONE else f"at {rate_words(bytes_per_s)}"
+
+
 def span_words(seconds: float) -> str:
     """Return 45 s, 83 min 20 s, 5 h 33 min, or never."""
     if math.isinf(seconds):
@@ -64,3 +98,9 @@ def span_words(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def seconds_words(seconds: float) -> str:
+    """Return 45 s, or 5,000 s (83 min 20 s)."""
+    whole, words = f"{seconds:,.0f} s", span_words(round(seconds))
+    return whole if whole == words else f"{whole} ({words})"

@@ -64,6 +64,10 @@ class ClusterState(NamedTuple):
         """Return the replicas of each partition."""
         return {key: partition.replicas for key, partition in self.partitions.items()}
 
+    def known_brokers(self) -> list[int]:
+        """Return the brokers that run and those that have replicas, ascending."""
+        return sorted({*self.brokers, *(broker for each in self.partitions.values() for broker in each.replicas)})
+
     def size_of(self, key: TopicPartition) -> int:
         """Return the bytes of a whole replica: the leader's, or the largest known."""
         partition = self.partitions[key]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from syncline.reassign.amounts import rate_words, span_words
+from syncline.reassign.amounts import rate_words, seconds_words
 from syncline.reassign.formulas import Load, Part, bottleneck
 
 # The lowest rate for a deadline leaves no room for a pause, so a tenth is added where there is room.
@@ -103,10 +103,8 @@ def reasons(verdict: Verdict, *, keep_percent: float, time_s: float | None) -> l
     leaves = f"{rate_words(max(high.max_bytes_per_s, 0.0))} if clients keep {keep_percent:g} %"
     sentences = [f"no rate suits: {needs}, and {high.part.role} on broker {high.part.broker} may take {leaves}."]
     if verdict.time_s_min is not None:
-        whole_s = math.ceil(verdict.time_s_min)
-        sentences.append(
-            f"With {whole_s:,} s ({span_words(whole_s)}) or more it is possible while clients keep {keep_percent:g} %."
-        )
+        least = seconds_words(math.ceil(verdict.time_s_min))
+        sentences.append(f"With {least} or more it is possible while clients keep {keep_percent:g} %.")
     if verdict.keep_percent_max is not None:
         share = math.floor(verdict.keep_percent_max * 10) / 10
         within = "" if time_s is None else f" in {time_s:,.0f} s"

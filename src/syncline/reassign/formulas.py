@@ -9,11 +9,11 @@ Units: bytes, bytes per second, seconds. Source: KIP-73, and what follows from i
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import NONE, TopicPartition
 
 
 class Role(StrEnum):
@@ -24,7 +24,10 @@ class Role(StrEnum):
 
 
 class Moving(NamedTuple):
-    """One partition to move: what a new replica has to copy, and how fast the log grows meanwhile."""
+    """One partition to move: what a new replica has to copy, and how fast the log grows meanwhile.
+
+    `had_bytes` is what each destination has of it already, in their order; empty if none has anything.
+    """
 
     key: TopicPartition
     size_bytes: int
@@ -32,6 +35,13 @@ class Moving(NamedTuple):
     leader: int
     destinations: tuple[int, ...]
     in_sync_followers: int = 0
+    had_bytes: tuple[int, ...] = ()
+
+    @property
+    def lacking_bytes(self) -> dict[int, int]:
+        """Return what each destination has to get."""
+        had_bytes = self.had_bytes or (0,) * len(self.destinations)
+        return {broker: max(self.size_bytes - had, 0) for broker, had in zip(self.destinations, had_bytes, strict=True)}
 
 
 class Part(NamedTuple):
@@ -75,17 +85,6 @@ def move_ratio(replicas_created: int, replicas: int) -> float:
     return replicas_created / replicas if replicas else 0.0
 
 
-def move_time_s(
-    ratio: float, log_bytes_per_broker: float, brokers: int, quota_bytes_per_s: float, bytes_in_per_s_max: float
-) -> float:
-    """Return KIP-73's estimate, as if everything passed through one broker; infinite if the quota is too low."""
-    copied = ratio * log_bytes_per_broker * brokers
-    left = quota_bytes_per_s - bytes_in_per_s_max
-    if copied <= 0:
-        return 0.0
-    return copied / left if left > 0 else math.inf
-
-
 def loads(partitions: Iterable[Moving], *, counts_in_sync: bool) -> dict[Part, Load]:
     """Return what each broker has to send and to receive, sorted; `counts_in_sync` as KIP-73's throttles do."""
     found: dict[Part, Load] = {}
@@ -96,12 +95,14 @@ def loads(partitions: Iterable[Moving], *, counts_in_sync: bool) -> dict[Part, L
 
     for moving in partitions:
         rate = moving.write_bytes_per_s
-        copies = len(moving.destinations)
-        for broker in moving.destinations:
-            add(Part(broker, Role.RECEIVING), moving.size_bytes, rate)
-        if copies or counts_in_sync:
+        lacking = moving.lacking_bytes
+        copies = len(lacking)
+        for broker, size_bytes in lacking.items():
+            add(Part(broker, Role.RECEIVING), size_bytes, rate)
+        # Nobody sends what nobody leads.
+        if moving.leader != NONE and (copies or counts_in_sync):
             followers = copies + (moving.in_sync_followers if counts_in_sync else 0)
-            add(Part(moving.leader, Role.SENDING), moving.size_bytes * copies, rate * followers)
+            add(Part(moving.leader, Role.SENDING), sum(lacking.values()), rate * followers)
     return dict(sorted(found.items()))
 
 
@@ -113,18 +114,3 @@ def bottleneck(parts: Mapping[Part, Load], quotas: Mapping[Part, float] | float)
         if load.copy_bytes > 0
     ]
     return max(times, key=lambda each: each.time_s, default=None)
-
-
-def bootstrap_range(network_bytes_per_s: float, in_bytes_per_s: float, replication_factor: int) -> tuple[float, float]:
-    """Return the bounds of a throttle for a broker that returns empty, by KIP-73's rule of thumb; both excluded."""
-    assert replication_factor >= 1, "there is a replica"
-    return in_bytes_per_s, network_bytes_per_s - in_bytes_per_s / replication_factor
-
-
-def response_bytes_max(leader_quotas: Sequence[float], window_s: float, network_bytes_per_s: float = math.inf) -> float:
-    """Return the bound of `replica.fetch.response.max.bytes` above which first responses overrun the window.
-
-    One response of each source may be in flight: sources x size / (what all may send) < window.
-    """
-    assert leader_quotas, "somebody sends"
-    return window_s * min(sum(leader_quotas), network_bytes_per_s) / len(leader_quotas)

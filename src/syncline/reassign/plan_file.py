@@ -7,15 +7,22 @@ Source: Kafka's ReassignPartitionsCommand, whose messages these are.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
+from syncline.reassign.amounts import quoted
 from syncline.reassign.errors import PlanError
 
 ANY: Final = "any"
 VERSION: Final = 1
 _INT32_MAX: Final = 2_147_483_647
+# Kafka's names of topics; other texts can name none, and some cannot even be sent.
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_BROKER: Final = re.compile(r"\d{1,10}", re.ASCII)
+_PATH_LENGTH_MAX: Final = 4_096
+_SHOWN_LENGTH_MAX: Final = 120
 
 
 class Target(NamedTuple):
@@ -63,6 +70,9 @@ def parse_topics(text: str) -> list[str]:
     ):
         raise PlanError('The topics file needs a list "topics" of objects with a "topic"')
     topics = [row["topic"] for row in rows]
+    wrong = next((topic for topic in topics if not _TOPIC.fullmatch(topic)), None)
+    if wrong is not None:
+        raise PlanError(f"The topics file has a topic that cannot exist: {_shown(wrong)}")
     twice = _repeated(topics)
     if twice:
         raise PlanError(f"List of topics to reassign contains duplicate entries: [{', '.join(twice)}]")
@@ -72,8 +82,8 @@ def parse_topics(text: str) -> list[str]:
 def parse_brokers(text: str) -> list[int]:
     """Return the brokers of a list such as "0,1,2", in its order. Raises PlanError."""
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() and int(word) <= _INT32_MAX for word in words):
-        raise PlanError(f"A broker list is ids of brokers with commas between, such as 0,1,2, not {text!r}")
+    if not all(_BROKER.fullmatch(word) and int(word) <= _INT32_MAX for word in words):
+        raise PlanError(f"A broker list is ids of brokers with commas between, such as 0,1,2, not {quoted(text)}")
     brokers = [int(word) for word in words]
     twice = _repeated(brokers)
     if twice:
@@ -104,40 +114,59 @@ def _document(text: str) -> dict[str, Any]:
         raise PlanError("The input string is not a valid JSON")
     version = content.get("version", VERSION)
     if version != VERSION or isinstance(version, bool):
-        raise PlanError(f"Not supported version field value {version}")
+        raise PlanError(f"Not supported version field value {_shown(version)}")
     return content
 
 
 def _target(row: Any) -> Target:
     if not isinstance(row, dict):
-        raise PlanError(f"A partition of the file is an object with topic, partition and replicas, not {row!r}")
+        raise PlanError(f"A partition of the file is an object with topic, partition and replicas, not {_shown(row)}")
     topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
     if not isinstance(topic, str) or not topic:
-        raise PlanError(f"A partition of the file has no topic: {json.dumps(row)}")
+        raise PlanError(f"A partition of the file has no topic: {_shown(row)}")
+    if not _TOPIC.fullmatch(topic):
+        raise PlanError(f"A partition of the file has a topic that cannot exist: {_shown(topic)}")
     if not _is_number(partition):
-        raise PlanError(f"A partition of topic {topic} has no number: {json.dumps(row)}")
+        raise PlanError(f"A partition of topic {topic} has no number: {_shown(row)}")
     assert isinstance(partition, int), "it is a number"
     key = TopicPartition(topic, partition)
     if not isinstance(replicas, list) or not all(map(_is_number, replicas)):
-        raise PlanError(f"The replicas of partition {key} are a list of broker ids, not {json.dumps(replicas)}")
+        raise PlanError(f"The replicas of partition {key} are a list of broker ids, not {_shown(replicas)}")
     log_dirs = row.get("log_dirs")
     if log_dirs is None:
         log_dirs = [ANY] * len(replicas)
     if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
-        raise PlanError(f"The log_dirs of partition {key} are a list of texts, not {json.dumps(log_dirs)}")
+        raise PlanError(f"The log_dirs of partition {key} are a list of texts, not {_shown(log_dirs)}")
     if len(log_dirs) != len(replicas):
         raise PlanError(
-            f"Size of replicas list [{', '.join(map(str, replicas))}] is different from size of log dirs list "
-            f"[{', '.join(log_dirs)}] for partition {key}"
+            f"Size of replicas list [{_listed(replicas)}] is different from size of log dirs list "
+            f"[{_listed(log_dirs)}] for partition {key}"
         )
-    wrong = next((each for each in log_dirs if each != ANY and not each.startswith("/")), None)
+    wrong = next((each for each in log_dirs if each != ANY and not _is_path(each)), None)
     if wrong is not None:
-        raise PlanError(f"A log directory of partition {key} is neither an absolute path nor any: {wrong!r}")
+        raise PlanError(f"A log directory of partition {key} is neither an absolute path nor any: {_shown(wrong)}")
     return Target(key, tuple(replicas), tuple(log_dirs))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT32_MAX
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith("/") and text.isprintable() and len(text) <= _PATH_LENGTH_MAX
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values)) if len(values) <= _SHOWN_LENGTH_MAX else f"{len(values):,} of them"
+
+
+def _shown(value: Any) -> str:
+    """Return a part of a file for a sentence: on one line, and not at any length."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = "something that is nested too deeply"
+    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}..."
 
 
 def _repeated(values: Iterable[Any]) -> list[Any]:

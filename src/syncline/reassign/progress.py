@@ -44,20 +44,27 @@ def write_rates(before: ClusterState, after: ClusterState) -> dict[TopicPartitio
 
 
 def planned(state: ClusterState, targets: Iterable[Target], rates: Mapping[TopicPartition, float]) -> list[Moving]:
-    """Return what it takes to move partitions to their targets, from where they are now."""
+    """Return what it takes to move partitions to their targets, from where they are now.
+
+    Replicas that a running move adds are no replicas yet, but what they have need not be copied again.
+    """
     found = []
     for target in targets:
         partition = state.partitions[target.key]
         running = state.running.get(target.key)
-        present = set(partition.replicas) - set(running.adding if running is not None else ())
+        adding = running.adding if running is not None else ()
+        present = set(partition.replicas) - set(adding)
+        destinations = tuple(broker for broker in target.replicas if broker not in present)
+        had_bytes = [state.sizes.get(Place(target.key, each), 0) if each in adding else 0 for each in destinations]
         found.append(
             Moving(
                 target.key,
                 state.size_of(target.key),
                 rates.get(target.key, 0.0),
                 partition.leader,
-                tuple(broker for broker in target.replicas if broker not in present),
+                destinations,
                 sum(broker != partition.leader for broker in partition.isr),
+                tuple(had_bytes) if any(had_bytes) else (),
             )
         )
     return found
@@ -167,8 +174,8 @@ def without_room(state: ClusterState, moving: Iterable[Moving]) -> list[str]:
     """Return a sentence for each destination whose disk has less room than it would get."""
     needed: dict[int, int] = {}
     for each in moving:
-        for broker in each.destinations:
-            needed[broker] = needed.get(broker, 0) + each.size_bytes
+        for broker, size_bytes in each.lacking_bytes.items():
+            needed[broker] = needed.get(broker, 0) + size_bytes
     sentences = []
     for broker, size_bytes in sorted(needed.items()):
         known = state.brokers.get(broker)

@@ -52,6 +52,15 @@ def throttle_set(bytes_per_s: int) -> str:
     return f"The inter-broker throttle limit was set to {bytes_per_s} B/s"
 
 
+def without_rate(brokers: Sequence[int]) -> str:
+    """Return that brokers that are down got no rate; Kafka's tool fails there."""
+    are = "is down, so it gets" if len(brokers) == 1 else "are down, so they get"
+    return (
+        f"broker{_plural(brokers)} {_ids(brokers)} {are} no rate. Once back before the moves are complete: the same "
+        "command with --additional sets it."
+    )
+
+
 def log_dir_throttle_set(bytes_per_s: int) -> str:
     """Return that rates of moves between directories were set."""
     return f"The replica-alter-dir throttle limit was set to {bytes_per_s} B/s"

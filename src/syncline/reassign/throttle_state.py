@@ -39,12 +39,14 @@ class Rate(NamedTuple):
 class Throttles(NamedTuple):
     """The throttle configurations of a cluster: rates by broker and name, lists by topic and name; only what is set.
 
-    `modes` has each broker's kind of quota, where it has more than one.
+    `modes` has each broker's kind of quota, where it has more than one. `unread` are brokers whose rates nobody tells,
+    as they are down.
     """
 
     rates: Mapping[int, Mapping[str, Rate]]
     lists: Mapping[str, Mapping[str, str]]
     modes: Mapping[int, str] = {}
+    unread: tuple[int, ...] = ()
 
 
 class Effect(StrEnum):
