@@ -244,3 +244,26 @@ def test_limits_by_hand_are_explained_and_cleared(at: tuple[str, str], with_byte
     shown = facts("throttle", "show", *at)
     assert (shown["rates"], shown["lists"]) == ([], [])
     assert set(shown["modes"].values()) == {"strict"}
+
+
+def test_t41_the_same_file_again_keeps_the_throttle_of_its_move(
+    at: tuple[str, str], with_bytes: MakeTopic, to: MakePlan, admin: AdminClient
+) -> None:
+    """Also when one of its partitions is complete; the throttle goes with a word."""
+    topic = with_bytes([1, 2], [1, 3], size_bytes=MB)
+    plan = to(topic, [1, 3], [1, 3])
+    again = ("reassign", "execute", "-f", plan, "--additional")
+
+    def throttles() -> list[tuple[str, int]]:
+        return [(row["move"], row["bytes_per_s"]) for row in facts("throttle", "show", *at)["moves"]]
+
+    move = facts(*again, "--throttle", "60kB", *at)["move"]
+    shown = facts(*again, *at)
+    kept = throttles()
+    facts(*again, "--throttle", "none", *at)
+
+    assert (shown["move"], shown["throttle_bytes_per_s"]) == (move, 60_000)
+    assert kept == [(move, 60_000)]
+    assert throttles() == []
+    assert nothing_moves(at)
+    assert replicas_of(admin, topic) == [[1, 3], [1, 3]]

@@ -242,7 +242,7 @@ def _keeps_records(before: PartitionRecord, after: PartitionRecord) -> bool:
 def _repeated(image: MetadataImage, move: MoveRecord) -> MoveRecord:
     """Return a move with the throttle that is in force, if it is known and the request names none.
 
-    Whoever repeats a request without a throttle has not asked to remove it. Nor its control, unless another throttle
+    A request that is repeated without a throttle does not ask to remove it; nor the control, unless another throttle
     takes its place.
     """
     known = image.moves.get(move.move_id)
