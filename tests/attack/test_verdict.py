@@ -89,8 +89,8 @@ def test_each_limit_is_named_when_it_is_broken() -> None:
 
 
 def test_one_hold_in_a_thousand_counts_when_there_were_many() -> None:
-    """Of few holds it is the longest, which has a limit of its own."""
-    long = Holds.read(page_of([1] * 9_979 + [11] * 20))
+    """Of few holds, one in a thousand is little else than the longest, which has a limit of its own."""
+    long = Holds.read(page_of([1] * 99_799 + [11] * 200))
 
     assert replace(figures(), holds=long).broken(LIMITS) == []
     assert replace(figures(), holds=long.with_(Holds.read(page_of([1])))).broken(LIMITS) == [

@@ -379,7 +379,7 @@ class Broker:
         self.dispatcher = Dispatcher(
             self,
             handlers,
-            settle=settle,
+            woken=woken,
             holds=holds,
             clients=clients,
             stepping=stepping,

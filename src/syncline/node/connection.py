@@ -33,8 +33,19 @@ UNACKNOWLEDGED_BYTES_MAX: Final = 16 << 20
 PENDING_REQUESTS_MAX: Final = 4096
 
 
+class Woken(Protocol):
+    """The parked requests that a callback has made answerable."""
+
+    # Whether the current callback ends with `Serves.callback_ended`.
+    will_settle: bool
+
+
 class Serves(Protocol):
     """What serves the requests of connections."""
+
+    @property
+    def woken(self) -> Woken:
+        """Return the parked requests that a callback has made answerable."""
 
     @property
     def connections(self) -> dict["Connection", None]:
@@ -182,6 +193,8 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = dispatcher.holds.now_ms
         began_ms = now_ms()
         count = 0
+        if quantum_ms is None:
+            dispatcher.woken.will_settle = True
         try:
             # A paused connection also leaves received frames unhandled: one read may hold thousands of requests.
             while self._is_reading and self._transport is not None and (frame := self._frames.next_frame()) is not None:
@@ -202,8 +215,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._frames.keep()
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
-        if quantum_ms is None and (duration_ms := dispatcher.callback_ended(began_ms)):
-            dispatcher.received.spent(self.listener, duration_ms)
+        finally:
+            if quantum_ms is None and (duration_ms := dispatcher.callback_ended(began_ms)):
+                dispatcher.received.spent(self.listener, duration_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the pending requests: the peer no longer waits for them."""

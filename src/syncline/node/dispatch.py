@@ -43,6 +43,16 @@ class HandlerTable(Protocol[HostT]):
         """Replace the handler of a key."""
 
 
+class Settles(Protocol):
+    """What answers the fetches that the requests of a callback have woken."""
+
+    # Whether the current callback ends with `settle`.
+    will_settle: bool
+
+    def settle(self) -> None:
+        """Answer them."""
+
+
 class Dispatcher(Generic[HostT]):
     """The handlers of one broker and the connections they serve."""
 
@@ -51,7 +61,7 @@ class Dispatcher(Generic[HostT]):
         host: HostT,
         handlers: HandlerTable[HostT],
         *,
-        settle: Callable[[], None],
+        woken: Settles,
         holds: LoopHolds,
         clients: Clients,
         stepping: Stepping,
@@ -62,7 +72,7 @@ class Dispatcher(Generic[HostT]):
         # The first argument of each handler, which declares what it uses of it.
         self._host = host
         self.handlers = handlers
-        self._settle = settle
+        self.woken = woken
         self.holds = holds
         self.clients = clients
         self._stepping = stepping
@@ -117,7 +127,7 @@ class Dispatcher(Generic[HostT]):
 
     def callback_ended(self, began_ms: int) -> int:
         """Answer the fetches that the requests of this callback have woken; count and return how long it took."""
-        self._settle()
+        self.woken.settle()
         return self.holds.ended(began_ms, self._last_key)
 
     def connection_lost(self, connection: "Connection") -> None:

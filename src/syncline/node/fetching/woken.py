@@ -1,7 +1,8 @@
 """Woken fetches: parked ones that look again when the current callback ends.
 
 A change of a partition wakes the fetches that wait for it; each looks once, however many of its partitions changed. A
-callback that may have changed one ends with `settle`; otherwise the next turn of the loop calls it.
+callback that may have changed one ends with `settle`; otherwise the next turn of the loop calls it. A callback that
+always ends so says it at its beginning (`will_settle`), as a turn of the loop costs a small request some percent.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ class WokenFetches:
         # A dict stands for an ordered set.
         self._woken: dict[Sleeper, None] = {}
         self._is_settling = False
-        self._will_settle = False
+        # Whether the current callback ends with `settle`, or a turn of the loop will call it.
+        self.will_settle = False
 
     def __len__(self) -> int:
         return len(self._woken)
@@ -34,19 +36,19 @@ class WokenFetches:
     def wake(self, fetch: Sleeper) -> None:
         """Let a parked fetch look again when the current callback ends."""
         self._woken[fetch] = None
-        if not self._will_settle:
-            self._will_settle = True
-            self._loop.call_soon(self._settle_later)
-
-    def _settle_later(self) -> None:
-        self._will_settle = False
-        self.settle()
+        if not self.will_settle:
+            self.will_settle = True
+            self._loop.call_soon(self.settle)
 
     def settle(self) -> None:
         """Let all woken fetches look again."""
-        if not self._woken or self._is_settling:
+        if self._is_settling:
             return
-        self._is_settling = True
+        if not self._woken:
+            self.will_settle = False
+            return
+        # What these looks wake looks below, too.
+        self._is_settling = self.will_settle = True
         try:
             while self._woken:
                 woken, self._woken = self._woken, {}
@@ -57,5 +59,5 @@ class WokenFetches:
                         # A failure must not keep the other woken fetches parked.
                         log.exception("a parked fetch failed")
         finally:
-            self._is_settling = False
+            self._is_settling = self.will_settle = False
         assert not self._woken, f"{len(self._woken)} fetches sleep on although they were woken"
