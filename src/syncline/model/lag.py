@@ -100,7 +100,7 @@ class PartitionEnds(NamedTuple):
 
     def check_invariants(self) -> None:
         """Raise `AssertionError` when the ends contradict each other."""
-        assert 0 <= self.log_start <= self.log_end, f"a log from {self.log_start} to {self.log_end}"
+        assert 0 <= self.log_start <= self.high_watermark, f"a log from {self.log_start} to {self.high_watermark}"
         assert self.last_stable <= self.high_watermark <= self.log_end, f"ends out of order: {self}"
         assert self.first_bytes <= self.watermark_bytes <= self.end_bytes, f"coordinates out of order: {self}"
 
