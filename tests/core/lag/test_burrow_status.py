@@ -1,6 +1,13 @@
-"""Burrow's verdicts against the golden vectors of its own tests, and against the traps that its users fell into."""
+"""Burrow's verdicts against the golden vectors of its own tests, and against the traps that its users fell into.
 
+`burrow_histories.jsonl` has what Burrow itself made of random histories: its storage and its evaluator (`master` after
+1.9.5), called by a test of ours that was put beside them. One line is one history: samples of the end as [end, ms],
+commits as [offset, ms, order]; then the window [offset, order, ms, lag], the lag, and [now_ms, allowed_lag, status].
+"""
+
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +135,33 @@ def test_l27_golden_vector(name: str) -> None:
     assert (verdict.status, verdict.rule) == (status, rule)
     assert verdict.complete == 1.0
     assert verdict.current_lag == max(0, ends[-1] - commits[-1].offset)
+
+
+def test_l27_recorded_histories_get_burrows_windows_and_verdicts() -> None:
+    """120 windows after late, repeated and frequent commits, and 1,440 verdicts on them, of every status."""
+    lines = Path(__file__).with_name("burrow_histories.jsonl").read_text().splitlines()
+    seen = set()
+    for history in map(json.loads, lines):
+        ring = CommitRing(history["intervals"], history["distance_ms"])
+        ends = EndRing(history["intervals"])
+        for operation in history["ops"]:
+            match operation:
+                case [end, at_ms]:
+                    ends.add(end, at_ms)
+                case [offset, commit_ms, order]:
+                    ring.add(offset, order, commit_ms, 0, None if ends.newest is None else ends.newest.offset)
+        window = ring.commits()
+
+        assert [commit and [commit.offset, commit.order, commit.commit_ms, commit.lag] for commit in window] == history[
+            "commits"
+        ]
+        for now_ms, allowed_lag, status in history["verdicts"]:
+            verdict = partition_status(window, ends.offsets(), now_ms, allowed_lag=allowed_lag)
+            assert (verdict.status, verdict.current_lag) == (status, history["lag"])
+            seen.add(verdict.status)
+
+    assert len(lines) == 120
+    assert seen == {OK, WARN, STOP, STALL, REWIND}
 
 
 def test_l28_single_commit_has_stopped_after_a_second_unless_a_window_is_asked_for() -> None:

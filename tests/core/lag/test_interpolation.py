@@ -4,7 +4,9 @@ from math import inf, isnan
 
 import pytest
 
+from syncline.core.lag.append_time import staleness_ms
 from syncline.core.lag.interpolation import Added, LookupTable, Unanswered, lag_seconds
+from syncline.model.ids import Offset
 
 ZERO, TOO_FEW = Unanswered.LAG_IS_ZERO, Unanswered.TOO_FEW_POINTS
 INSERTED, UPDATED = Added.INSERTED, Added.UPDATED
@@ -112,12 +114,13 @@ def test_l34_full_table_forgets_its_oldest_point_and_extends_the_line() -> None:
 
 
 def test_l35_idle_log_makes_a_group_infinitely_late() -> None:
-    """One record behind on a flat table: +Inf. What waits since when is known all the same (`append_time`)."""
+    """One record behind on a flat table: +Inf. Its record has waited for 30 s, and that is finite."""
     idle = table((100, 0), (100, 30_000))
 
     assert lag_seconds(idle, 99, 30_000) == inf
     assert lag_seconds(idle, 101, 30_000) == -inf
     assert lag_seconds(idle, 100, 30_000) == 0.0
+    assert staleness_ms(Offset(99), Offset(100), append_ms=0, now_ms=30_000) == 30_000, "what is true of it"
 
 
 def test_seconds_are_not_a_number_where_nothing_is_known() -> None:

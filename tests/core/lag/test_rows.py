@@ -26,6 +26,7 @@ def row(
     offset = None if committed is None else Offset(committed)
     if offset is not None and at is None and first_unread(offset, log) < log.log_end:
         at = place(first_unread(offset, log))
+    log.check_invariants()
     made = group_row(T0, offset, log, at, FINE, speeds, reader or Reader())
     check_row(made)
     return made

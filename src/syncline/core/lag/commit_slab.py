@@ -219,12 +219,17 @@ class CommitSlab:
         """Return the window, oldest first and blanks before it; orders and times of observation are unknown: -1."""
         start = self._start(slot)
         head = _Head(self._buffer, start)
-        found: list[Commit | None] = [None] * (self._intervals - head.count)
-        for index in range(head.count):
-            entry = self._entry(head, start, index)
-            lag = None if entry.lag == _NO_LAG else entry.lag
-            found.append(Commit(entry.offset, UNKNOWN, entry.commit_ms, UNKNOWN, lag))
-        return found
+        first = start + _HEAD.size
+        ring = list(_ENTRY.iter_unpack(self._buffer[first : first + self._intervals * _ROOM]))
+        in_order = (ring[head.oldest :] + ring[: head.oldest])[: head.count]
+        window = [
+            Commit(head.floor + above, UNKNOWN, head.first_ms + later_ms, UNKNOWN, None if lag == _NO_LAG else lag)
+            for above, later_ms, lag in in_order
+        ]
+        if window:
+            # Exact also where its distance from the floor is saturated.
+            window[-1] = window[-1]._replace(offset=head.newest)
+        return [*[None] * (self._intervals - len(window)), *window]
 
     def newest(self, slot: int) -> tuple[int, int] | None:
         """Return the newest commit's offset and time; None without commits."""

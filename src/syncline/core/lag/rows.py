@@ -13,7 +13,7 @@ Units: offsets, bytes, ms, seconds; `at_ms` is the leader's wall clock.
 
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from syncline.core.lag.append_time import staleness_ms
 from syncline.core.lag.forecast import catch_up_s, loses_data, retention_margin_s
@@ -83,59 +83,40 @@ def group_row(
     reader: Reader = NOBODY,
     skew_ms: int = 0,
 ) -> LagRow:
-    """Return the row of one group and partition, as of `ends.at_ms`.
+    """Return the row of one group and partition, as of `ends.at_ms`; the ends hold what their invariants say.
 
-    `place` is that of `first_unread`, None if the leader has not found it. `verdict` may be outdated by a refresh.
+    `place` is that of `first_unread`, None if the leader has not found it. `verdict` may be older, by one refresh.
     """
-    ends.check_invariants()
     assert skew_ms >= 0, f"the leader answered {-skew_ms} ms before it was asked"
+    lag = _NO_COMMIT if committed is None else _lag(committed, ends, place, speeds)
     fetched = reader.fetch_offset
-    row = LagRow(
+    return LagRow(
         topic=key.topic,
         partition=key.partition,
         committed=committed,
         fetch_offset=fetched,
         fetch_lag=None if fetched is None else max(0, ends.high_watermark - fetched),
-        lag_hw=None,
-        lag_lso=None,
-        lag_leo=None,
-        readable=None,
-        lost=0,
-        lag_bytes=None,
-        staleness_ms=None,
-        event_lag_ms=None,
-        catch_up_s=None,
-        retention_margin_s=None,
-        loses_data=False,
+        lag_hw=None if committed is None else max(0, ends.high_watermark - committed),
+        lag_lso=None if committed is None else max(0, ends.last_stable - committed),
+        lag_leo=None if committed is None else max(0, ends.log_end - committed),
+        readable=lag.readable,
+        lost=0 if committed is None else max(0, ends.log_start - committed),
+        lag_bytes=lag.lag_bytes,
+        staleness_ms=lag.staleness_ms,
+        event_lag_ms=lag.event_lag_ms,
+        catch_up_s=lag.catch_up_s,
+        retention_margin_s=lag.margin_s,
+        loses_data=bool(lag.readable) and loses_data(lag.margin_s, lag.catch_up_s),
         status=verdict.status,
         rule=verdict.rule,
-        is_estimated=False,
-        is_beyond_end=False,
+        is_estimated=place is not None and place.is_estimated,
+        is_beyond_end=committed is not None and committed > ends.log_end,
         at_ms=ends.at_ms,
         skew_ms=skew_ms,
         member=reader.member,
         client_id=reader.client_id,
         host=reader.host,
     )
-    if committed is None:
-        return row
-    unread = unread_records(committed, ends, place)
-    needed_s = catch_up_s(unread, *speeds)
-    row = row._replace(
-        lag_hw=max(0, ends.high_watermark - committed),
-        lag_lso=max(0, ends.last_stable - committed),
-        lag_leo=max(0, ends.log_end - committed),
-        readable=unread,
-        lost=max(0, ends.log_start - committed),
-        catch_up_s=needed_s,
-        is_beyond_end=committed > ends.log_end,
-    )
-    if committed >= ends.log_end:
-        # There is no record at the end, so no place either, and nothing that retention could delete.
-        return row._replace(lag_bytes=0, staleness_ms=0, event_lag_ms=0, retention_margin_s=inf)
-    if place is None:
-        return row
-    return _placed(row, ends, place, needed_s)
 
 
 def totals(rows: Iterable[LagRow]) -> GroupTotals:
@@ -175,19 +156,36 @@ def check_row(row: LagRow) -> None:
     assert row.readable + row.lost <= row.lag_hw, f"more unread records than offsets: {row}"
 
 
-def _placed(row: LagRow, ends: PartitionEnds, place: OffsetPlace, needed_s: float | None) -> LagRow:
-    """Return a row with what follows from the place of the next record."""
-    assert row.committed is not None, "a place of no commit"
-    unread = first_unread(row.committed, ends)
+class _Lag(NamedTuple):
+    """What needs more than a subtraction of offsets; None is unknown."""
+
+    readable: int | None
+    catch_up_s: float | None
+    lag_bytes: int | None
+    staleness_ms: int | None
+    event_lag_ms: int | None
+    margin_s: float | None
+
+
+_NO_COMMIT: Final = _Lag(None, None, None, None, None, None)
+
+
+def _lag(committed: Offset, ends: PartitionEnds, place: OffsetPlace | None, speeds: Speeds) -> _Lag:
+    readable = unread_records(committed, ends, place)
+    needed_s = catch_up_s(readable, *speeds)
+    if committed >= ends.log_end:
+        # There is no record at the end, so no place either, and nothing that retention could delete.
+        return _Lag(readable, needed_s, 0, 0, 0, inf)
+    if place is None:
+        return _Lag(readable, needed_s, None, None, None, None)
+    unread = first_unread(committed, ends)
     assert place.offset == unread, f"the place of {place.offset}, and the next record is {unread}"
-    has_unread = unread < ends.high_watermark
-    margin_s = retention_margin_s(place, ends, ends.at_ms) if has_unread else inf
-    is_timed = UNKNOWN not in {place.event_ms, ends.newest_event_ms}
-    return row._replace(
-        lag_bytes=max(0, ends.end_bytes - place.coordinate_bytes),
-        staleness_ms=staleness_ms(unread, ends.high_watermark, place.append_ms, ends.at_ms),
-        event_lag_ms=max(0, ends.newest_event_ms - place.event_ms) if is_timed else None,
-        retention_margin_s=margin_s,
-        loses_data=loses_data(margin_s, needed_s) and bool(row.readable),
-        is_estimated=place.is_estimated,
+    is_timed = UNKNOWN not in (place.event_ms, ends.newest_event_ms)
+    return _Lag(
+        readable,
+        needed_s,
+        max(0, ends.end_bytes - place.coordinate_bytes),
+        staleness_ms(unread, ends.high_watermark, place.append_ms, ends.at_ms),
+        max(0, ends.newest_event_ms - place.event_ms) if is_timed else None,
+        retention_margin_s(place, ends, ends.at_ms) if unread < ends.high_watermark else inf,
     )
