@@ -5,7 +5,15 @@ from math import inf, isinf
 import pytest
 
 from syncline.core.lag.commit_slab import CommitSlab
-from syncline.core.lag.forecast import Rate, catch_up_s, loses_data, rate_to_save, retention_margin_s, smoothed
+from syncline.core.lag.forecast import (
+    USUAL_MS,
+    Rate,
+    catch_up_s,
+    loses_data,
+    rate_to_save,
+    retention_margin_s,
+    smoothed,
+)
 from tests.core.lag.positions import BEGAN_MS, ends, place
 
 GB = 10**9
@@ -48,6 +56,21 @@ def test_rate_follows_a_change_within_minutes_and_forgets_over_a_silence() -> No
     assert steady == pytest.approx(100)
     assert faster == pytest.approx(1_000, rel=0.05)
     assert rate.per_s == pytest.approx(10)
+
+
+def test_usual_rate_is_not_moved_by_a_burst() -> None:
+    """Ten minutes at 100 per second, then one at 1,000: three times the usual rate and more."""
+    now, usual = Rate(), Rate(USUAL_MS)
+    for rate in (now, usual):
+        for tick in range(21):
+            rate.seen(3_000 * tick, 30_000 * tick)
+        for tick in (1, 2):
+            rate.seen(60_000 + 30_000 * tick, 600_000 + 30_000 * tick)
+    assert now.per_s is not None
+    assert usual.per_s is not None
+
+    assert now.per_s > 850
+    assert usual.per_s < 200
 
 
 def test_step_back_is_no_speed() -> None:

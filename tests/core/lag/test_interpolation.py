@@ -1,11 +1,11 @@
 """kafka-lag-exporter's table against its own tests, and against what is wrong with it."""
 
-from math import inf, isnan
+from math import inf, isnan, nan
 
 import pytest
 
 from syncline.core.lag.append_time import staleness_ms
-from syncline.core.lag.interpolation import Added, LookupTable, Unanswered, lag_seconds
+from syncline.core.lag.interpolation import Added, LookupTable, Unanswered, lag_seconds, worst
 from syncline.model.ids import Offset
 
 ZERO, TOO_FEW = Unanswered.LAG_IS_ZERO, Unanswered.TOO_FEW_POINTS
@@ -127,6 +127,14 @@ def test_seconds_are_not_a_number_where_nothing_is_known() -> None:
     """Without a commit, and without a line."""
     assert isnan(lag_seconds(table((0, 0), (10, 10)), None, 10))
     assert isnan(lag_seconds(table((10, 10)), 5, 10))
+
+
+def test_worst_partition_is_that_of_those_which_are_known() -> None:
+    """Wherever the unknown one stands."""
+    assert worst([nan, 3.0, inf]) == worst([3.0, inf, nan]) == inf
+    assert worst([nan, -3.0]) == -3.0
+    assert isnan(worst([nan]))
+    assert isnan(worst([]))
 
 
 def test_l16_interpolation_takes_a_burst_for_a_stream() -> None:

@@ -13,13 +13,14 @@ from typing import Final
 
 from syncline.model.lag import UNKNOWN, OffsetPlace, PartitionEnds
 
-# A rate follows a change with this time constant.
-_SMOOTHING_MS: Final = 30_000
+# A rate follows a change with this time constant; what is usual, twenty times as slowly.
+NOW_MS: Final = 30_000
+USUAL_MS: Final = 600_000
 # What was measured longer ago says nothing of now.
 _WINDOW_MS: Final = 300_000
 
 
-def smoothed(rate_per_s: float | None, advance: int, elapsed_ms: int) -> float | None:
+def smoothed(rate_per_s: float | None, advance: int, elapsed_ms: int, smoothing_ms: int = NOW_MS) -> float | None:
     """Return a rate after `advance` more offsets in `elapsed_ms`; None after a step back, which is no speed.
 
     Without a rate before, or after a long silence, what was measured now is the rate.
@@ -33,15 +34,17 @@ def smoothed(rate_per_s: float | None, advance: int, elapsed_ms: int) -> float |
     now_per_s = advance * 1_000 / elapsed_ms
     if rate_per_s is None or elapsed_ms >= _WINDOW_MS:
         return now_per_s
-    return now_per_s + (rate_per_s - now_per_s) * exp(-elapsed_ms / _SMOOTHING_MS)
+    return now_per_s + (rate_per_s - now_per_s) * exp(-elapsed_ms / smoothing_ms)
 
 
 class Rate:
-    """How fast an end moves, from offsets seen at ticks."""
+    """How fast an end moves, from offsets seen at ticks: now, or with `USUAL_MS` as a rule."""
 
-    __slots__ = ("_at_ms", "_offset", "per_s")
+    __slots__ = ("_at_ms", "_offset", "_smoothing_ms", "per_s")
 
-    def __init__(self) -> None:
+    def __init__(self, smoothing_ms: int = NOW_MS) -> None:
+        assert smoothing_ms > 0, f"a rate that follows in {smoothing_ms} ms"
+        self._smoothing_ms = smoothing_ms
         self._offset = UNKNOWN
         self._at_ms = UNKNOWN
         # None until it was seen twice, and after a step back.
@@ -53,7 +56,7 @@ class Rate:
         if self._offset != UNKNOWN:
             if at_ms <= self._at_ms:
                 return
-            self.per_s = smoothed(self.per_s, offset - self._offset, at_ms - self._at_ms)
+            self.per_s = smoothed(self.per_s, offset - self._offset, at_ms - self._at_ms, self._smoothing_ms)
         self._offset, self._at_ms = offset, at_ms
 
 

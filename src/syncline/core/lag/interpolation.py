@@ -11,9 +11,10 @@ Source: kafka-lag-exporter 0.8.2, in-memory table.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from itertools import pairwise
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Final, NamedTuple
 
 POINTS: Final = 60
@@ -99,6 +100,15 @@ def lag_seconds(table: LookupTable, committed: int | None, polled_ms: int) -> fl
             return nan
         case _:
             return (polled_ms - found) / 1_000
+
+
+def worst(lags: Iterable[float]) -> float:
+    """Return the largest lag of a group's partitions; NaN if none is known.
+
+    The original keeps the one that it meets first unless another is larger, and nothing is larger than NaN: so an
+    unknown partition makes the maximum unknown if the order of a hash table puts it first. Here it never does.
+    """
+    return max((lag for lag in lags if not isnan(lag)), default=nan)
 
 
 def _predicted(offset: int, left: Point, right: Point) -> float:
