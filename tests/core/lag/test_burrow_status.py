@@ -164,6 +164,24 @@ def test_l27_recorded_histories_get_burrows_windows_and_verdicts() -> None:
     assert seen == {OK, WARN, STOP, STALL, REWIND}
 
 
+@pytest.mark.parametrize(
+    ("offsets", "lags", "status"),
+    [
+        pytest.param([1_000, 1_000, 2_000, 500], [9, 9, 9, 9], REWIND, id="a rewind behind equal offsets"),
+        pytest.param([1_000, 2_000, 500, 2_000], [9, 9, 9, 8], OK, id="back at where it was"),
+        pytest.param([1_000, 2_000, 500, 2_500, 700], [9, 9, 9, 9, 8], OK, id="of two rewinds the first has recovered"),
+        pytest.param([1_000, 2_000, 3_000, 4_000], [100] * 4, WARN, id="lags that stay equal do not fall"),
+        pytest.param([1_000, 2_000, 3_000, 4_000], [100, 200, 199, 300], OK, id="a lag that fell once"),
+        pytest.param([1_000, 2_000, 3_000, 4_000], [None] * 4, WARN, id="lags that nobody knows"),
+    ],
+)
+def test_shape_of_the_window_decides(offsets: list[int], lags: list[int | None], status: GroupStatus) -> None:
+    """Borders between the rules, which the table does not have."""
+    window = made(offsets, [100 * index for index in range(len(offsets))], lags)
+
+    assert partition_status(window, [9_000], 400_000).status is status
+
+
 def test_l28_single_commit_has_stopped_after_a_second_unless_a_window_is_asked_for() -> None:
     """The window of one commit has no length; with a minimum of 60 s it is judged after 60 s."""
     ring = CommitRing()

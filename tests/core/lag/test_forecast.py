@@ -58,6 +58,25 @@ def test_rate_follows_a_change_within_minutes_and_forgets_over_a_silence() -> No
     assert rate.per_s == pytest.approx(10)
 
 
+def test_rate_comes_nearer_by_the_part_that_its_time_constant_says() -> None:
+    """After 30 s, all but 1/e of the way; a group that stands still has a rate that goes to 0, and is not unknown."""
+    assert smoothed(100.0, 30_000, 30_000) == pytest.approx(1_000 - 900 / 2.71828, rel=1e-5)
+    assert smoothed(100.0, 0, 30_000) == pytest.approx(100 / 2.71828, rel=1e-5)
+    assert smoothed(None, 0, 30_000) == 0
+    assert catch_up_s(10, smoothed(None, 0, 30_000), 0.0) == inf
+
+
+def test_tick_that_is_not_later_changes_nothing() -> None:
+    """Two refreshes within a millisecond."""
+    rate = Rate()
+    rate.seen(100, 1_000)
+    rate.seen(900, 1_000)
+    rate.seen(500, 900)
+    rate.seen(300, 2_000)
+
+    assert rate.per_s == 200
+
+
 def test_usual_rate_is_not_moved_by_a_burst() -> None:
     """Ten minutes at 100 per second, then one at 1,000: three times the usual rate and more."""
     now, usual = Rate(), Rate(USUAL_MS)
@@ -121,6 +140,11 @@ def test_l18_retention_by_size_reaches_a_group_before_it_has_caught_up() -> None
         pytest.param({"retention_ms": -1}, {"kept_until_ms": BEGAN_MS}, inf, id="a limit that was lifted since"),
         pytest.param({"retention_bytes": 70_000}, {}, 201.0, id="by size"),
         pytest.param({"retention_bytes": 40_000}, {}, 0.0, id="newer segments fill the limit"),
+        pytest.param({"retention_bytes": 0, "written_bytes_per_s": 0.0}, {}, 0.0, id="nothing is kept, by size"),
+        pytest.param({"retention_ms": 0}, {"kept_until_ms": BEGAN_MS + 1_000_000}, 1.0, id="nothing is kept, by time"),
+        pytest.param(
+            {"retention_bytes": 49_900, "written_bytes_per_s": 0.0}, {}, 0.0, id="exactly full, and nobody writes"
+        ),
         pytest.param({"retention_bytes": 70_000, "written_bytes_per_s": 0.0}, {}, inf, id="nobody writes"),
         pytest.param(
             {"retention_ms": 1, "retention_bytes": 70_000},

@@ -58,6 +58,13 @@ def test_l13_without_a_commit_lag_is_unknown_and_not_0() -> None:
     assert made.fetch_lag is None
 
 
+def test_negative_commit_is_none() -> None:
+    """A client may store -1, which is what OffsetFetch answers without a commit; nothing was lost then."""
+    made = row(-1, ends(log_start=800), place(800))
+
+    assert (made.committed, made.lag_hw, made.lost, made.staleness_ms) == (None, None, 0, None)
+
+
 def test_l39_reader_that_never_commits_has_the_lag_of_its_fetches() -> None:
     """It reads, so its position is known."""
     made = row(None, ends(), reader=Reader("m-1", "app", "10.0.0.1", Offset(990)))

@@ -148,7 +148,10 @@ class CommitSlab:
         return len(self._buffer) + sum(4 * len(slots) for slots in self._slots.values())
 
     def slot(self, topic: str, partition: int) -> int:
-        """Return the slot of a partition; an empty one if it had none."""
+        """Return the slot of a partition; an empty one if it had none.
+
+        The partition must exist, or have existed: the index is as long as the largest number.
+        """
         assert partition >= 0, f"partition {partition} of {topic}"
         slots = self._slots.get(topic)
         if slots is None:
@@ -181,15 +184,15 @@ class CommitSlab:
         """Add the group's next commit, made while the log's newest known end was `end`; None if no end is known yet.
 
         Burrow drops commits without a known end. They are kept here, so that a new coordinator that replays the log
-        has windows at once; `end_known` gives them the lag that Burrow would give them.
+        has windows at once; `end_known` gives them the lag that Burrow would give them. Clients may commit any offset,
+        also a negative one, which is kept as it is.
         """
-        assert offset >= 0, f"offset {offset} was committed"
         start = self._start(slot)
         head = _Head(self._buffer, start)
         last = self._entry(head, start, head.count - 1) if head.count else None
-        is_merged = last is not None and commit_ms - last.commit_ms < self._min_distance_ms
-        if is_merged and last is not None:
-            commit_ms = last.commit_ms
+        is_merged = False
+        if last is not None and commit_ms - last.commit_ms < self._min_distance_ms:
+            is_merged, commit_ms = True, last.commit_ms
         entry = _Entry(offset, commit_ms, _NO_LAG if end is None else min(max(0, end - offset), _SATURATED))
         if not head.count or not self._fits(head, entry):
             self._rebase(head, start, entry)

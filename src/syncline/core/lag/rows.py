@@ -88,6 +88,9 @@ def group_row(
     `place` is that of `first_unread`, None if the leader has not found it. `verdict` may be older, by one refresh.
     """
     assert skew_ms >= 0, f"the leader answered {-skew_ms} ms before it was asked"
+    if committed is not None and committed < 0:
+        # Coordinators store whatever a client commits; OffsetFetch says -1 where there is no commit.
+        committed = None
     lag = _NO_COMMIT if committed is None else _lag(committed, ends, place, speeds)
     fetched = reader.fetch_offset
     return LagRow(
