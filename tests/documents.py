@@ -7,6 +7,7 @@ a week. Prose is in the templates here or on other pages.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -122,6 +123,8 @@ class Group(NamedTuple):
     letter: str
     title: str
     count: int
+    # Whether all of them are due; of a group that still grows, the page has those that have tests.
+    is_complete: bool = True
 
 
 GROUPS: Final = (
@@ -133,6 +136,7 @@ GROUPS: Final = (
     Group("F", "Controller", 22),
     Group("G", "Log", 17),
     Group("H", "Fetch protocol and throttling", 11),
+    Group("L", "Consumer lag in records, bytes and time", 40, is_complete=False),
     Group("T", "Throttled replication and moves of replicas", 59),
 )
 
@@ -151,18 +155,25 @@ REAL: Final = re.compile(r"^pytestmark = pytest\.mark\.process", re.MULTILINE)
 
 
 def numbers() -> list[str]:
-    """Return the number of every scenario."""
-    return [f"{group.letter}{number:02}" for group in GROUPS for number in range(1, group.count + 1)]
+    """Return the number of every scenario; of groups that still grow, of those that have tests."""
+    shown = scenario_tests()
+    return [
+        number
+        for group in GROUPS
+        for number in (f"{group.letter}{index:02}" for index in range(1, group.count + 1))
+        if group.is_complete or number in shown
+    ]
 
 
+@cache
 def scenario_tests() -> dict[str, dict[str, list[str]]]:
     """Return, by scenario, the names of its tests by file: a test's name begins with the numbers of what it shows."""
     found: dict[str, dict[str, list[str]]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE):
-            shown = re.match(r"test_((?:[a-ht]\d\d_)*)", name)
+            shown = re.match(r"test_((?:[a-hlt]\d\d_)*)", name)
             assert shown is not None, "it begins with test_"
-            for number in re.findall(r"[a-ht]\d\d", shown.group(1)):
+            for number in re.findall(r"[a-hlt]\d\d", shown.group(1)):
                 files = found.setdefault(number.upper(), {})
                 files.setdefault(file.relative_to(TESTS).as_posix(), []).append(name)
     return found
@@ -185,8 +196,8 @@ def scenarios() -> str:
         "",
         "<!-- Generated from the names of the tests: python -m tests.documents -->",
         "",
-        "Every scenario of the catalogues of replication and of throttles, and the test that shows it. The test's name",
-        "has the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
+        "Every scenario of the catalogues of replication, of consumer lag (so far) and of throttles, and the test that",
+        "shows it. The test's name has the number, so `pytest -k a04` runs scenario A04. Files are below `tests/`.",
         "",
         f"Tests show {len(done)} of {len(numbers())}; {len(WAITING)} wait for a feature and are at the end.",
         "",

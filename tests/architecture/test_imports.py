@@ -34,6 +34,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
         "core/fetching/planted.py": "import syncline.core.groups.target"
     },
     "throttles are decided from rates and lists alone": {"core/throttle/planted.py": "import syncline.records.target"},
+    "lag is computed from numbers alone": {"core/lag/planted.py": "import syncline.records.target"},
     "within replication, only the leader knows KIP-501": {
         "core/replication/acknowledgement.py": "import syncline.core.replication.slow_leader.target"
     },

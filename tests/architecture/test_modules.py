@@ -16,6 +16,18 @@ NO_HUBS_IN: Final = ("core/", "node/")
 # ARCHITECTURE.md gives the reason for each.
 LONG_CLASSES: Final[dict[str, tuple[int, int]]] = {}
 LONG_MODULES: Final[dict[str, int]] = {}
+# Modules that nothing uses yet, because their users are still being written.
+AWAITED: Final = frozenset(
+    {
+        "core/lag/burrow_status.py",
+        "core/lag/commit_slab.py",
+        "core/lag/end_ring.py",
+        "core/lag/interpolation.py",
+        "core/lag/lru.py",
+        "core/lag/miss_ratio.py",
+        "core/lag/readers.py",
+    }
+)
 # Assertions per 100 functions.
 DENSITY_MIN: Final = {"core": 30, "storage": 22}
 
@@ -24,9 +36,10 @@ SIZES: Final = (syntax.ROOT / "ARCHITECTURE.md").read_text().partition("## Sizes
 
 def test_every_module_is_used() -> None:
     """A module that only tests import is dead. Modules that are imported by name appear in a string elsewhere."""
-    unused = [path for path in syntax.modules() if path not in syntax.used() and not path.endswith("__.py")]
+    unused = {path for path in syntax.modules() if path not in syntax.used() and not path.endswith("__.py")}
 
-    assert unused == []
+    assert sorted(unused - AWAITED) == []
+    assert sorted(AWAITED - unused) == [], "they are used now"
 
 
 def test_no_class_is_a_hub() -> None:
