@@ -16,7 +16,6 @@ Invariants: `base_offset <= end_offset`; the indexes describe only batches below
 
 from array import array
 from bisect import bisect_right
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
@@ -406,50 +405,6 @@ class Segment:
         if self.size_bytes and self.first_timestamp_ms < 0:
             header = HeaderReader(self.file, self.size_bytes, resident_only=False).header_at(0)
             self.first_timestamp_ms = header.max_timestamp
-
-    def check_invariants(self) -> None:
-        """Assert that positions and offsets match; O(n) in the remembered batches and index entries."""
-        assert self.base_offset <= self.end_offset, f"{self!r} ends before it begins"
-        assert (self.base_offset == self.end_offset) == (not self.size_bytes), f"{self!r}: offsets without bytes"
-        assert self.base_offset <= self.synced_end <= self.end_offset, f"{self!r} is synced up to {self.synced_end}"
-        assert not self.is_synced or self.synced_end == self.end_offset, f"{self!r} is synced to {self.synced_end} only"
-        assert self.first_timestamp_ms <= self.max_timestamp_ms, (
-            f"{self!r}: the first batch is of {self.first_timestamp_ms} ms, the newest of {self.max_timestamp_ms} ms"
-        )
-        self._check_tail()
-        assert (self.index is None) == (self.times is None), f"{self!r} has one of its indexes in memory"
-        if self.index is not None and self.times is not None:
-            self.index.check_invariants(self.end_offset, self.size_bytes)
-            self.times.check_invariants(self.end_offset, self.max_timestamp_ms)
-
-    def check_newest(self) -> None:
-        """Assert that the last batch and the last index entry lie within the segment, after those before them."""
-        ends, positions = self.tail_ends, self.tail_positions
-        if ends:
-            assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
-            assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
-            before = (ends[-2], positions[-2]) if len(ends) > 1 else (self.tail_floor, -1)
-            assert before[0] < ends[-1], f"{self!r}: the newest batch follows one that ends at {before[0]}"
-            assert before[1] < positions[-1], f"{self!r}: the newest batch follows one that lies at {before[1]}"
-        indexed = self.index.last if self.index is not None else None
-        if indexed is not None:
-            last_offset, position = indexed
-            assert last_offset < self.end_offset, f"{self!r}: the index knows offset {last_offset}"
-            assert position < self.size_bytes, f"{self!r}: the index points to position {position}"
-
-    def _check_tail(self) -> None:
-        ends, positions = self.tail_ends, self.tail_positions
-        assert len(ends) == len(positions) <= TAIL_BATCHES_MAX, (
-            f"{self!r}: {len(ends)} ends, {len(positions)} positions"
-        )
-        assert self.base_offset <= self.tail_floor <= self.end_offset, f"{self!r} remembers from {self.tail_floor} on"
-        if not ends:
-            return
-        assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
-        assert self.tail_floor < ends[0], f"{self!r} remembers from {self.tail_floor} on a batch that ends at {ends[0]}"
-        assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
-        assert all(low < high for low, high in pairwise(ends)), f"{self!r}: ends of batches do not rise: {ends}"
-        assert all(low < high for low, high in pairwise(positions)), f"{self!r}: batches overlap: {positions}"
 
     def release(self) -> None:
         """Close the file, and drop the indexes if they can be read again."""

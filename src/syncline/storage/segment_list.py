@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from syncline.model.ids import NONE, Offset
+from syncline.storage import segment_checks
 from syncline.storage.disk import Disk
 from syncline.storage.segment import (
     DELETED_SUFFIX,
@@ -198,4 +199,4 @@ class SegmentList:
         for segment in self._warm:
             assert segment in self._segments[:-1], f"{segment!r} is kept warm but is no finished segment"
         for segment in self._segments:
-            segment.check_invariants()
+            segment_checks.check(segment)
