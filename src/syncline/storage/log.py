@@ -24,8 +24,9 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
-from syncline.storage import cutting, incoming, read_plans, segment_checks, times
+from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
 from syncline.storage.availability import Availability
+from syncline.storage.byte_lag import CoordinateSearch
 from syncline.storage.cut_steps import CutSteps
 from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
@@ -239,8 +240,8 @@ class PartitionLog:
         return read_plans.readable(self._segments, _make(Wanted, (offset, upper, 2**62, True)))
 
     def bytes_behind(self, plan: Slice) -> int:
-        """Return the bytes of the log from the start of a planned read on; searched from the end, the usual place."""
-        return read_plans.bytes_behind(self._segments, plan)
+        """Return the bytes of the log from the start of a planned read on. Not after a cut."""
+        return byte_lag.behind(self._segments, plan)
 
     @property
     def newest_timestamp_ms(self) -> int:
@@ -248,10 +249,23 @@ class PartitionLog:
         return self._segments.newest_timestamp_ms
 
     def bytes_from(self, offset: Offset) -> int:
-        """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too few."""
+        """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too many."""
         if offset >= self.log_end:
             return 0
-        return read_plans.bytes_from(self._segments, max(offset, self.log_start))
+        return self._segments.end_bytes - byte_lag.floor(self._segments, max(offset, self.log_start))
+
+    def byte_bounds(self) -> tuple[int, int]:
+        """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
+        return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
+
+    def coordinate(self, offset: Offset, *, is_exact: bool) -> int | CoordinateSearch:
+        """Return the byte coordinate of the batch that holds `offset`, or what a worker needs to find it.
+
+        An offset outside the log counts as the nearest inside. Without `is_exact`, it may be too low by less than one
+        index interval and one batch. The lag of a reader at `offset` is what it lacks to the end of `byte_bounds`.
+        """
+        self._availability.check()
+        return byte_lag.find(self._segments, min(max(offset, self.log_start), self.log_end), is_exact=is_exact)
 
     def offset_for_time_later(
         self, timestamp_ms: int, done: Callable[[TimestampedOffset | Exception | None], None]

@@ -63,6 +63,7 @@ class Segment:
         "_index_interval_bytes",
         "_max_timestamp_offset",
         "base_offset",
+        "bytes_before",
         "end_offset",
         "first_timestamp_ms",
         "generation",
@@ -86,6 +87,8 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size_bytes = 0
+        # The bytes of all segments before this one, counted since the log was opened (`byte_lag.py`).
+        self.bytes_before = 0
         # Both in memory or both on the disk.
         self.index: OffsetIndex | None = OffsetIndex(base_offset)
         self.times: TimeIndex | None = TimeIndex(base_offset)
@@ -201,6 +204,17 @@ class Segment:
                 behind = first + 1
             end = positions[behind] if behind < count else self.size_bytes
         return start, end - start
+
+    def position_in_tail(self, offset: Offset) -> int | None:
+        """Return where the batch that holds `offset`, or follows it, begins; None if it is not among the remembered.
+
+        At the end of the segment that is its size.
+        """
+        ends = self.tail_ends
+        if offset < self.tail_floor or not ends:
+            return None
+        at = bisect_right(ends, offset)
+        return self.tail_positions[at] if at < len(ends) else self.size_bytes
 
     def hints(self, wanted: Wanted) -> Hints | None:
         """Return what memory knows about the position of `wanted`, None if the index is not in memory."""
@@ -373,6 +387,7 @@ class Segment:
         other = Segment(self._disk, self._directory, self.base_offset, self._index_interval_bytes)
         other._file = file
         other._take(self.figures)
+        other.bytes_before = self.bytes_before
         other.index = None if self.index is None else self.index.copy()
         other.times = None if self.times is None else self.times.copy()
         return other

@@ -7,7 +7,7 @@ the last few that were read. The last segment, the only one that grows, keeps bo
 A segment's files are deleted in three steps: close, rename, remove. A name that
 ends in `.deleted` is never loaded, so a crash between steps leaves no half segment.
 
-Invariants: segments follow each other without a gap; there is always one.
+Invariants: segments follow each other without a gap, in offsets and in bytes (`byte_lag.py`); there is always one.
 """
 
 from bisect import bisect_right
@@ -38,9 +38,13 @@ class SegmentList:
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
         assert segments, "a log has at least the segment of the next write"
-        self._disk = disk
+        self.disk = disk
         self._directory = directory
         self._segments = segments
+        bytes_before = 0
+        for segment in segments:
+            segment.bytes_before = bytes_before
+            bytes_before += segment.size_bytes
         self._bases = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
         self.active = segments[-1]
@@ -67,7 +71,12 @@ class SegmentList:
     @property
     def size_bytes(self) -> int:
         """The size of all log files."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return self.active.bytes_before + self.active.size_bytes - self._segments[0].bytes_before
+
+    @property
+    def end_bytes(self) -> int:
+        """The byte coordinate of the log end."""
+        return self.active.bytes_before + self.active.size_bytes
 
     @property
     def max_timestamp_ms(self) -> int:
@@ -105,7 +114,9 @@ class SegmentList:
         assert not self._segments or base_offset == self.active.end_offset, (
             f"{self.active!r} is not followed by a segment at {base_offset}"
         )
-        segment = Segment(self._disk, self._directory, base_offset, index_interval_bytes)
+        segment = Segment(self.disk, self._directory, base_offset, index_interval_bytes)
+        # If all segments were destroyed, the new one takes the place of the oldest.
+        segment.bytes_before = self.end_bytes if self._segments else self.active.bytes_before
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -150,10 +161,10 @@ class SegmentList:
         for suffix in _SUFFIXES:
             path = segment.path(suffix)
             deleted = path + DELETED_SUFFIX
-            if self._disk.exists(path):
-                self._disk.rename(path, deleted)
+            if self.disk.exists(path):
+                self.disk.rename(path, deleted)
                 yield deleted
-            elif self._disk.exists(deleted):
+            elif self.disk.exists(deleted):
                 yield deleted
 
     def destroy_behind(self, segment: Segment) -> None:
@@ -175,7 +186,7 @@ class SegmentList:
         segment = self._segments[-1]
         self._close(segment)
         for path in list(self._bury(segment)):
-            self._disk.remove(path)
+            self.disk.remove(path)
         self._segments.pop()
         self._bases.pop()
         if self._segments:
@@ -195,6 +206,9 @@ class SegmentList:
         assert self.active is self._segments[-1], f"{self.active!r} grows, the last is {self._segments[-1]!r}"
         for older, newer in pairwise(self._segments):
             assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"
+            assert older.bytes_before + older.size_bytes == newer.bytes_before, (
+                f"{older!r} and the bytes before it are not the {newer.bytes_before} before {newer!r}"
+            )
             assert not older.tail_ends, f"{older!r} is finished but remembers where its newest batches lie"
         for segment in self._warm:
             assert segment in self._segments[:-1], f"{segment!r} is kept warm but is no finished segment"
