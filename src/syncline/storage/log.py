@@ -25,6 +25,7 @@ from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
+from syncline.storage.append_times import AppendTimeSearch, Found
 from syncline.storage.availability import Availability
 from syncline.storage.byte_lag import CoordinateSearch
 from syncline.storage.cut_steps import CutSteps
@@ -43,6 +44,7 @@ from syncline.storage.segment_writer import SegmentWriter
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
 from syncline.storage.trimming import Trimming
+from syncline.storage.written import WrittenBytes
 
 # After this many written bytes, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
@@ -64,6 +66,7 @@ class PartitionLog:
         high_watermark: Offset,
         make_directory: Callable[[], None] | None,
         on_recovery_point_lowered: Callable[[], None],
+        written: WrittenBytes,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -102,6 +105,7 @@ class PartitionLog:
             self.epochs,
             self.producers,
             self._availability,
+            written,
             make_directory=make_directory,
         )
         self._cuts = CutSteps(
@@ -150,9 +154,10 @@ class PartitionLog:
         """The segments, oldest first, for tools and tests; callers must not change them."""
         return tuple(self._segments)
 
-    def append_as_leader(self, batch: Buffer, header: BatchHeader) -> None:
+    def append_as_leader(self, batch: Buffer, header: BatchHeader, append_ms: int = NONE) -> None:
         """Store one validated batch that was stamped with the log end and this leader's epoch.
 
+        `append_ms` is the wall clock's time, of which the log keeps what `append_time` tells; -1: it keeps nothing.
         Raises DiskFullError if there is no room, LogOfflineError if this log is offline.
         """
         self._availability.check()
@@ -163,7 +168,7 @@ class PartitionLog:
         assert leader_epoch == header.leader_epoch >= self.epochs.latest_epoch, (
             f"{self!r}: a batch of epoch {header.leader_epoch} is stamped with {leader_epoch}, behind {self.epochs!r}"
         )
-        self.log_end = self._writer.append(batch, header, self.settings)
+        self.log_end = self._writer.append(batch, header, self.settings, append_ms)
         self._after_write(len(batch))
 
     def append_as_follower(self, buffer: Buffer) -> FollowerAppend:
@@ -266,6 +271,23 @@ class PartitionLog:
         """
         self._availability.check()
         return byte_lag.find(self._segments, min(max(offset, self.log_start), self.log_end), is_exact=is_exact)
+
+    def append_time(self, offset: Offset) -> Found | AppendTimeSearch | None:
+        """Return what is known of when the batch at `offset` was appended, or what a worker needs to look it up.
+
+        None: nothing is. The batch came less than a step after the entry that is found, or with it.
+        """
+        self._availability.check()
+        return self._segments.of(offset).append_times.find(offset)
+
+    def save_append_times(self) -> bool:
+        """Write the append times of the last few seconds beside the log, unsynced; return whether there were any.
+
+        Raises DiskFullError; they then wait for the next call.
+        """
+        self._availability.check()
+        with self._availability.refusing("save append times of"):
+            return self._segments.active.append_times.save(for_good=False)
 
     def offset_for_time_later(
         self, timestamp_ms: int, done: Callable[[TimestampedOffset | Exception | None], None]
@@ -407,6 +429,7 @@ class PartitionLog:
             if active.size_bytes and active.index is not None and len(active.index):
                 active.finish()
                 active.save_indexes(sync=True)
+            active.append_times.save(for_good=True)
             if self.log_end:
                 self._writer.save_snapshot(sync=False)
         self.close()

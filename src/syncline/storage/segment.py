@@ -23,6 +23,7 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
+from syncline.storage.kept_times import KeptTimes
 from syncline.storage.reading import Hints, Search, Wanted, hints_from_index
 from syncline.storage.times import Place
 
@@ -31,6 +32,9 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
+APPEND_TIMES_SUFFIX: Final = ".appendtimes"
+# What lies beside the batches and is of no use without them.
+HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, APPEND_TIMES_SUFFIX)
 
 # A segment remembers between half of these and all of them: some 16 KB per partition that is written to.
 TAIL_BATCHES_MAX: Final = 1024
@@ -62,6 +66,7 @@ class Segment:
         "_file",
         "_index_interval_bytes",
         "_max_timestamp_offset",
+        "append_times",
         "base_offset",
         "bytes_before",
         "end_offset",
@@ -92,6 +97,7 @@ class Segment:
         # Both in memory or both on the disk.
         self.index: OffsetIndex | None = OffsetIndex(base_offset)
         self.times: TimeIndex | None = TimeIndex(base_offset)
+        self.append_times = KeptTimes(disk, self.path(APPEND_TIMES_SUFFIX), self.path(), base_offset)
         self.max_timestamp_ms = NONE
         self.first_timestamp_ms = NONE
         # Below this offset the file's bytes are safe from a power cut.
@@ -331,6 +337,7 @@ class Segment:
 
         `end_offset` is the new end.
         """
+        self.append_times.cut(end_offset)
         self._cut_file(position)
         self.forget_from(position, end_offset)
 
@@ -338,6 +345,7 @@ class Segment:
         """Become `rest`, a copy without what is to be cut off; reads nothing, and may be repeated if it was refused."""
         assert rest.base_offset == self.base_offset, f"{self!r} cannot become {rest!r}"
         assert rest.end_offset <= self.end_offset, f"{self!r} is cut, not extended to {rest!r}"
+        self.append_times.cut(rest.end_offset)
         self._cut_file(rest.size_bytes)
         self.synced_end = rest.end_offset
         self.index, self.times = rest.index, rest.times
@@ -428,3 +436,4 @@ class Segment:
             self._file = None
         if self.is_index_saved:
             self.index = self.times = None
+            self.append_times.release()

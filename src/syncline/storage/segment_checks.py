@@ -20,6 +20,8 @@ def check(segment: Segment) -> None:
     )
     _check_tail(segment)
     assert (segment.index is None) == (segment.times is None), f"{segment!r} has one of its indexes in memory"
+    if segment.append_times.recent is not None:
+        segment.append_times.recent.check_invariants(end_offset, segment.size_bytes)
     if segment.index is not None and segment.times is not None:
         segment.index.check_invariants(end_offset, segment.size_bytes)
         segment.times.check_invariants(end_offset, segment.max_timestamp_ms)

@@ -20,15 +20,14 @@ from syncline.storage import segment_checks
 from syncline.storage.disk import Disk
 from syncline.storage.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    HINT_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
 )
 from syncline.storage.times import Place
 
-_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_SUFFIXES: Final = (LOG_SUFFIX, *HINT_SUFFIXES, SNAPSHOT_SUFFIX)
 # Finished segments whose file stays open and whose index stays in memory; the least recently read is released first.
 WARM_SEGMENTS_MAX: Final = 4
 
@@ -117,6 +116,8 @@ class SegmentList:
         segment = Segment(self.disk, self._directory, base_offset, index_interval_bytes)
         # If all segments were destroyed, the new one takes the place of the oldest.
         segment.bytes_before = self.end_bytes if self._segments else self.active.bytes_before
+        if self._segments:
+            segment.append_times.begin_after(self.active.append_times)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
