@@ -297,6 +297,49 @@ def test_a_segment_that_is_cut_and_finished_again_while_a_worker_saves_its_times
     assert times(start_again(disk, directory, settings, is_clean=False)) == after | {4: 20_000}
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_file_that_cannot_be_read_damages_no_log(
+    disk: RecordingDisk,
+    directory: LogDirectory,
+    settings: LogSettings,
+    log: PartitionLog,
+    is_clean: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A log whose own batches cannot be read is damaged; this is only a hint."""
+    append(log, append_ms=BEGAN_MS)
+    log.save_append_times()
+    read = RecordingFile.read
+
+    def broken(file: RecordingFile, position: int, size: int) -> bytes:
+        if file.path.endswith(".appendtimes"):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file, position, size)
+
+    monkeypatch.setattr(RecordingFile, "read", broken)
+    again = start_again(disk, directory, settings, is_clean=is_clean)
+
+    assert times(again) == {}
+    append(again, append_ms=BEGAN_MS + 1_000)
+    assert times(again) == {1: 1_000}
+
+
+def test_written_bytes_go_on_where_they_were(
+    disk: RecordingDisk, directory: LogDirectory, settings: LogSettings, log: PartitionLog
+) -> None:
+    """They are counted over all logs and lives of a broker, and never fall."""
+    for number in range(2):
+        append(log, append_ms=BEGAN_MS + 1_000 * number)
+    before = known(log, 1)
+    log = start_again(disk, directory, settings, is_clean=True)
+    append(log, append_ms=BEGAN_MS + 9_000)
+    after = known(log, 2)
+
+    assert before is not None
+    assert after is not None
+    assert 0 < before.entry.written_bytes <= after.entry.written_bytes
+
+
 def test_retention_removes_the_file_with_its_segment(disk: RecordingDisk, log: PartitionLog) -> None:
     """Nothing of a deleted segment stays."""
     for number in range(8):

@@ -217,12 +217,11 @@ class AppendTimes:
         """Return what the file lacks, None if nothing; `for_good`: also if it was only not synced."""
         if self._saved_count == len(self._offsets) and not (for_good and self._is_unsynced):
             return None
-        at = self._file_bytes
-        fresh = [self._entry(at) for at in range(self._saved_count, len(self._offsets))]
+        fresh = [self._entry(number) for number in range(self._saved_count, len(self._offsets))]
         data = b"".join(ENTRY.pack(entry.offset - self._base_offset, *entry[1:]) for entry in fresh)
-        if not at:
+        if not self._file_bytes:
             data = HEADER.pack(MAGIC, VERSION, STEP_MS, self._base_offset) + data
-        return Unsaved(path, at, data, len(fresh))
+        return Unsaved(path, self._file_bytes, data, len(fresh))
 
     @property
     def _file_bytes(self) -> int:
@@ -286,20 +285,27 @@ class StoredTimes(NamedTuple):
 
     @classmethod
     def read(cls, disk: Disk, path: str, base_offset: int, *, newest: int | None = None) -> "StoredTimes":
-        """Read a file, or its `newest` entries; may wait for the disk. A missing or strange one has no entries."""
+        """Read a file, or its `newest` entries; may wait for the disk. Raises OSError if the disk refuses.
+
+        A file that is missing, strange or unreadable has no entries.
+        """
         try:
             file = disk.open(path)
+            try:
+                count = _count(file, base_offset)
+                if count is None:
+                    return cls((), 0, is_whole=False)
+                first = 0 if newest is None else max(0, count - newest)
+                is_whole = file.size_bytes == HEADER.size + count * ENTRY.size
+                return cls(tuple(_entries(file, base_offset, first, count)), first, is_whole)
+            finally:
+                file.close()
         except FileNotFoundError:
             return cls((), 0, is_whole=True)
-        try:
-            count = _count(file, base_offset)
-            if count is None:
-                return cls((), 0, is_whole=False)
-            first = 0 if newest is None else max(0, count - newest)
-            is_whole = file.size_bytes == HEADER.size + count * ENTRY.size
-            return cls(tuple(_entries(file, base_offset, first, count)), first, is_whole)
-        finally:
-            file.close()
+        except OSError as error:
+            if is_refusal(error):
+                raise
+            return cls((), 0, is_whole=False)
 
     def below(self, base_offset: int, end_offset: int, size_bytes: int) -> AppendTimes:
         """Return the entries of a segment with this end and size, in which all that was synced can be trusted."""
@@ -368,7 +374,10 @@ class AppendTimeSearch(NamedTuple):
             while high - low > 1:
                 middle = (low + high) // 2
                 data = file.read(HEADER.size + middle * BLOCK_ENTRIES * ENTRY.size, _FIRST_FIELD.size)
-                if self.base_offset + _FIRST_FIELD.unpack(data)[0] <= self.offset:
+                if len(data) < _FIRST_FIELD.size:
+                    # The segment was cut meanwhile.
+                    high = middle
+                elif self.base_offset + _FIRST_FIELD.unpack(data)[0] <= self.offset:
                     low = middle
                 else:
                     high = middle
@@ -408,4 +417,5 @@ def _count(file: File, base_offset: int) -> int | None:
 
 def _entries(file: File, base_offset: int, first: int, behind: int) -> list[Entry]:
     data = file.read(HEADER.size + first * ENTRY.size, (behind - first) * ENTRY.size)
-    return [Entry(base_offset + fields[0], *fields[1:]) for fields in ENTRY.iter_unpack(bytes(data))]
+    whole = bytes(data)[: len(data) // ENTRY.size * ENTRY.size]
+    return [Entry(base_offset + fields[0], *fields[1:]) for fields in ENTRY.iter_unpack(whole)]

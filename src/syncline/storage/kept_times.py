@@ -112,12 +112,12 @@ class KeptTimes:
     # At a start: these may wait for the disk, and raise OSError.
 
     def load(self, end_offset: Offset, size_bytes: int) -> None:
-        """Read the newest entries of a segment of this end and size; the file can be trusted."""
+        """Read the newest entries of a segment of this end and size; after a clean stop they can be trusted."""
         stored = StoredTimes.read(self._disk, self._path, self._base_offset, newest=RECENT_MAX // 2)
         self.recent = stored.below(self._base_offset, end_offset, size_bytes)
 
     def leave_on_disk(self) -> None:
-        """Read nothing yet; the file can be trusted."""
+        """Read nothing yet: a look-up checks what it finds."""
         self.recent = None
 
     def compare(self) -> Matching:

@@ -213,8 +213,6 @@ class LogDirectory:
                 raise storage_error(error, f"Cannot load {key} in {self.path}") from error
             self.damaged[key] = str(error)
             return
-        if recovered.segments and (newest := recovered.segments[-1].append_times.recent) is not None:
-            self._written.reached(newest.last_written_bytes)
         topic_id = decode_partition_metadata(metadata)
         self.logs[key] = self._log(key, directory, topic_id, settings, recovered, make_directory=None)
 
@@ -228,6 +226,8 @@ class LogDirectory:
         *,
         make_directory: Callable[[], None] | None,
     ) -> PartitionLog:
+        if recovered.segments and (newest := recovered.segments[-1].append_times.recent) is not None:
+            self._written.reached(newest.last_written_bytes)
         return PartitionLog(
             self._disk,
             directory,
