@@ -37,10 +37,10 @@ def batch(
     return data
 
 
-def append(log: PartitionLog, leader_epoch: int = 0, **fields: object) -> bytes:
-    """Append one batch as the leader would; return its bytes."""
+def append(log: PartitionLog, leader_epoch: int = 0, *, append_ms: int = -1, **fields: object) -> bytes:
+    """Append one batch as the leader would, at this time by its wall clock; return its bytes."""
     data = batch(log.log_end, leader_epoch=leader_epoch, **fields)  # type: ignore[arg-type]
-    log.append_as_leader(memoryview(data), BatchHeader.parse(data))
+    log.append_as_leader(memoryview(data), BatchHeader.parse(data), append_ms)
     return bytes(data)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from syncline.core.producer_state import ProducerState, ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.records.batch import BatchHeader, crc_matches
+from syncline.storage.append_times import AppendTimeSearch
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.segment import INDEX_SUFFIX
@@ -23,6 +24,11 @@ SETTINGS = LogSettings(
     segment_bytes=420, index_interval_bytes=100, file_delete_delay_ms=10, retention_ms=-1, retention_bytes=-1
 )
 Batches = tuple[tuple[int, bytes], ...]
+
+
+def appended_ms(leader_epoch: int, offset: int) -> int:
+    """Return when the batch at `offset` came in a story: there is one every 260 ms, and terms follow each other."""
+    return leader_epoch * 1_000_000 + offset * 130
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,9 @@ class Story:
             fields = {"count": 2, "value": b"v" * size, "producer": producer, "timestamp_ms": 1000 + self.log.log_end}
             data = bytes(batch(self.log.log_end, leader_epoch=self.epoch, **fields))  # type: ignore[arg-type]
             self._mark(possible=((*self.batches, (self.log.log_end, data)),), must_be_empty_at=None)
-            append(self.log, self.epoch, **fields)
+            append(self.log, self.epoch, append_ms=appended_ms(self.epoch, self.log.log_end), **fields)
+            if self.log.log_end % 8 == 0:
+                self.log.save_append_times()
 
     def flush(self) -> None:
         """Flush, and from then on require what was flushed."""
@@ -186,6 +194,7 @@ def check(image: Image, account: Account, *, deeply: bool = True, boot: str = "b
     _check_producers(log, whole)
     if deeply:
         _check_reads(log, found)
+        _check_append_times(log, found)
         _check_indexes(disk, log)
         _check_again(disk, log, found)
 
@@ -251,6 +260,19 @@ def _check_reads(log: PartitionLog, found: list[tuple[int, bytes]]) -> None:
         for offset in (base_offset, base_offset + 1):
             if offset >= log.log_start:
                 assert read(log, offset, max_bytes=1) == data, f"a read at {offset} got another batch"
+
+
+def _check_append_times(log: PartitionLog, found: list[tuple[int, bytes]]) -> None:
+    """Assert that whatever is known is true of the batch that is there now."""
+    epochs = {base_offset: BatchHeader.parse(data).leader_epoch for base_offset, data in found}
+    for base_offset in epochs:
+        known = log.append_time(base_offset)  # type: ignore[arg-type]
+        known = known.run() if isinstance(known, AppendTimeSearch) else known
+        if known is None or known.entry.offset < log.log_start:
+            continue
+        offset, append_ms = known.entry.offset, known.entry.append_ms
+        assert offset in epochs, f"{log!r} knows when {offset} came, where no batch begins"
+        assert append_ms == appended_ms(epochs[offset], offset), f"{log!r} says that {offset} came at {append_ms} ms"
 
 
 def _check_indexes(disk: RecordingDisk, log: PartitionLog) -> None:

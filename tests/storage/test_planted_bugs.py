@@ -14,6 +14,7 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.flusher import Flusher
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from tests.storage.batches import append, batch, truncate_to
 from tests.storage.recording_disk import RecordingDisk
@@ -26,6 +27,18 @@ def roll_loses_its_base(patch: pytest.MonkeyPatch) -> None:
     """A new segment is named after the last record instead of the next one."""
     add = SegmentList.add
     patch.setattr(SegmentList, "add", lambda self, base, interval: add(self, Offset(base - 1), interval))
+
+
+def roll_forgets_the_bytes_before(patch: pytest.MonkeyPatch) -> None:
+    """A new segment begins at the byte coordinate of the first one, so byte lags are too small by all that is older."""
+    add = SegmentList.add
+
+    def forgetful(self: SegmentList, base: Offset, interval: int) -> Segment:
+        segment = add(self, base, interval)
+        segment.bytes_before = 0
+        return segment
+
+    patch.setattr(SegmentList, "add", forgetful)
 
 
 def flush_vouches_for_the_newest_segment_only(patch: pytest.MonkeyPatch) -> None:
@@ -55,6 +68,12 @@ def grow(log: PartitionLog) -> None:
         append(log, leader_epoch=number // 6, count=2)
 
 
+def grow_and_check(log: PartitionLog) -> None:
+    """Look at all segments afterwards."""
+    grow(log)
+    log.check_invariants()
+
+
 def grow_and_flush(log: PartitionLog) -> None:
     """Let a flush follow, before any background sync."""
     grow(log)
@@ -72,6 +91,7 @@ def grow_and_cut(log: PartitionLog) -> None:
     ("plant", "act", "message"),
     [
         pytest.param(roll_loses_its_base, grow, "is not followed by a segment at", id="roll"),
+        pytest.param(roll_forgets_the_bytes_before, grow_and_check, "are not the 0 before", id="bytes-before"),
         pytest.param(flush_vouches_for_the_newest_segment_only, grow_and_flush, "is synced up to", id="M51"),
         pytest.param(flush_forgets_the_epochs, grow_and_flush, "its epochs are not safe", id="epochs-unsaved"),
         pytest.param(cut_keeps_the_epochs, grow_and_cut, "EpochCache", id="epochs-behind-the-end"),

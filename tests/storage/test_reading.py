@@ -71,7 +71,7 @@ def test_read_at_the_end_is_empty_and_touches_nothing(log: PartitionLog) -> None
 
     plan = log.read_plan(Offset(1), 1000, log.log_end)
 
-    assert plan == Slice(None, 0, 0)
+    assert plan == Slice(None, 0, 0, 0)
 
 
 @pytest.mark.parametrize("offset", [-1, 2, 3], ids=["below the start", "above the end", "far above"])

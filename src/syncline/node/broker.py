@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.replication.known_brokers import KnownBrokers
-from syncline.core.replication.tick_index import TickIndex
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_delta import MetadataDelta
+from syncline.node.basis import Basis
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
@@ -34,16 +34,9 @@ from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import HeldForFollowers
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.groups.on_demand import GroupsOnDemand
-from syncline.node.hosting.aside import AsideCopies
-from syncline.node.hosting.doubted_logs import DoubtedLogs
+from syncline.node.hosting.assembly import assemble
 from syncline.node.hosting.image_application import ImageApplication
-from syncline.node.hosting.isr_proposals import IsrProposals
-from syncline.node.hosting.mender import Mender
-from syncline.node.hosting.offline_logs import LAST_WORDS_S, OfflineLogs
-from syncline.node.hosting.partition_journal import PartitionJournal
-from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
-from syncline.node.hosting.scrubber import Scrubber
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
@@ -55,18 +48,14 @@ from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
 from syncline.node.observer import Observer
 from syncline.node.opening import Opening
-from syncline.node.partition import Partition, PartitionSurroundings
+from syncline.node.partition import Partition
 from syncline.node.pending_produce import Producing
 from syncline.node.probe import Probe, no_probe
 from syncline.node.received import Received
-from syncline.node.replication.cuts import Cuts
-from syncline.node.replication.fetchers import Fetchers
 from syncline.node.replication.leader_fetcher import LeaderFetcher
-from syncline.node.replication.surroundings import FetcherSurroundings
-from syncline.node.slow_reads import SlowReads
+from syncline.node.reporting import Reporting
 from syncline.node.stepping import Stepping
 from syncline.node.tasks import Tasks
-from syncline.node.throttle.moves import MetadataMoves
 from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.node.topic_creation import TopicCreation
 from syncline.node.unanswered_refusals import UnansweredRefusals
@@ -120,9 +109,8 @@ class Broker:
         configs = self.configs = LiveConfigs(broker_id, static_config, config, cluster)
         partitions: dict[TopicPartition, Partition] = {}
         self.partitions: Mapping[TopicPartition, Partition] = partitions
-        by_leader: dict[int, LeaderFetcher] = {}
-        known_brokers, ticks = KnownBrokers(), TickIndex()
         # Parts that the others use.
+        known_brokers = KnownBrokers()
         tasks = self.tasks = Tasks(loop)
         clients = Clients(
             loop=loop,
@@ -141,102 +129,30 @@ class Broker:
         topics = TopicCreation(
             cluster=cluster, configs=configs, cluster_size=cluster_size, tasks=tasks, controller=controller
         )
-        # Reporting.
-        journal = self.journal = Journal(
-            broker_id=broker_id,
-            loop=loop,
-            cluster=cluster,
-            configs=configs,
-            partitions=partitions,
-            tasks=tasks,
-            topics=topics,
-            links=links,
-            settle=settle,
-        )
-        observer = self.observer = Observer(
-            broker_id=broker_id,
-            loop=loop,
-            clock=clock,
-            cluster=cluster,
-            configs=configs,
-            known_brokers=known_brokers,
-            partitions=partitions,
-            leaders=by_leader,
-            controller=controller,
-            note=journal.note,
-        )
-        partition_journal = PartitionJournal(
-            broker_id=broker_id,
-            clock=clock,
-            configs=configs,
-            counters=counters,
-            followers=observer.followers,
-            disk=observer.disk,
-            note=journal.note,
-        )
-        # Hosting partitions.
-        slow_reads = SlowReads(
-            broker_id=broker_id,
-            loop=loop,
-            clock=clock,
-            configs=configs,
-            counters=counters,
-            note=journal.note,
-            settle=settle,
-        )
-        low_watermarks = LowWatermarks(clock, deadlines, cluster)
-        refused_writes = RefusedWrites(
+        basis = Basis(
             broker_id=broker_id,
             loop=loop,
             clock=clock,
             disk=disk,
-            log_directory=logs.path,
-            episodes=observer.episodes,
-            heartbeat_now=controller.heartbeat_now,
-        )
-        surroundings = PartitionSurroundings(
-            broker_id=broker_id,
-            clock=clock,
+            logs=logs,
+            links=links,
+            holds=holds,
+            cluster=cluster,
             configs=configs,
-            brokers=known_brokers,
-            ticks=ticks,
+            partitions=partitions,
+            known_brokers=known_brokers,
+            tasks=tasks,
             counters=counters,
-            disk=observer.disk,
-            probe=probe or no_probe,
-            proposals=IsrProposals(
-                controller=controller, clock=clock, observer=observer, journal=partition_journal, settle=settle
-            ),
-            journal=partition_journal,
-            refused_writes=refused_writes,
-            slow_reads=slow_reads,
-            low_watermarks=low_watermarks,
+            deadlines=deadlines,
+            departures=departures,
+            controller=controller,
+            settle=settle,
             check_invariants=check_invariants,
         )
-        throttles = ReplicationThrottles(
-            broker_id=broker_id, loop=loop, clock=clock, config=config, moves=MetadataMoves(cluster), note=journal.note
-        )
-        fetchers = Fetchers(
-            FetcherSurroundings(
-                broker_id=broker_id,
-                registration=controller,
-                loop=loop,
-                clock=clock,
-                cluster=cluster,
-                configs=configs,
-                tasks=tasks,
-                links=links,
-                departures=departures,
-                observer=observer,
-                counters=counters,
-                cuts=Cuts(clock, loop, disk, observer.disk),
-                journal=partition_journal,
-                refused_writes=refused_writes,
-                throttle=throttles.follower,
-                holds=holds,
-                settle=settle,
-            ),
-            by_leader,
-        )
+        # Reporting, and hosting partitions.
+        by_leader: dict[int, LeaderFetcher] = {}
+        self.reporting = Reporting(basis, leaders=by_leader, topics=topics)
+        observer = self.reporting.observer
         groups = self._groups = GroupsOnDemand(
             clock=clock,
             rng=rng,
@@ -247,70 +163,15 @@ class Broker:
             topics=topics,
             memory=clients.memory,
         )
-        offline = OfflineLogs(
-            broker_id=broker_id,
-            cluster=cluster,
-            logs=logs,
-            aside=AsideCopies(
-                broker_id=broker_id, clock=clock, cluster=cluster, disk=disk, logs=logs, partitions=partitions
-            ),
-            clock=clock,
-            episodes=observer.episodes,
-            heartbeat_now=controller.heartbeat_now,
-            on_unfit=lambda reason: loop.call_later(LAST_WORDS_S, on_unfit, reason),
+        hosting = self.hosting = assemble(
+            basis, self.reporting, groups, by_leader=by_leader, probe=probe or no_probe, on_unfit=on_unfit
         )
-        scrubber = Scrubber(
-            broker_id=broker_id,
-            loop=loop,
-            clock=clock,
-            configs=configs,
-            disk=disk,
-            partitions=partitions,
-            offline=offline,
-            disk_watch=observer.disk,
-            episodes=observer.episodes,
-        )
-        self.replicas = HostedReplicas(
-            broker_id=broker_id,
-            cluster=cluster,
-            configs=configs,
-            logs=logs,
-            offline=offline,
-            writes=refused_writes,
-            doubted=DoubtedLogs(
-                clock=clock, cluster=cluster, disk=disk, partitions=partitions, damaged=offline.damaged
-            ),
-            scrubber=scrubber,
-            mender=Mender(
-                broker_id=broker_id,
-                loop=loop,
-                cluster=cluster,
-                configs=configs,
-                disk=disk,
-                logs=logs,
-                offline=offline,
-                tasks=tasks,
-                links=links,
-            ),
-            partitions=partitions,
-            surroundings=surroundings,
-            fetchers=fetchers,
-            groups=groups,
-            counters=counters,
-            disk=observer.disk,
-            low_watermarks=low_watermarks,
-            slow_reads=slow_reads,
-        )
-        isr_ticks = self.isr_ticks = IsrTicks(
-            loop=loop, clock=clock, configs=configs, ticks=ticks, look_at_reads=slow_reads.tick, settle=settle
-        )
+        replicas, throttles = hosting.replicas, hosting.throttles
         rows = MetadataRows()
 
         def config_changed(config: BrokerConfig) -> None:
             controller.set_config(config)
-            slow_reads.configure()
-            isr_ticks.configure()
-            scrubber.configure()
+            hosting.configure()
             clients.configure(config)
 
         self._images = ImageApplication(
@@ -319,14 +180,14 @@ class Broker:
             cluster=cluster,
             configs=configs,
             partitions=partitions,
-            replicas=self.replicas,
-            offline=offline,
-            refused_writes=refused_writes,
-            fetchers=fetchers,
+            replicas=replicas,
+            offline=replicas.offline,
+            refused_writes=replicas.writes,
+            fetchers=replicas.fetchers,
             known_brokers=known_brokers,
             departures=departures,
-            slow_reads=slow_reads,
-            low_watermarks=low_watermarks,
+            slow_reads=hosting.slow_reads,
+            low_watermarks=hosting.low_watermarks,
             groups=groups,
             metadata_rows=rows,
             throttles=throttles,
@@ -353,14 +214,14 @@ class Broker:
             sessions=sessions,
             deadlines=deadlines,
             woken=woken,
-            slow_reads=slow_reads,
-            low_watermarks=low_watermarks,
+            slow_reads=hosting.slow_reads,
+            low_watermarks=hosting.low_watermarks,
             followers=observer.followers,
             disk=observer.disk,
             counters=counters,
             throttle=throttles.leader,
         )
-        throttles.connect(HeldForFollowers(sessions, partitions), fetchers)
+        throttles.connect(HeldForFollowers(sessions, partitions), replicas.fetchers)
         self.producing = Producing(
             clock=clock,
             cluster=cluster,
@@ -400,7 +261,7 @@ class Broker:
                 disk=disk,
                 links=links,
                 dispatcher=self.dispatcher,
-                journal=journal,
+                journal=self.journal,
             )
 
         self.faults = FaultsOnDemand(make_faults)
@@ -414,6 +275,26 @@ class Broker:
         self.journal.note(event)
 
     # Views for handlers, metrics and verbs.
+
+    @property
+    def journal(self) -> Journal:
+        """Return the journal of what this broker decides and sees."""
+        return self.reporting.journal
+
+    @property
+    def observer(self) -> Observer:
+        """Return what this broker observes of itself and others."""
+        return self.reporting.observer
+
+    @property
+    def replicas(self) -> HostedReplicas:
+        """Return the hosted replicas."""
+        return self.hosting.replicas
+
+    @property
+    def isr_ticks(self) -> IsrTicks:
+        """Return what judges followers periodically."""
+        return self.hosting.isr_ticks
 
     @property
     def image(self) -> MetadataImage:
@@ -438,7 +319,7 @@ class Broker:
     @property
     def low_watermarks(self) -> LowWatermarks:
         """Return the DeleteRecords requests that wait for followers."""
-        return self.fetching.low_watermarks
+        return self.hosting.low_watermarks
 
     def spawn(self, coroutine: Coroutine[Any, Any, _T], /) -> asyncio.Task[_T]:
         """Run a coroutine as a task that this broker owns; a failure is logged."""
@@ -453,7 +334,7 @@ class Broker:
     @property
     def throttles(self) -> ReplicationThrottles:
         """Return what bounds replication from and to this broker."""
-        return self._images.throttles
+        return self.hosting.throttles
 
     # After the first image, and stopping.
 
@@ -469,14 +350,8 @@ class Broker:
 
     def close(self) -> None:
         """Stop fetching and parking; the node closes connections and logs."""
-        self.replicas.fetchers.close()
-        self.replicas.scrubber.close()
-        self.fetching.slow_reads.close()
-        self.replicas.writes.close()
-        self.isr_ticks.close()
-        self.throttles.close()
-        self.observer.close()
-        self.journal.close()
+        self.hosting.close()
+        self.reporting.close()
         self._groups.close()
         self._images.close()
         self.faults.close()

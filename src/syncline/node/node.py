@@ -24,7 +24,6 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.topic_config import TopicConfig
-from syncline.node.acknowledgements import AcknowledgementSampler
 from syncline.node.broker import Broker
 from syncline.node.channel.channel import Channel
 from syncline.node.channel.identity import BrokerIdentity
@@ -38,7 +37,6 @@ from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.probe import Probe
-from syncline.node.progress import ProgressSampler
 from syncline.node.request import Steps
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
@@ -323,26 +321,7 @@ class Node:
         clients = self.broker.dispatcher.clients
         every("connections", clients.sweep_interval_ms, clients.sweep)
         every("producers", 600_000, self._expire_producers)
-        if config.journal_enable:
-            broker = self.broker
-            sampler = ProgressSampler(
-                broker_id=broker.broker_id,
-                clock=broker.clock,
-                configs=broker.configs,
-                partitions=broker.partitions,
-                note=broker.journal.note,
-            )
-            every("progress", config.journal_progress_interval_ms, sampler.sample)
-            waits = AcknowledgementSampler(
-                broker_id=broker.broker_id,
-                clock=broker.clock,
-                waits=broker.counters.acknowledgement_waits,
-                interval_ms=config.journal_progress_interval_ms,
-                note=broker.journal.note,
-            )
-            every("acknowledgements", config.journal_progress_interval_ms, waits.sample)
-            every("journal", 1_000, broker.journal.ensure_topic, is_once=True)
-            self.broker.observer.start()
+        self.broker.reporting.start(every)
 
     def _sweep(self) -> None:
         # Retention may have deleted what kept a log aside.

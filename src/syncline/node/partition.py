@@ -41,6 +41,7 @@ from syncline.node.clock import Clock
 from syncline.node.committed_batches import committed_batches
 from syncline.node.counters import Counters
 from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
+from syncline.node.internal_append import append_internal
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.log_settings import log_settings
 from syncline.node.probe import Probe
@@ -340,25 +341,7 @@ class Partition:
 
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append a batch made by this broker, with acks=all; `done(code, base offset)` is called once."""
-        leader = self.leader
-        if leader is None:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-            return
-        refusal = leader.check_append(-1)
-        if refusal:
-            done(refusal, -1)
-            return
-        owned = bytearray(batch)
-        header = BatchHeader.parse(owned, 0)
-        if header.size_bytes > self.config.segment_bytes:
-            done(ErrorCode.MESSAGE_TOO_LARGE, -1)
-            return
-        try:
-            base_offset = self.append(owned, 0, header)
-        except StorageError as error:
-            done(error.code, -1)
-            return
-        self.wait(base_offset + header.record_count, _InternalWaiter(done, base_offset), 0, 0)
+        append_internal(self, batch, done)
 
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
         """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""
@@ -477,17 +460,3 @@ class Partition:
         Waits until all of it is committed. Raises `RequestError` if this broker loses the leadership meanwhile.
         """
         return committed_batches(self, from_offset)
-
-
-class _InternalWaiter:
-    """Calls back when a batch made by this broker is committed."""
-
-    __slots__ = ("_base_offset", "_done")
-
-    def __init__(self, done: Callable[[ErrorCode, int], None], base_offset: int) -> None:
-        self._done = done
-        self._base_offset = base_offset
-
-    def decided(self, topic_index: int, row_index: int, code: ErrorCode) -> None:
-        """Pass the verdict to the callback."""
-        self._done(code, self._base_offset)

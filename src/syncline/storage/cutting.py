@@ -20,7 +20,6 @@ from syncline.records.buffers import Buffer
 from syncline.storage import producer_snapshot
 from syncline.storage.batch_walk import NotABatch, NotResident
 from syncline.storage.disk import Disk
-from syncline.storage.flusher import Flusher
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 
@@ -152,21 +151,6 @@ class CutSearch(NamedTuple):
 def _check_size(size_bytes: int, *, resident_only: bool) -> None:
     if resident_only and size_bytes > AT_ONCE_BYTES:
         raise NotResident
-
-
-def prepare(disk: Disk, directory: str, flusher: Flusher, kept: Segment | None, end_offset: Offset) -> list[str]:
-    """Do what the disk may refuse before a cut, while the log is whole; return the paths of snapshots above the cut.
-
-    `kept` is the segment in which the log will end, None if no segment is kept. What follows needs no descriptor but
-    one for syncing names. Raises OSError; the log is as it was.
-    """
-    if kept is not None:
-        file = kept.file
-        assert file.size_bytes >= kept.size_bytes, f"{kept!r} is in a file of {file.size_bytes} bytes"
-    offsets = producer_snapshot.offsets(disk, directory)
-    # After a crash during the cut, no checkpoint may count the records as flushed.
-    flusher.lower(end_offset if kept is not None else Offset(0))
-    return [producer_snapshot.path(directory, each) for each in offsets if each > end_offset]
 
 
 def plan(

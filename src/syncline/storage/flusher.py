@@ -31,7 +31,7 @@ from syncline.storage.checkpoints import encode_epochs
 from syncline.storage.disk import BrokenFileError, Disk, File, sync_for_good
 from syncline.storage.errors import is_refusal
 from syncline.storage.recovery import EPOCHS_FILE
-from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from syncline.storage.segment import HINT_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from syncline.storage.segment_list import SegmentList
 
 
@@ -94,6 +94,7 @@ class Flusher:
             sync_for_good(segment.file)
             segment.synced_end = segment.end_offset
             if segment is not self._segments.active:
+                segment.append_times.save(for_good=True)
                 if segment.index is not None:
                     segment.save_indexes(sync=True)
                 segment.is_synced = True
@@ -240,26 +241,36 @@ class Flusher:
             (segment.path(INDEX_SUFFIX), segment.index.encode()),
             (segment.path(TIME_INDEX_SUFFIX), segment.times.encode()),
         )
+        if segment.append_times.is_being_saved:
+            # It was finished before, and cut; that work has not ended. Two workers must not write the same file.
+            self._unfinished.append((segment, snapshot_path))
+            return
+        unsaved = segment.append_times.begin_saving()
 
-        def work() -> None:
+        def work() -> bool:
+            """Return whether the append times, which are hints, cannot be written."""
             _sync_if_open(file)
             with contextlib.suppress(FileNotFoundError):  # A truncation may have removed it meanwhile.
                 snapshot = disk.open(snapshot_path)
                 _sync_if_open(snapshot)
                 snapshot.close()
+            is_lost = unsaved is not None and not unsaved.write(disk, sync=True)
             for path, data in indexes:
                 disk.replace_file(path, data, sync=True)
+            return is_lost
 
         ended = self.on_sync()
 
-        def done(error: Exception | None) -> None:
+        def done(result: Exception | bool) -> None:
             ended()
             if self.is_closed:
                 return
+            error = result if isinstance(result, Exception) else None
+            segment.append_times.end_saving(is_sound=result is False and segment.generation == generation)
             if segment not in self._segments:
-                for path, _ in indexes:
+                for suffix in HINT_SUFFIXES:
                     with contextlib.suppress(FileNotFoundError):
-                        disk.remove(path)
+                        disk.remove(segment.path(suffix))
             elif segment.generation != generation:
                 # The segment was cut meanwhile, so these indexes describe too much. A crash
                 # before this line is harmless, since recovery scans a cut segment.
@@ -269,6 +280,8 @@ class Flusher:
             elif error is not None:
                 self._on_failure(error, "sync")
             else:
+                if result:
+                    segment.append_times.lose()
                 segment.is_index_saved = segment.is_synced = True
                 segment.synced_end = segment.end_offset
                 self._advance()

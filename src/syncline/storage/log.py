@@ -19,28 +19,32 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from syncline.core.producer_state import OFFSET_MAX, ProducerTable
+from syncline.core.producer_state import OFFSET_MAX
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
-from syncline.storage import cutting, incoming, producer_snapshot, read_plans, times
+from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
+from syncline.storage.append_times import AppendTimeSearch, Found
 from syncline.storage.availability import Availability
-from syncline.storage.cutting import CutPlan, CutSearch, Shape
+from syncline.storage.byte_lag import CoordinateSearch
+from syncline.storage.cut_steps import CutSteps
+from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
-from syncline.storage.graveyard import Graveyard
 from syncline.storage.incoming import FollowerAppend
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
 from syncline.storage.recovery import Recovered
-from syncline.storage.retention import SegmentDeleted, Situation, reason_to_delete
+from syncline.storage.retention import SegmentDeleted, Situation
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.segment_writer import SegmentWriter
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
+from syncline.storage.trimming import Trimming
+from syncline.storage.written import WrittenBytes
 
 # After this many written bytes, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
@@ -62,6 +66,7 @@ class PartitionLog:
         high_watermark: Offset,
         make_directory: Callable[[], None] | None,
         on_recovery_point_lowered: Callable[[], None],
+        written: WrittenBytes,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -100,13 +105,21 @@ class PartitionLog:
             self.epochs,
             self.producers,
             self._availability,
+            written,
             make_directory=make_directory,
         )
-        # A change of this makes every earlier plan of a cut outdated.
-        self._cut_count = 0
+        self._cuts = CutSteps(
+            disk,
+            directory,
+            self._segments,
+            self._flusher,
+            self._writer,
+            self.epochs,
+            self.producers,
+            self._availability,
+        )
+        self._trimming = Trimming(disk, self._segments, self._flusher, self._writer, self._availability)
         self._written_since_recycle = 0
-        # Files that retention has renamed.
-        self._graveyard = Graveyard()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start}..{self.log_end})"
@@ -141,9 +154,10 @@ class PartitionLog:
         """The segments, oldest first, for tools and tests; callers must not change them."""
         return tuple(self._segments)
 
-    def append_as_leader(self, batch: Buffer, header: BatchHeader) -> None:
+    def append_as_leader(self, batch: Buffer, header: BatchHeader, append_ms: int = NONE) -> None:
         """Store one validated batch that was stamped with the log end and this leader's epoch.
 
+        `append_ms` is the wall clock's time, of which the log keeps what `append_time` tells; -1: it keeps nothing.
         Raises DiskFullError if there is no room, LogOfflineError if this log is offline.
         """
         self._availability.check()
@@ -154,7 +168,7 @@ class PartitionLog:
         assert leader_epoch == header.leader_epoch >= self.epochs.latest_epoch, (
             f"{self!r}: a batch of epoch {header.leader_epoch} is stamped with {leader_epoch}, behind {self.epochs!r}"
         )
-        self.log_end = self._writer.append(batch, header, self.settings)
+        self.log_end = self._writer.append(batch, header, self.settings, append_ms)
         self._after_write(len(batch))
 
     def append_as_follower(self, buffer: Buffer) -> FollowerAppend:
@@ -231,8 +245,8 @@ class PartitionLog:
         return read_plans.readable(self._segments, _make(Wanted, (offset, upper, 2**62, True)))
 
     def bytes_behind(self, plan: Slice) -> int:
-        """Return the bytes of the log from the start of a planned read on; searched from the end, the usual place."""
-        return read_plans.bytes_behind(self._segments, plan)
+        """Return the bytes of the log from the start of a planned read on. Not after a cut."""
+        return byte_lag.behind(self._segments, plan)
 
     @property
     def newest_timestamp_ms(self) -> int:
@@ -240,10 +254,40 @@ class PartitionLog:
         return self._segments.newest_timestamp_ms
 
     def bytes_from(self, offset: Offset) -> int:
-        """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too few."""
+        """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too many."""
         if offset >= self.log_end:
             return 0
-        return read_plans.bytes_from(self._segments, max(offset, self.log_start))
+        return self._segments.end_bytes - byte_lag.floor(self._segments, max(offset, self.log_start))
+
+    def byte_bounds(self) -> tuple[int, int]:
+        """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
+        return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
+
+    def coordinate(self, offset: Offset, *, is_exact: bool) -> int | CoordinateSearch:
+        """Return the byte coordinate of the batch that holds `offset`, or what a worker needs to find it.
+
+        An offset outside the log counts as the nearest inside. Without `is_exact`, it may be too low by less than one
+        index interval and one batch. The lag of a reader at `offset` is what it lacks to the end of `byte_bounds`.
+        """
+        self._availability.check()
+        return byte_lag.find(self._segments, min(max(offset, self.log_start), self.log_end), is_exact=is_exact)
+
+    def append_time(self, offset: Offset) -> Found | AppendTimeSearch | None:
+        """Return what is known of when the batch at `offset` was appended, or what a worker needs to look it up.
+
+        None: nothing is. The batch came less than a step after the entry that is found, or with it.
+        """
+        self._availability.check()
+        return self._segments.of(offset).append_times.find(offset)
+
+    def save_append_times(self) -> bool:
+        """Write the append times of the last few seconds beside the log, unsynced; return whether there were any.
+
+        Raises DiskFullError; they then wait for the next call.
+        """
+        self._availability.check()
+        with self._availability.refusing("save append times of"):
+            return self._segments.active.append_times.save(for_good=False)
 
     def offset_for_time_later(
         self, timestamp_ms: int, done: Callable[[TimestampedOffset | Exception | None], None]
@@ -287,9 +331,9 @@ class PartitionLog:
         """
         self._availability.check()
         if offset >= self.log_end or offset < self._segments.first.base_offset:
-            return CutPlan(offset, self._shape())
+            return CutPlan(offset, self._cuts.shape())
         try:
-            return cutting.plan(self._disk, self.directory, self._segments, self.producers, offset, self._shape())
+            return cutting.plan(self._disk, self.directory, self._segments, self.producers, offset, self._cuts.shape())
         except OSError as error:
             self._availability.refuse(error, "truncate")
 
@@ -299,10 +343,10 @@ class PartitionLog:
         Waits for writes and syncs: no append may come before the cut is safe on the disk.
         """
         self._availability.check()
-        if plan.shape != self._shape():
+        if plan.shape != self._cuts.shape():
             return False
         if plan.rest is not None:
-            self._cut(plan.rest, plan.producers)
+            self._cuts.cut_to(plan.rest, plan.producers, self._end_at)
         elif plan.offset >= self.log_end:
             self._flusher.epochs_changed(self.epochs.truncate_from_end(self.log_end))
         else:
@@ -315,64 +359,27 @@ class PartitionLog:
         Raises LogOfflineError if the disk, or what is on it, is to blame.
         """
         self._availability.check()
-        if search.shape != self._shape() or is_refusal(error):
+        if search.shape != self._cuts.shape() or is_refusal(error):
             return
         self._availability.fail(error, "truncate")
-
-    def _shape(self) -> Shape:
-        return Shape.of(self._segments, self._cut_count)
-
-    def _cut(self, rest: Segment, producers: ProducerTable | None) -> None:
-        segment = self._segments.of(rest.base_offset)
-        assert segment.base_offset == rest.base_offset, "a plan names a segment of the log"
-        snapshots = self._prepare_cut("truncate", segment, rest.end_offset)
-        self._availability.complete("truncate", lambda: self._cut_to(segment, rest, producers, snapshots))
-
-    def _prepare_cut(self, verb: str, kept: Segment | None, end_offset: Offset) -> list[str]:
-        """Have everything at hand that the disk may refuse; return the snapshots that go."""
-        with self._availability.refusing(verb):
-            self._writer.need_directory()
-            snapshots = cutting.prepare(self._disk, self.directory, self._flusher, kept, end_offset)
-        self._cut_count += 1
-        self._flusher.forget_pending()
-        return snapshots
-
-    def _cut_to(self, segment: Segment, rest: Segment, producers: ProducerTable | None, snapshots: list[str]) -> None:
-        end_offset = rest.end_offset
-        if snapshots or self._segments.active is not segment:
-            self._flusher.names_changed()
-        self._segments.destroy_behind(segment)
-        producer_snapshot.remove(self._disk, snapshots)
-        # Once other records get these offsets, a power cut must not bring back what was behind.
-        self._flusher.save_names()
-        segment.cut_to(rest)
-        self.log_end = end_offset
-        self._flusher.epochs_changed(self.epochs.truncate_from_end(end_offset))
-        self.log_start = min(self.log_start, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
-        if producers is not None:
-            self.producers.clear()
-            self.producers.entries.update(producers.entries)
 
     def restart_at(self, offset: Offset) -> None:
         """Drop all records, without reading; the empty log goes on at `offset` (truncate fully and start at)."""
         self._availability.check()
-        # The recovery point goes to 0: a crash during this may leave no segment that shows where the log was.
-        snapshots = self._prepare_cut("restart", None, Offset(NONE))
-        self._availability.complete("restart", lambda: self._restart_at(offset, snapshots))
+        self._cuts.restart_at(offset, self.settings.index_interval_bytes, self._be_empty_at)
 
-    def _restart_at(self, offset: Offset, snapshots: list[str]) -> None:
-        self._flusher.names_changed()
-        self._segments.destroy_all()
-        self._segments.add(offset, self.settings.index_interval_bytes)
+    def _end_at(self, offset: Offset) -> None:
+        self.log_end = offset
+        self.log_start = min(self.log_start, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def _be_empty_at(self, offset: Offset) -> None:
         self.log_start = self.log_end = self.high_watermark = offset
-        self._flusher.epochs_changed(self.epochs.clear())
-        self.producers.clear()
-        producer_snapshot.remove(self._disk, snapshots)
-        # The old names must be gone before the new one is there.
-        self._disk.sync_directory(self.directory)
-        self._writer.create_active()
-        self._flusher.restart_at(offset)
+
+    def _begin_at(self, offset: Offset) -> None:
+        """Make `offset` the first readable one, unless a later one is."""
+        self.log_start = max(self.log_start, offset)
+        self._flusher.epochs_changed(self.epochs.truncate_from_start(self.log_start))
 
     def raise_log_start(self, offset: Offset) -> bool:
         """Make `offset` the first readable one; retention removes files later. Return whether anything changed.
@@ -388,8 +395,7 @@ class PartitionLog:
             )
         if offset <= self.log_start:
             return False
-        self.log_start = offset
-        self._flusher.epochs_changed(self.epochs.truncate_from_start(offset))
+        self._begin_at(offset)
         return True
 
     def retention(self, now_ms: int) -> tuple[SegmentDeleted, ...]:
@@ -398,46 +404,15 @@ class PartitionLog:
         Removes nothing at or above the high watermark; stops at the first segment that stays.
         """
         self._availability.check()
-        deleted: list[SegmentDeleted] = []
         excess_bytes = self.size_bytes - self.settings.retention_bytes
-        while True:
-            segment = self._segments.first
-            is_active = segment is self._segments.active
-            situation = Situation(now_ms, self.high_watermark, self.log_start, excess_bytes)
-            reason = reason_to_delete(segment, situation, self.settings, is_active=is_active)
-            if reason is None:
-                break
-            if is_active:
-                # Once these records are gone, only the snapshot shows what producers had sent.
-                self.roll(is_snapshot_synced=True)
-            excess_bytes -= segment.size_bytes
-            deleted.append(SegmentDeleted(segment.base_offset, segment.end_offset, segment.size_bytes, reason))
-            self._delete_first(now_ms)
-        self.sweep(now_ms)
-        return tuple(deleted)
-
-    def _delete_first(self, now_ms: int) -> None:
-        """Delete the oldest segment, which is not the active one."""
-        segment, due_ms = self._segments.first, now_ms + self.settings.file_delete_delay_ms
-        with self._availability.refusing("delete from"):
-            if not self._segments.active.size_bytes:
-                self._writer.create_active()
-            # One by one, oldest first: a crash must not leave an older segment without the next one.
-            self._flusher.save_names()
-            self._availability.complete("delete from", lambda: self._bury(segment, due_ms))
-            self._flusher.save_names()
-
-    def _bury(self, segment: Segment, due_ms: int) -> None:
-        self._flusher.names_changed()
-        for path in self._segments.bury_first(segment):
-            self._graveyard.add(path, due_ms)
-        self.log_start = max(self.log_start, self._segments.first.base_offset)
-        self._flusher.epochs_changed(self.epochs.truncate_from_start(self.log_start))
+        situation = Situation(now_ms, self.high_watermark, self.log_start, excess_bytes)
+        deleted = self._trimming.delete_due(situation, self.settings, self._begin_at)
+        self._trimming.sweep(now_ms)
+        return deleted
 
     def sweep(self, now_ms: int) -> None:
         """Remove the files of deleted segments that are due."""
-        with self._availability.refusing("delete from"):
-            self._graveyard.remove_files(self._disk, now_ms)
+        self._trimming.sweep(now_ms)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for too long; return how many."""
@@ -454,6 +429,7 @@ class PartitionLog:
             if active.size_bytes and active.index is not None and len(active.index):
                 active.finish()
                 active.save_indexes(sync=True)
+            active.append_times.save(for_good=True)
             if self.log_end:
                 self._writer.save_snapshot(sync=False)
         self.close()
@@ -486,7 +462,7 @@ class PartitionLog:
         assert active.end_offset == self.log_end, f"{self!r} does not end with {active!r}"
         assert self.log_start <= self.high_watermark <= self.log_end, f"{self!r}: watermark {self.high_watermark}"
         self._flusher.check_bounds()
-        active.check_newest()
+        segment_checks.check_newest(active)
         if entries := self.epochs.entries:
             first_start, last_start = entries[0].start_offset, entries[-1].start_offset
             assert self.log_start <= first_start <= last_start <= self.log_end, f"{self!r}: {self.epochs!r}"

@@ -44,6 +44,7 @@ from syncline.storage.log import PartitionLog
 from syncline.storage.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.recovery import Recovered, recover
 from syncline.storage.settings import LogSettings
+from syncline.storage.written import WrittenBytes
 
 LOCK_FILE: Final = ".lock"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
@@ -76,6 +77,8 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
         self._recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
         self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
+        # What all logs have written, for their append times.
+        self._written = WrittenBytes()
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
         # Whether a power cut could still give a deleted directory its name back.
@@ -223,6 +226,8 @@ class LogDirectory:
         *,
         make_directory: Callable[[], None] | None,
     ) -> PartitionLog:
+        if recovered.segments and (newest := recovered.segments[-1].append_times.recent) is not None:
+            self._written.reached(newest.last_written_bytes)
         return PartitionLog(
             self._disk,
             directory,
@@ -233,6 +238,7 @@ class LogDirectory:
             high_watermark=self._high_watermarks.of(key),
             make_directory=make_directory,
             on_recovery_point_lowered=lambda: self.checkpoint_recovery_points(later=False),
+            written=self._written,
         )
 
     def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:

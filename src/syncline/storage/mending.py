@@ -30,7 +30,7 @@ from syncline.storage.errors import DamagedLogError
 from syncline.storage.recovery import EPOCHS_FILE, MENDED_SUFFIX
 from syncline.storage.salvage import bases_of, sound_batches
 from syncline.storage.scan import is_unfinished
-from syncline.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from syncline.storage.segment import HINT_SUFFIXES, LOG_SUFFIX, file_name
 
 COPY_BLOCK_BYTES: Final = 1 << 20
 _NEWEST: Final = LeaderEpoch(2**31 - 1)
@@ -77,7 +77,7 @@ class Patch:
         path = f"{self.directory}/{file_name(self.base_offset, LOG_SUFFIX)}"
         disk.rename(path + MENDED_SUFFIX, path)
         if not self.is_in_place:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in HINT_SUFFIXES:
                 index = f"{self.directory}/{file_name(self.base_offset, suffix)}"
                 if disk.exists(index):
                     disk.remove(index)

@@ -12,7 +12,6 @@ Units: sizes and positions are bytes; `upper` is exclusive.
 
 from typing import Final, NamedTuple
 
-from syncline.model.ids import Offset
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
 from syncline.storage.segment import Segment
@@ -35,7 +34,7 @@ def plan(segments: SegmentList, wanted: Wanted) -> Slice | Search:
     place = segment.find_in_tail(wanted)
     if place is not None:
         position, size = place
-        return _make(Slice, (segment.file, position, size)) if size else EMPTY
+        return _make(Slice, (segment.file, position, size, segment.bytes_before)) if size else EMPTY
     if segment is not segments.active:
         segments.keep_warm(segment)
     return _plan_from_index(segment, wanted)
@@ -55,7 +54,7 @@ def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
             # The index is wrong: search from the first batch on.
             hints = None
         else:
-            return Slice(file, position, size) if size else EMPTY
+            return Slice(file, position, size, segment.bytes_before) if size else EMPTY
     return segment.search(wanted, hints)
 
 
@@ -69,25 +68,3 @@ def readable(segments: SegmentList, wanted: Wanted) -> Readable:
     hints = segment.hints(wanted)
     known = hints.upper - hints.start if hints is not None else segment.size_bytes
     return Readable(max(1, known), is_on_older_segment=is_older)
-
-
-def bytes_from(segments: SegmentList, offset: Offset) -> int:
-    """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too few."""
-    first = segments.of(offset)
-    size_bytes = sum(each.size_bytes for each in segments if each.base_offset > first.base_offset)
-    if offset < first.end_offset:
-        size_bytes += readable(segments, Wanted(offset, first.end_offset, 2**62, at_least_one=True)).size_bytes
-    return size_bytes
-
-
-def bytes_behind(segments: SegmentList, slice_: Slice) -> int:
-    """Return the bytes of the log from the start of a slice on; searched from the end, the usual place."""
-    active = segments.active
-    if active.open_file is slice_.file:
-        return active.size_bytes - slice_.position_bytes
-    size_bytes = 0
-    for segment in segments.newest_first():
-        size_bytes += segment.size_bytes
-        if segment.open_file is slice_.file:
-            return size_bytes - slice_.position_bytes
-    return size_bytes

@@ -31,6 +31,8 @@ class Slice(NamedTuple):
     file: File | None
     position_bytes: int
     size_bytes: int
+    # The bytes of the segments before that of the file (`byte_lag.py`).
+    base_bytes: int
 
     def read_resident(self) -> Buffer | None:
         """Return the bytes if they are in memory, else None."""
@@ -48,7 +50,7 @@ class Slice(NamedTuple):
         self.file.read_later(self.position_bytes, self.size_bytes, done)
 
 
-EMPTY = Slice(None, 0, 0)
+EMPTY = Slice(None, 0, 0, 0)
 
 
 class Wanted(NamedTuple):

@@ -20,6 +20,7 @@ from syncline.core.producer_state import OFFSET_MAX, ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.storage import producer_snapshot
+from syncline.storage.append_times import Matching
 from syncline.storage.batch_walk import NotABatch, walk
 from syncline.storage.checkpoints import CheckpointError, decode_epochs
 from syncline.storage.damage import ADVICE, Circumstances, Damage, check_flushed, judge
@@ -28,10 +29,9 @@ from syncline.storage.errors import DamagedLogError
 from syncline.storage.scan import holds_batch_behind, is_unfinished, scan
 from syncline.storage.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    HINT_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
 )
 
@@ -94,9 +94,9 @@ def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
 
 
 def _remove_orphans(disk: Disk, directory: str, names: Sequence[str], bases: set[Offset]) -> None:
-    """Remove indexes whose segment is gone."""
+    """Remove indexes and append times whose segment is gone."""
     for name in names:
-        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and int(name[:20]) not in bases:
+        if name.endswith(HINT_SUFFIXES) and int(name[:20]) not in bases:
             disk.remove(f"{directory}/{name}")
 
 
@@ -134,6 +134,7 @@ class _Loading:
             if not segment.is_index_saved:
                 segment.finish()
                 segment.save_indexes(sync=False)
+            segment.append_times.save(for_good=True)
             segment.drop_tail()
         if self.segments:
             last = self.segments[-1]
@@ -146,7 +147,10 @@ class _Loading:
         if self._must_scan(number):
             if self.scanned_from is None:
                 self.scanned_from = segment.base_offset
-            return self._scan(segment)
+            matching = segment.append_times.compare()
+            damage = self._scan(segment, matching)
+            segment.append_times.take(matching)
+            return damage
         is_last = number == len(self.segments) - 1
         end = segment.file.size_bytes
         try:
@@ -158,6 +162,10 @@ class _Loading:
                 f"{self.circumstances.recovery_point}: {found.reason}. {ADVICE}"
             ) from None
         segment.is_index_saved = segment.is_synced = is_trusted and not is_last
+        if is_last:
+            segment.append_times.load(segment.end_offset, segment.size_bytes)
+        else:
+            segment.append_times.leave_on_disk()
         return None
 
     def _must_scan(self, number: int) -> bool:
@@ -166,8 +174,8 @@ class _Loading:
         is_last = number == len(self.segments) - 1
         return is_last or self.segments[number + 1].base_offset > self.circumstances.recovery_point
 
-    def _scan(self, segment: Segment) -> Damage | None:
-        """Read every batch of a segment; return the first bad place.
+    def _scan(self, segment: Segment, matching: Matching) -> Damage | None:
+        """Read every batch of a segment, and show each to `matching`; return the first bad place.
 
         The checksum does not cover the base offset and the leader epoch. A wrong
         offset shows as a leap that the next batch undoes, a wrong epoch as one
@@ -191,6 +199,7 @@ class _Loading:
             if found.leader_epoch < latest:
                 return self._damage(segment, position, f"leader epoch {found.leader_epoch} after {latest}")
             segment.add_batch(found, position)
+            matching.saw(position, found)
             has_producers = has_producers or found.producer_id >= 0
             if found.leader_epoch != latest:
                 latest = LeaderEpoch(found.leader_epoch)
@@ -220,7 +229,7 @@ class _Loading:
         judge(damage, self.circumstances, has_good_behind=has_good_behind, is_unfinished=is_cut_short)
         for segment in reversed(later):
             segment.release()
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in (LOG_SUFFIX, *HINT_SUFFIXES):
                 if self.disk.exists(segment.path(suffix)):
                     self.disk.remove(segment.path(suffix))
         del self.segments[len(self.segments) - len(later) :]
@@ -259,7 +268,7 @@ class _Loading:
     def _drop_all(self) -> None:
         for segment in reversed(self.segments):
             segment.release()
-            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in (LOG_SUFFIX, *HINT_SUFFIXES):
                 if self.disk.exists(segment.path(suffix)):
                     self.disk.remove(segment.path(suffix))
         self.segments.clear()

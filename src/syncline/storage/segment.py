@@ -16,7 +16,6 @@ Invariants: `base_offset <= end_offset`; the indexes describe only batches below
 
 from array import array
 from bisect import bisect_right
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
@@ -24,6 +23,7 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
+from syncline.storage.kept_times import KeptTimes
 from syncline.storage.reading import Hints, Search, Wanted, hints_from_index
 from syncline.storage.times import Place
 
@@ -32,6 +32,9 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
+APPEND_TIMES_SUFFIX: Final = ".appendtimes"
+# What lies beside the batches and is of no use without them.
+HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, APPEND_TIMES_SUFFIX)
 
 # A segment remembers between half of these and all of them: some 16 KB per partition that is written to.
 TAIL_BATCHES_MAX: Final = 1024
@@ -63,7 +66,9 @@ class Segment:
         "_file",
         "_index_interval_bytes",
         "_max_timestamp_offset",
+        "append_times",
         "base_offset",
+        "bytes_before",
         "end_offset",
         "first_timestamp_ms",
         "generation",
@@ -87,9 +92,12 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size_bytes = 0
+        # The bytes of all segments before this one, counted since the log was opened (`byte_lag.py`).
+        self.bytes_before = 0
         # Both in memory or both on the disk.
         self.index: OffsetIndex | None = OffsetIndex(base_offset)
         self.times: TimeIndex | None = TimeIndex(base_offset)
+        self.append_times = KeptTimes(disk, self.path(APPEND_TIMES_SUFFIX), self.path(), base_offset)
         self.max_timestamp_ms = NONE
         self.first_timestamp_ms = NONE
         # Below this offset the file's bytes are safe from a power cut.
@@ -202,6 +210,17 @@ class Segment:
                 behind = first + 1
             end = positions[behind] if behind < count else self.size_bytes
         return start, end - start
+
+    def position_in_tail(self, offset: Offset) -> int | None:
+        """Return where the batch that holds `offset`, or follows it, begins; None if it is not among the remembered.
+
+        At the end of the segment that is its size.
+        """
+        ends = self.tail_ends
+        if offset < self.tail_floor or not ends:
+            return None
+        at = bisect_right(ends, offset)
+        return self.tail_positions[at] if at < len(ends) else self.size_bytes
 
     def hints(self, wanted: Wanted) -> Hints | None:
         """Return what memory knows about the position of `wanted`, None if the index is not in memory."""
@@ -318,6 +337,7 @@ class Segment:
 
         `end_offset` is the new end.
         """
+        self.append_times.cut(end_offset)
         self._cut_file(position)
         self.forget_from(position, end_offset)
 
@@ -325,6 +345,7 @@ class Segment:
         """Become `rest`, a copy without what is to be cut off; reads nothing, and may be repeated if it was refused."""
         assert rest.base_offset == self.base_offset, f"{self!r} cannot become {rest!r}"
         assert rest.end_offset <= self.end_offset, f"{self!r} is cut, not extended to {rest!r}"
+        self.append_times.cut(rest.end_offset)
         self._cut_file(rest.size_bytes)
         self.synced_end = rest.end_offset
         self.index, self.times = rest.index, rest.times
@@ -374,6 +395,7 @@ class Segment:
         other = Segment(self._disk, self._directory, self.base_offset, self._index_interval_bytes)
         other._file = file
         other._take(self.figures)
+        other.bytes_before = self.bytes_before
         other.index = None if self.index is None else self.index.copy()
         other.times = None if self.times is None else self.times.copy()
         return other
@@ -407,50 +429,6 @@ class Segment:
             header = HeaderReader(self.file, self.size_bytes, resident_only=False).header_at(0)
             self.first_timestamp_ms = header.max_timestamp
 
-    def check_invariants(self) -> None:
-        """Assert that positions and offsets match; O(n) in the remembered batches and index entries."""
-        assert self.base_offset <= self.end_offset, f"{self!r} ends before it begins"
-        assert (self.base_offset == self.end_offset) == (not self.size_bytes), f"{self!r}: offsets without bytes"
-        assert self.base_offset <= self.synced_end <= self.end_offset, f"{self!r} is synced up to {self.synced_end}"
-        assert not self.is_synced or self.synced_end == self.end_offset, f"{self!r} is synced to {self.synced_end} only"
-        assert self.first_timestamp_ms <= self.max_timestamp_ms, (
-            f"{self!r}: the first batch is of {self.first_timestamp_ms} ms, the newest of {self.max_timestamp_ms} ms"
-        )
-        self._check_tail()
-        assert (self.index is None) == (self.times is None), f"{self!r} has one of its indexes in memory"
-        if self.index is not None and self.times is not None:
-            self.index.check_invariants(self.end_offset, self.size_bytes)
-            self.times.check_invariants(self.end_offset, self.max_timestamp_ms)
-
-    def check_newest(self) -> None:
-        """Assert that the last batch and the last index entry lie within the segment, after those before them."""
-        ends, positions = self.tail_ends, self.tail_positions
-        if ends:
-            assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
-            assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
-            before = (ends[-2], positions[-2]) if len(ends) > 1 else (self.tail_floor, -1)
-            assert before[0] < ends[-1], f"{self!r}: the newest batch follows one that ends at {before[0]}"
-            assert before[1] < positions[-1], f"{self!r}: the newest batch follows one that lies at {before[1]}"
-        indexed = self.index.last if self.index is not None else None
-        if indexed is not None:
-            last_offset, position = indexed
-            assert last_offset < self.end_offset, f"{self!r}: the index knows offset {last_offset}"
-            assert position < self.size_bytes, f"{self!r}: the index points to position {position}"
-
-    def _check_tail(self) -> None:
-        ends, positions = self.tail_ends, self.tail_positions
-        assert len(ends) == len(positions) <= TAIL_BATCHES_MAX, (
-            f"{self!r}: {len(ends)} ends, {len(positions)} positions"
-        )
-        assert self.base_offset <= self.tail_floor <= self.end_offset, f"{self!r} remembers from {self.tail_floor} on"
-        if not ends:
-            return
-        assert ends[-1] == self.end_offset, f"{self!r}: the newest batch ends at {ends[-1]}"
-        assert self.tail_floor < ends[0], f"{self!r} remembers from {self.tail_floor} on a batch that ends at {ends[0]}"
-        assert positions[-1] < self.size_bytes, f"{self!r}: the newest batch lies at {positions[-1]}"
-        assert all(low < high for low, high in pairwise(ends)), f"{self!r}: ends of batches do not rise: {ends}"
-        assert all(low < high for low, high in pairwise(positions)), f"{self!r}: batches overlap: {positions}"
-
     def release(self) -> None:
         """Close the file, and drop the indexes if they can be read again."""
         if self._file is not None:
@@ -458,3 +436,4 @@ class Segment:
             self._file = None
         if self.is_index_saved:
             self.index = self.times = None
+            self.append_times.release()

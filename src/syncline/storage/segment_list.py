@@ -7,7 +7,7 @@ the last few that were read. The last segment, the only one that grows, keeps bo
 A segment's files are deleted in three steps: close, rename, remove. A name that
 ends in `.deleted` is never loaded, so a crash between steps leaves no half segment.
 
-Invariants: segments follow each other without a gap; there is always one.
+Invariants: segments follow each other without a gap, in offsets and in bytes (`byte_lag.py`); there is always one.
 """
 
 from bisect import bisect_right
@@ -16,18 +16,18 @@ from itertools import pairwise
 from typing import Final
 
 from syncline.model.ids import NONE, Offset
+from syncline.storage import segment_checks
 from syncline.storage.disk import Disk
 from syncline.storage.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    HINT_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
 )
 from syncline.storage.times import Place
 
-_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_SUFFIXES: Final = (LOG_SUFFIX, *HINT_SUFFIXES, SNAPSHOT_SUFFIX)
 # Finished segments whose file stays open and whose index stays in memory; the least recently read is released first.
 WARM_SEGMENTS_MAX: Final = 4
 
@@ -37,9 +37,13 @@ class SegmentList:
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
         assert segments, "a log has at least the segment of the next write"
-        self._disk = disk
+        self.disk = disk
         self._directory = directory
         self._segments = segments
+        bytes_before = 0
+        for segment in segments:
+            segment.bytes_before = bytes_before
+            bytes_before += segment.size_bytes
         self._bases = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
         self.active = segments[-1]
@@ -66,7 +70,12 @@ class SegmentList:
     @property
     def size_bytes(self) -> int:
         """The size of all log files."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return self.active.bytes_before + self.active.size_bytes - self._segments[0].bytes_before
+
+    @property
+    def end_bytes(self) -> int:
+        """The byte coordinate of the log end."""
+        return self.active.bytes_before + self.active.size_bytes
 
     @property
     def max_timestamp_ms(self) -> int:
@@ -104,7 +113,11 @@ class SegmentList:
         assert not self._segments or base_offset == self.active.end_offset, (
             f"{self.active!r} is not followed by a segment at {base_offset}"
         )
-        segment = Segment(self._disk, self._directory, base_offset, index_interval_bytes)
+        segment = Segment(self.disk, self._directory, base_offset, index_interval_bytes)
+        # If all segments were destroyed, the new one takes the place of the oldest.
+        segment.bytes_before = self.end_bytes if self._segments else self.active.bytes_before
+        if self._segments:
+            segment.append_times.begin_after(self.active.append_times)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -149,10 +162,10 @@ class SegmentList:
         for suffix in _SUFFIXES:
             path = segment.path(suffix)
             deleted = path + DELETED_SUFFIX
-            if self._disk.exists(path):
-                self._disk.rename(path, deleted)
+            if self.disk.exists(path):
+                self.disk.rename(path, deleted)
                 yield deleted
-            elif self._disk.exists(deleted):
+            elif self.disk.exists(deleted):
                 yield deleted
 
     def destroy_behind(self, segment: Segment) -> None:
@@ -174,7 +187,7 @@ class SegmentList:
         segment = self._segments[-1]
         self._close(segment)
         for path in list(self._bury(segment)):
-            self._disk.remove(path)
+            self.disk.remove(path)
         self._segments.pop()
         self._bases.pop()
         if self._segments:
@@ -194,8 +207,11 @@ class SegmentList:
         assert self.active is self._segments[-1], f"{self.active!r} grows, the last is {self._segments[-1]!r}"
         for older, newer in pairwise(self._segments):
             assert older.end_offset == newer.base_offset, f"{older!r} is not followed by {newer!r}"
+            assert older.bytes_before + older.size_bytes == newer.bytes_before, (
+                f"{older!r} and the bytes before it are not the {newer.bytes_before} before {newer!r}"
+            )
             assert not older.tail_ends, f"{older!r} is finished but remembers where its newest batches lie"
         for segment in self._warm:
             assert segment in self._segments[:-1], f"{segment!r} is kept warm but is no finished segment"
         for segment in self._segments:
-            segment.check_invariants()
+            segment_checks.check(segment)

@@ -27,6 +27,7 @@ from syncline.storage.incoming import Incoming
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
+from syncline.storage.written import WrittenBytes
 
 
 class SegmentWriter:
@@ -41,6 +42,7 @@ class SegmentWriter:
         "_make_directory",
         "_producers",
         "_segments",
+        "_written",
     )
 
     def __init__(
@@ -52,6 +54,7 @@ class SegmentWriter:
         epochs: EpochCache,
         producers: ProducerTable,
         availability: Availability,
+        written: WrittenBytes,
         *,
         make_directory: Callable[[], None] | None,
     ) -> None:
@@ -62,6 +65,7 @@ class SegmentWriter:
         self._epochs = epochs
         self._producers = producers
         self._availability = availability
+        self._written = written
         # Creates the partition directory before the first file; None once it exists.
         self._make_directory = make_directory
 
@@ -70,12 +74,17 @@ class SegmentWriter:
         """Whether the partition directory exists; an empty new log has none."""
         return self._make_directory is None
 
-    def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings) -> Offset:
-        """Write one batch; return the new log end."""
+    def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings, append_ms: int) -> Offset:
+        """Write one batch, at this time by the wall clock (-1: unknown); return the new log end."""
         segment = self._segment_for(len(batch), header, settings)
         position = segment.size_bytes
         self._write(segment, batch)
         self._account_for(segment, header, position)
+        times = segment.append_times.recent
+        assert times is not None, f"{segment!r} grows, its append times are in memory"
+        if append_ms >= times.due_ms:
+            times.add(header.base_offset, position, append_ms, self._written.total, header.crc)
+        self._written.total += len(batch)
         return segment.end_offset
 
     def append_all(self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings) -> None:
@@ -87,9 +96,11 @@ class SegmentWriter:
             behind = incoming.count_fitting(segment, settings.segment_bytes, batches, at)
             assert behind > at, f"{segment!r} has no room for the batch at {header.base_offset}"
             position = segment.size_bytes
-            self._write(segment, view[start : batches[behind - 1].end])
+            data = view[start : batches[behind - 1].end]
+            self._write(segment, data)
             for batch in batches[at:behind]:
                 self._account_for(segment, batch.header, position + batch.start - start)
+            self._written.total += len(data)
             at = behind
 
     def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:

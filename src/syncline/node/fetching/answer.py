@@ -1,18 +1,22 @@
 """The answer of a fetch: rows become the message, and the session records what its reader was sent.
 
+This happens once per answered request, however often the request looked and waited.
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.errors import ErrorCode
-from syncline.node.fetching.row import Row, key_of
+from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
+from syncline.node.parts import in_parts
 from syncline.wire.endpoints import NodeEndpoint
+from syncline.wire.fetch import FetchRequest
 from syncline.wire.fetch_response import (
     FetchedPartition,
     FetchResponse,
@@ -36,7 +40,55 @@ class Settled(NamedTuple):
     endpoints: dict[int, NodeEndpoint]
 
 
-def settle_rows(
+def answer(
+    request: "Request",
+    fetch: FetchRequest,
+    context: FetchContext,
+    serving: FetchServing,
+    rows: list[Row],
+    unknown: dict[SessionPartition, ErrorCode],
+    throttled: ThrottledReads | None,
+) -> None:
+    """Send the answer that `rows` become; in steps, if they are many.
+
+    `unknown` are the partitions that did not exist when the request came. As in Kafka, they come last.
+    """
+    settled = Settled([], {})
+    settle = partial(
+        _settle_rows,
+        serving,
+        context,
+        unknown=unknown,
+        isolation_level=fetch.isolation_level,
+        version=request.version,
+        replica_id=fetch.replica_id,
+    )
+    if len(rows) > PARTITIONS_AT_ONCE:
+        parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
+        request.step(_answer_in_steps(request, serving, context, parts, settle, throttled))
+        return
+    if unknown:
+        rows.sort(key=lambda row: row.entry in unknown)
+    settle(settled, rows)
+    if throttled is not None:
+        throttled.hold(context.session, is_answered=True)
+        throttled.count(rows, settled.topics, request.version, serving.clock.mono_ms())
+        throttled.counted()
+    context.finish()
+    response = FetchResponse(0, ErrorCode.NONE, context.session_id, settled.topics, tuple(settled.endpoints.values()))
+    request.reply_parts(encode_fetch_response(response, request.version))
+
+
+def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, ErrorCode]) -> Iterator[Sequence[Row]]:
+    """Yield the rows in parts, those of unknown partitions last."""
+    for part in parts:
+        yield [row for row in part if row.entry not in unknown]
+    if unknown:
+        for part in parts:
+            yield [row for row in part if row.entry in unknown]
+
+
+def _settle_rows(
     serving: FetchServing,
     context: FetchContext,
     settled: Settled,
@@ -94,15 +146,7 @@ def settle_rows(
             topics[-1][1].append(fetched)
 
 
-def answer(request: "Request", context: FetchContext, settled: Settled) -> None:
-    """Send the answer that the rows have become."""
-    context.finish()
-    topics, endpoints = settled
-    response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
-    request.reply_parts(encode_fetch_response(response, request.version))
-
-
-def answer_in_steps(
+def _answer_in_steps(
     request: "Request",
     serving: FetchServing,
     context: FetchContext,

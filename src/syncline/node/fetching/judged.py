@@ -1,10 +1,16 @@
 """What the rows of a fetch say about whether it is answered now; summed up over many rows in parts."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from syncline.core.fetching.delayed import must_answer_now
+from syncline.core.fetching.session import NO_SESSION_ID, FetchContext
 from syncline.node.fetching.reader import PATIENT
-from syncline.node.fetching.row import Row
+from syncline.node.fetching.row import PARTITIONS_AT_ONCE, Row
+from syncline.wire.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from syncline.node.request import Request
 
 
 class Judged(NamedTuple):
@@ -40,3 +46,26 @@ def has_news(rows: Iterable[Row]) -> bool:
         if row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end:
             return True
     return False
+
+
+def must_answer(fetch: FetchRequest, partition_count: int, row_count: int, sums: Judged) -> bool:
+    """Return whether a fetch is answered after its first look; `row_count` of its partitions were looked at."""
+    are_all_bad = row_count > 0 and not sums.good_count and partition_count <= row_count
+    return must_answer_now(
+        max_wait_ms=fetch.max_wait_ms,
+        min_bytes=fetch.min_bytes,
+        max_bytes=fetch.max_bytes,
+        partition_count=partition_count,
+        readable_bytes=sums.readable_bytes,
+        has_urgent=sums.has_urgent or are_all_bad,
+    )
+
+
+def may_not_wait(context: FetchContext, request: "Request") -> bool:
+    """Return whether a client's partitions take memory that is needed: no session has them, the budget is used up."""
+    return (
+        context.session_id == NO_SESSION_ID
+        and context.partition_count > PARTITIONS_AT_ONCE
+        and request.listener == "client"
+        and not request.connection.holding.answer_bytes_max()
+    )

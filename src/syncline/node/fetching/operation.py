@@ -12,20 +12,19 @@ such a look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from syncline.core.fetching.delayed import fetch_ready, must_answer_now
+from syncline.core.fetching.delayed import fetch_ready
 from syncline.core.fetching.limits import FetchBudget
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
-from syncline.node.fetching.answer import Settled, answer, answer_in_steps, settle_rows
-from syncline.node.fetching.judged import NOTHING, Judged, has_news, judged
+from syncline.node.fetching.answer import answer
+from syncline.node.fetching.judged import NOTHING, has_news, judged, may_not_wait, must_answer
 from syncline.node.fetching.reader import PartitionReader
-from syncline.node.fetching.row import Row
+from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
@@ -34,11 +33,6 @@ from syncline.wire.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
-
-
-# More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
-PARTITIONS_AT_ONCE: Final = 50
-PARTITIONS_PER_STEP: Final = 5
 
 
 class FetchOperation:
@@ -315,8 +309,8 @@ class FetchOperation:
             self._count_progress(rows)
         if (
             self._is_forced
-            or _must_answer(self._fetch, self._context.partition_count, len(rows), judged(rows))
-            or _may_not_wait(self._context, self._request)
+            or must_answer(self._fetch, self._context.partition_count, len(rows), judged(rows))
+            or may_not_wait(self._context, self._request)
         ):
             self._answer()
             return
@@ -338,8 +332,8 @@ class FetchOperation:
         self._reads_left -= 1
         if (
             self._is_forced
-            or _must_answer(self._fetch, self._context.partition_count, len(self._rows), sums)
-            or _may_not_wait(self._context, self._request)
+            or must_answer(self._fetch, self._context.partition_count, len(self._rows), sums)
+            or may_not_wait(self._context, self._request)
         ):
             self._answer()
             return
@@ -414,59 +408,4 @@ class FetchOperation:
         if self._pending is not None:
             serving.slow_reads.answered(self, self._pending, context.session)
         rows, self._rows = self._rows, []
-        unknown, throttled = self._reader.unknown, self._throttled
-        settled = Settled([], {})
-        settle = partial(
-            settle_rows,
-            serving,
-            context,
-            unknown=unknown,
-            isolation_level=self._fetch.isolation_level,
-            version=self._request.version,
-            replica_id=self._fetch.replica_id,
-        )
-        # As in Kafka, partitions that do not exist come last.
-        if len(rows) > PARTITIONS_AT_ONCE:
-            parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
-            self._request.step(answer_in_steps(self._request, serving, context, parts, settle, throttled))
-            return
-        if unknown:
-            rows.sort(key=lambda row: row.entry in unknown)
-        settle(settled, rows)
-        if throttled is not None:
-            throttled.hold(context.session, is_answered=True)
-            throttled.count(rows, settled.topics, self._request.version, serving.clock.mono_ms())
-            throttled.counted()
-        answer(self._request, context, settled)
-
-
-def _must_answer(fetch: FetchRequest, partition_count: int, row_count: int, sums: Judged) -> bool:
-    """Return whether a fetch is answered after its first look; `row_count` of its partitions were looked at."""
-    are_all_bad = row_count > 0 and not sums.good_count and partition_count <= row_count
-    return must_answer_now(
-        max_wait_ms=fetch.max_wait_ms,
-        min_bytes=fetch.min_bytes,
-        max_bytes=fetch.max_bytes,
-        partition_count=partition_count,
-        readable_bytes=sums.readable_bytes,
-        has_urgent=sums.has_urgent or are_all_bad,
-    )
-
-
-def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, ErrorCode]) -> Iterator[Sequence[Row]]:
-    """Yield the rows in parts, those of unknown partitions last."""
-    for part in parts:
-        yield [row for row in part if row.entry not in unknown]
-    if unknown:
-        for part in parts:
-            yield [row for row in part if row.entry in unknown]
-
-
-def _may_not_wait(context: FetchContext, request: "Request") -> bool:
-    """Return whether a client's partitions take memory that is needed: no session has them, the budget is used up."""
-    return (
-        context.session_id == NO_SESSION_ID
-        and context.partition_count > PARTITIONS_AT_ONCE
-        and request.listener == "client"
-        and not request.connection.holding.answer_bytes_max()
-    )
+        answer(self._request, self._fetch, context, serving, rows, self._reader.unknown, self._throttled)

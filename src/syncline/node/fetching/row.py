@@ -1,11 +1,17 @@
 """What one look of a fetch found in one partition."""
 
+from typing import Final
+
 from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
+
+# More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
+PARTITIONS_AT_ONCE: Final = 50
+PARTITIONS_PER_STEP: Final = 5
 
 
 def key_of(entry: SessionPartition) -> tuple[str | bytes, int]:

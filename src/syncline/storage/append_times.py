@@ -1,0 +1,421 @@
+"""When batches were appended: a sparse index of one segment, from offsets to the leader's wall clock.
+
+One hard idea: a producer's timestamp does not say when a batch arrived, and nothing in a log does, so this index cannot
+be rebuilt. It is a hint all the same: whatever is wrong with it, the log stays as it is, and a time that is missing is
+estimated. One batch gets an entry if 250 ms have passed since the last entry; every other batch came less than that
+after the entry before it. Times never fall, whatever the clock does.
+
+The newest entries are in memory, all but a few on the disk: they are saved every few seconds, at the end of a segment
+and at a clean stop. After a crash an entry counts only if the batch that it names is there (position, offset, and a
+part of its checksum), so entries of records that are gone cannot vouch for others in their place.
+
+Format of `<base offset>.appendtimes` (ours; Kafka has no such file, and ignores it), big endian:
+    header  4 s magic "SLAT", u16 version 1, u16 step in ms, i64 base offset
+    entry   u32 offset of the batch - base offset, u32 position, i64 time in ms, i64 bytes that this broker had written
+            to all logs before it, u16 low bits of the batch's CRC
+A partial entry at the end is ignored, a file of another version is as if it were not there.
+
+Units: positions and sizes are bytes, times are Unix milliseconds.
+Invariants: offsets and positions rise strictly, times and written bytes do not fall.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from syncline.model.ids import NONE
+from syncline.records.batch import HEADER_BYTES, BatchHeader
+from syncline.storage.disk import Disk, File, sync_for_good
+from syncline.storage.errors import is_refusal
+
+STEP_MS: Final = 250
+# Entries in memory per segment: once there are as many, the older half is forgotten if it is saved. At four per second
+# these are the last four to eight minutes.
+RECENT_MAX: Final = 2_048
+HEADER: Final = struct.Struct(">4sHHq")
+ENTRY: Final = struct.Struct(">IIqqH")
+MAGIC: Final = b"SLAT"
+VERSION: Final = 1
+# What a look-up reads at once: 8 KiB.
+BLOCK_ENTRIES: Final = 315
+_FIRST_FIELD: Final = struct.Struct(">I")
+# No clock gets there: nothing more is noted.
+_NEVER_MS: Final = 2**62
+
+
+class Entry(NamedTuple):
+    """One batch whose time is known."""
+
+    offset: int
+    position: int
+    append_ms: int
+    written_bytes: int
+    # The low 16 bits of the batch's CRC.
+    check: int
+
+    def names(self, position: int, header: BatchHeader) -> bool:
+        """Return whether the entry is of this batch at this position."""
+        return (self.position, self.offset, self.check) == (position, header.base_offset, header.crc & 0xFFFF)
+
+    def follows(self, before: "Entry") -> bool:
+        """Return whether this may be the next entry of a segment."""
+        is_behind = self.offset > before.offset and self.position > before.position
+        return is_behind and self.append_ms >= before.append_ms and self.written_bytes >= before.written_bytes
+
+
+class Found(NamedTuple):
+    """The last entry at or before an offset, and the time of the one that follows, -1 if none does."""
+
+    entry: Entry
+    next_ms: int
+
+
+class Unsaved(NamedTuple):
+    """What a segment's file lacks: `data`, from position `at` on, where it may hold what no longer counts."""
+
+    path: str
+    at: int
+    data: bytes
+    entry_count: int
+
+    def write(self, disk: Disk, *, sync: bool) -> bool:
+        """Bring the file up to date; may wait for the disk. Return False if that failed for good.
+
+        Raises OSError if the disk refuses; then it may be repeated.
+        """
+        try:
+            file = disk.open(self.path, create=True)
+            try:
+                if file.size_bytes != self.at:
+                    file.truncate(self.at)
+                if self.data:
+                    file.append((self.data,))
+                if sync:
+                    sync_for_good(file)
+            finally:
+                file.close()
+        except OSError as error:
+            if is_refusal(error):
+                raise
+            return False
+        return True
+
+
+class AppendTimes:
+    """The append times of one segment, as far as they are in memory."""
+
+    __slots__ = (
+        "_base_offset",
+        "_checks",
+        "_is_unsynced",
+        "_offsets",
+        "_older_count",
+        "_positions",
+        "_saved_count",
+        "_times",
+        "_written",
+        "due_ms",
+        "last_append_ms",
+    )
+
+    def __init__(self, base_offset: int, last_append_ms: int = NONE) -> None:
+        self._base_offset = base_offset
+        self._offsets = array("I")
+        self._positions = array("I")
+        self._times = array("q")
+        self._written = array("q")
+        self._checks = array("H")
+        # Entries that are only in the file, and how many of those in memory are there, too.
+        self._older_count = 0
+        self._saved_count = 0
+        # Whether the file was changed, or has to be, since it was synced last.
+        self._is_unsynced = False
+        # No entry of this log is later; that of the segment before comes first.
+        self.last_append_ms = last_append_ms
+        # From this time on, the next batch gets an entry; the first of a segment always does.
+        self.due_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __repr__(self) -> str:
+        return f"AppendTimes({self._base_offset}, {self._older_count} + {len(self._offsets)} entries)"
+
+    @property
+    def last_written_bytes(self) -> int:
+        """What this broker had written to all logs when the newest entry was made, 0 if there is none."""
+        return self._written[-1] if self._written else 0
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether all of it can be read from the file."""
+        return self._saved_count == len(self._offsets) and not self._is_unsynced
+
+    def add(self, offset: int, position: int, append_ms: int, written_bytes: int, crc: int) -> None:
+        """Note when a batch was appended, with a time that is due; an earlier clock than before does not count."""
+        append_ms = max(append_ms, self.last_append_ms)
+        self._offsets.append(offset - self._base_offset)
+        self._positions.append(position)
+        self._times.append(append_ms)
+        self._written.append(written_bytes)
+        self._checks.append(crc & 0xFFFF)
+        self.last_append_ms = append_ms
+        self.due_ms = append_ms + STEP_MS
+        if len(self._offsets) > 2 * RECENT_MAX:
+            # The disk has refused them for a quarter of an hour.
+            self.lose()
+
+    def at_offset(self, offset: int) -> Found | None:
+        """Return the last entry at or before `offset`, None if memory has none (`needs_file`)."""
+        at = bisect_right(self._offsets, offset - self._base_offset) - 1
+        if at < 0:
+            return None
+        return Found(self._entry(at), self._times[at + 1] if at + 1 < len(self._times) else NONE)
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether entries older than those in memory are in the file."""
+        return self._older_count > 0
+
+    def _entry(self, at: int) -> Entry:
+        return Entry(
+            self._base_offset + self._offsets[at],
+            self._positions[at],
+            self._times[at],
+            self._written[at],
+            self._checks[at],
+        )
+
+    def cut(self, offset: int) -> None:
+        """Forget entries at or above `offset`; if memory does not reach back to there, forget all."""
+        keep = bisect_right(self._offsets, offset - self._base_offset - 1)
+        if keep == len(self._offsets):
+            return
+        if not keep:
+            self._older_count = 0
+        self._keep(slice(0, keep))
+        self._saved_count = min(self._saved_count, keep)
+        self._is_unsynced = True
+        # A cut does not tell whether the entry before the next batch is recent.
+        self.due_ms = min(self.due_ms, 0)
+
+    def lose(self) -> None:
+        """Forget everything, and note nothing more: the file cannot be written."""
+        self._older_count = self._saved_count = 0
+        self._keep(slice(0, 0))
+        self._is_unsynced = False
+        self.due_ms = _NEVER_MS
+
+    def _keep(self, kept: slice) -> None:
+        self._offsets, self._positions, self._times = self._offsets[kept], self._positions[kept], self._times[kept]
+        self._written, self._checks = self._written[kept], self._checks[kept]
+
+    def unsaved(self, path: str, *, for_good: bool) -> Unsaved | None:
+        """Return what the file lacks, None if nothing; `for_good`: also if it was only not synced."""
+        if self._saved_count == len(self._offsets) and not (for_good and self._is_unsynced):
+            return None
+        fresh = [self._entry(number) for number in range(self._saved_count, len(self._offsets))]
+        data = b"".join(ENTRY.pack(entry.offset - self._base_offset, *entry[1:]) for entry in fresh)
+        if not self._file_bytes:
+            data = HEADER.pack(MAGIC, VERSION, STEP_MS, self._base_offset) + data
+        return Unsaved(path, self._file_bytes, data, len(fresh))
+
+    @property
+    def _file_bytes(self) -> int:
+        """How many bytes of the file count."""
+        count = self._older_count + self._saved_count
+        return HEADER.size + count * ENTRY.size if count else 0
+
+    def saved(self, unsaved: Unsaved, *, is_synced: bool) -> None:
+        """Count what was written as saved; forget the older half if there are many."""
+        assert unsaved.at == self._file_bytes, f"{self!r} was cut while it was saved from position {unsaved.at} on"
+        self._saved_count += unsaved.entry_count
+        self._is_unsynced = not is_synced
+        assert self._saved_count <= len(self._offsets), f"{self!r}: {self._saved_count} entries in memory are saved"
+        if self._saved_count >= RECENT_MAX:
+            gone = self._saved_count - RECENT_MAX // 2
+            self._keep(slice(gone, None))
+            self._older_count += gone
+            self._saved_count -= gone
+
+    def doubt_file(self) -> None:
+        """Have the file checked at the next opportunity: it may hold more than counts."""
+        self._is_unsynced = True
+
+    def check_invariants(self, end_offset: int, size_bytes: int) -> None:
+        """Assert that the entries rise and lie within a segment of this end and size."""
+        assert all(low < high for low, high in pairwise(self._offsets)), f"{self!r}: offsets do not rise"
+        assert all(low < high for low, high in pairwise(self._positions)), f"{self!r}: positions do not rise"
+        assert all(low <= high for low, high in pairwise(self._times)), f"{self!r}: times fall"
+        assert all(low <= high for low, high in pairwise(self._written)), f"{self!r}: written bytes fall"
+        assert self._saved_count <= len(self._offsets), f"{self!r}: {self._saved_count} of them are saved"
+        if self._offsets:
+            assert self._base_offset + self._offsets[-1] < end_offset, f"{self!r} knows offsets behind {end_offset}"
+            assert self._positions[-1] < size_bytes, f"{self!r} knows positions behind {size_bytes}"
+            assert self._times[-1] <= self.last_append_ms, f"{self!r}: {self.last_append_ms} ms is the latest"
+
+    @classmethod
+    def of_file(cls, base_offset: int, entries: Sequence[Entry], *, older_count: int, is_whole: bool) -> "AppendTimes":
+        """Return the append times with these entries, which follow `older_count` in the file.
+
+        `is_whole`: the file has them and nothing else.
+        """
+        times = cls(base_offset)
+        gone = max(0, len(entries) - RECENT_MAX // 2)
+        for entry in entries[gone:]:
+            times.add(*entry)
+        times._older_count = older_count + gone
+        times._saved_count = len(entries) - gone
+        times._is_unsynced = not is_whole
+        return times
+
+
+class StoredTimes(NamedTuple):
+    """What the file of a segment holds."""
+
+    # From the file's beginning; the newest may be missing if only a part was read.
+    entries: tuple[Entry, ...]
+    # How many come before them in the file.
+    older_count: int
+    # Whether nothing else is in the file.
+    is_whole: bool
+
+    @classmethod
+    def read(cls, disk: Disk, path: str, base_offset: int, *, newest: int | None = None) -> "StoredTimes":
+        """Read a file, or its `newest` entries; may wait for the disk. Raises OSError if the disk refuses.
+
+        A file that is missing, strange or unreadable has no entries.
+        """
+        try:
+            file = disk.open(path)
+            try:
+                count = _count(file, base_offset)
+                if count is None:
+                    return cls((), 0, is_whole=False)
+                first = 0 if newest is None else max(0, count - newest)
+                is_whole = file.size_bytes == HEADER.size + count * ENTRY.size
+                return cls(tuple(_entries(file, base_offset, first, count)), first, is_whole)
+            finally:
+                file.close()
+        except FileNotFoundError:
+            return cls((), 0, is_whole=True)
+        except OSError as error:
+            if is_refusal(error):
+                raise
+            return cls((), 0, is_whole=False)
+
+    def below(self, base_offset: int, end_offset: int, size_bytes: int) -> AppendTimes:
+        """Return the entries of a segment with this end and size, in which all that was synced can be trusted."""
+        sound: list[Entry] = []
+        for entry in self.entries:
+            if entry.offset >= end_offset or entry.position >= size_bytes or (sound and not entry.follows(sound[-1])):
+                break
+            sound.append(entry)
+        is_whole = self.is_whole and len(sound) == len(self.entries)
+        older_count = self.older_count if sound else 0
+        return AppendTimes.of_file(base_offset, sound, older_count=older_count, is_whole=is_whole)
+
+
+class Matching:
+    """The entries of a file, compared with the batches of a scan: what follows the first that does not fit is void."""
+
+    __slots__ = ("_base_offset", "_is_over", "_matched", "_stored")
+
+    def __init__(self, base_offset: int, stored: StoredTimes) -> None:
+        assert not stored.older_count, f"{stored.older_count} entries would not be compared"
+        self._base_offset = base_offset
+        self._stored = stored
+        self._matched = 0
+        self._is_over = False
+
+    def saw(self, position: int, header: BatchHeader) -> None:
+        """Compare the next entry with a batch that is there."""
+        entries, at = self._stored.entries, self._matched
+        if self._is_over or at == len(entries) or entries[at].position > position:
+            return
+        entry = entries[at]
+        if entry.names(position, header) and (not at or entry.follows(entries[at - 1])):
+            self._matched = at + 1
+        else:
+            self._is_over = True
+
+    def result(self) -> AppendTimes:
+        """Return the entries that are right."""
+        entries = self._stored.entries[: self._matched]
+        is_whole = self._stored.is_whole and self._matched == len(self._stored.entries)
+        return AppendTimes.of_file(self._base_offset, entries, older_count=0, is_whole=is_whole)
+
+
+class AppendTimeSearch(NamedTuple):
+    """What a worker needs to look an offset up in a file."""
+
+    disk: Disk
+    path: str
+    log_path: str
+    base_offset: int
+    offset: int
+
+    def run(self) -> Found | None:
+        """Return the last entry at or before the offset, None if none is known. Raises OSError.
+
+        It reads one entry per halving of the file, then one block, and the headers of the batches that the result
+        names: the file may be older than its log, or damaged.
+        """
+        try:
+            file = self.disk.open(self.path)
+        except FileNotFoundError:
+            return None
+        try:
+            count = _count(file, self.base_offset) or 0
+            low, high = 0, -(-count // BLOCK_ENTRIES)
+            while high - low > 1:
+                middle = (low + high) // 2
+                data = file.read(HEADER.size + middle * BLOCK_ENTRIES * ENTRY.size, _FIRST_FIELD.size)
+                if len(data) < _FIRST_FIELD.size:
+                    # The segment was cut meanwhile.
+                    high = middle
+                elif self.base_offset + _FIRST_FIELD.unpack(data)[0] <= self.offset:
+                    low = middle
+                else:
+                    high = middle
+            first = low * BLOCK_ENTRIES
+            # One more than the block: it says how long the last of them counts.
+            entries = _entries(file, self.base_offset, first, min(count, first + BLOCK_ENTRIES + 1))
+        finally:
+            file.close()
+        at = bisect_right(entries, self.offset, key=lambda entry: entry.offset) - 1
+        if at < 0 or not self._is_there(entries[at]):
+            return None
+        follower = entries[at + 1] if at + 1 < len(entries) else None
+        is_next = follower is not None and follower.follows(entries[at]) and self._is_there(follower)
+        return Found(entries[at], follower.append_ms if is_next and follower is not None else NONE)
+
+    def _is_there(self, entry: Entry) -> bool:
+        """Return whether the batch that an entry names is where it should be."""
+        try:
+            file = self.disk.open(self.log_path)
+        except FileNotFoundError:
+            # Retention has deleted it meanwhile.
+            return False
+        try:
+            data = file.read(entry.position, HEADER_BYTES)
+        finally:
+            file.close()
+        return len(data) == HEADER_BYTES and entry.names(entry.position, BatchHeader.parse(data))
+
+
+def _count(file: File, base_offset: int) -> int | None:
+    """Return how many whole entries a file has, None if it is not one of ours."""
+    data = file.read(0, HEADER.size)
+    if len(data) < HEADER.size or HEADER.unpack(data) != (MAGIC, VERSION, STEP_MS, base_offset):
+        return None
+    return (file.size_bytes - HEADER.size) // ENTRY.size
+
+
+def _entries(file: File, base_offset: int, first: int, behind: int) -> list[Entry]:
+    data = file.read(HEADER.size + first * ENTRY.size, (behind - first) * ENTRY.size)
+    whole = bytes(data)[: len(data) // ENTRY.size * ENTRY.size]
+    return [Entry(base_offset + fields[0], *fields[1:]) for fields in ENTRY.iter_unpack(whole)]
