@@ -74,6 +74,10 @@ class Acknowledged:
     # When the longest silence ended, in seconds since the start of the load.
     longest_gap_at_s: float = 0.0
 
+    def around(self, number: int) -> dict[int, int]:
+        """Return the offsets of some records before and after one."""
+        return {each: self.offsets[each] for each in range(number - 12, number + 13) if each in self.offsets}
+
 
 class Experience(Protocol):
     """What takes note of each record on its way."""
@@ -284,7 +288,8 @@ def check_history(load: Load, records: Sequence[Sequence[tuple[int, bytes]]]) ->
             numbers.append(int(number))
             promised = acknowledged.offsets.get(int(number), offset)
             assert promised in (offset, UNKNOWN_OFFSET), (
-                f"record {partition}:{int(number)} was acknowledged at {promised}, it is read at {offset}"
+                f"record {partition}:{int(number)} was acknowledged at {promised}, it is read at {offset};"
+                f" acknowledged around it (number: offset): {acknowledged.around(int(number))}"
             )
         twice = len(numbers) - len(set(numbers))
         assert not twice, f"{twice} records of partition {partition} are there twice"

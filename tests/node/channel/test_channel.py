@@ -31,6 +31,7 @@ from syncline.node.clients.clients import Clients
 from syncline.node.clock import SystemClock
 from syncline.node.connection import Connection
 from syncline.node.dispatch import Dispatcher
+from syncline.node.fetching.woken import WokenFetches
 from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.received import Received
@@ -66,7 +67,7 @@ class Member:
         self.dispatcher = Dispatcher(
             stub,
             {int(module.KEY): module.handle for module in MODULES},
-            settle=lambda: None,
+            woken=WokenFetches(loop),
             holds=holds,
             clients=Clients(
                 loop=loop,
