@@ -289,7 +289,8 @@ def check_history(load: Load, records: Sequence[Sequence[tuple[int, bytes]]]) ->
             promised = acknowledged.offsets.get(int(number), offset)
             assert promised in (offset, UNKNOWN_OFFSET), (
                 f"record {partition}:{int(number)} was acknowledged at {promised}, it is read at {offset};"
-                f" acknowledged around it (number: offset): {acknowledged.around(int(number))}"
+                f" it is at {[each for each, other in found if other.split(b':', 2)[1] == number]}, and"
+                f" acknowledged around it were (number: offset) {acknowledged.around(int(number))}"
             )
         twice = len(numbers) - len(set(numbers))
         assert not twice, f"{twice} records of partition {partition} are there twice"
