@@ -174,6 +174,8 @@ def test_t35_a_followers_rate_below_the_write_rate_gets_nowhere(brokers: LocalCl
     slow = gap()
     limit(brokers, topic, rate=450_000, role="receiving")
     took_s = until(lambda: gap() < 2 * SMALL_RECORD_BYTES)
+    # The next test moves other partitions of these brokers.
+    until(lambda: is_moved(brokers))
 
     # It grows by 150 kB, less half a second of the rate, which is there at the beginning.
     assert slow > before, "at 150 kB/s the gap grows"

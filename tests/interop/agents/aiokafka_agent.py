@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import NodeNotReadyError, for_code
 
 from tests.interop.agents.serve import decode, headers_of, received, serve
 
@@ -18,6 +18,16 @@ def check(code: int, message: object) -> None:
     """Raise the error behind a code; this client's admin leaves that to its user."""
     if code:
         raise for_code(code)(message)
+
+
+async def described_topic(admin: AIOKafkaAdminClient, topic: str) -> dict[str, Any]:
+    """Return a topic's description; the client asks any broker that it knows, and reports one that has just died."""
+    for _ in range(50):
+        with contextlib.suppress(NodeNotReadyError):
+            (described,) = await admin.describe_topics([topic])
+            return described
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"no broker described {topic}")
 
 
 class Member:
@@ -127,7 +137,7 @@ class Agent:
         await consumer.start()
         await consumer._client.force_metadata_update()
         admin = await self.admin()
-        (described,) = await admin.describe_topics([topic])
+        described = await described_topic(admin, topic)
         consumer.assign([TopicPartition(topic, each["partition"]) for each in described["partitions"]])
         records: list[Any] = []
         with contextlib.suppress(TimeoutError):
