@@ -14,7 +14,8 @@ objects that all survive.
                                 it has grown much
 
 Most objects are freed without the collector. It is needed for references in circles, which no object that lives long
-and comes in numbers has: neither partitions nor connections, sessions or requests.
+and comes in numbers has: neither partitions nor connections, sessions or requests. A broker that is never idle keeps
+for good what a circle holds if the collector pauses when it is made. So no request may leave one, however wrong it is.
 """
 
 import asyncio

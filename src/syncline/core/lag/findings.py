@@ -23,7 +23,7 @@ BEHIND_MS: Final = 10_000
 # Clients fetch at least each half second while they poll.
 FETCHES_RECENTLY_MS: Final = 5_000
 FETCHES_NO_MORE_MS: Final = 30_000
-# A watermark stands still for a moment at every change of the in-sync set.
+# Every change of the in-sync set holds the watermark for a moment.
 HELD_MS: Final = 10_000
 # A partition is hot when it has this many times the mean lag of the others, and most of the group's lag.
 HOT_TIMES: Final = 10

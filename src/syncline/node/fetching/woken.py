@@ -2,7 +2,7 @@
 
 A change of a partition wakes the fetches that wait for it; each looks once, however many of its partitions changed. A
 callback that may have changed one ends with `settle`; otherwise the next turn of the loop calls it. A callback that
-always ends so says it at its beginning (`will_settle`), as a turn of the loop costs a small request some percent.
+always ends so says it at its beginning (`will_settle`), so that no turn of the loop is armed that finds nothing to do.
 """
 
 import asyncio
