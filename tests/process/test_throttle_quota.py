@@ -137,8 +137,6 @@ def test_t26_t27_t28_moves_on_processes_take_what_the_quota_says(
     assert usual_s * 0.9 - burst_s <= took_s <= usual_s * 2 + 1
     for at_s, sizes in arrivals.seen:
         assert sum(sizes.values()) <= QUOTA * at_s + BURST_BYTES + BATCHES_BYTES, f"{sizes} after {at_s:.2f} s"
-        # The first that asks finds a full bucket, and nobody else who waits; from then on both get the same.
-        assert max(sizes.values()) - min(sizes.values()) <= BURST_BYTES + BATCHES_BYTES or len(sizes) == 1, sizes
     if produced_bytes_s:
         records = read_all(three_brokers.bootstrap, topic, 2)
         check_history(load, [each[filled_count:] for each in records])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from syncline.core.fetching.session_cache import SessionCache
+from syncline.core.refused_heads import RefusedHeads
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
@@ -230,6 +231,7 @@ class Broker:
             deadlines=deadlines,
             unanswered=UnansweredRefusals(clock),
             opening=Opening(disk.run_later, settle),
+            refused_heads=RefusedHeads(),
         )
         self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
 

@@ -9,6 +9,7 @@ Source: `DelayedProduce` of Apache Kafka; KIP-679 for acks=all as default.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from syncline.core.refused_heads import RefusedHeads
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
@@ -35,6 +36,7 @@ class Producing(NamedTuple):
     deadlines: Deadlines
     unanswered: UnansweredRefusals
     opening: Opening
+    refused_heads: RefusedHeads
 
 
 class PendingProduce:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from syncline.core.producer_state import Accepted, Duplicate, Refused
+from syncline.core.producer_state import Accepted, Duplicate, Refused, Verdict
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.counters import TopicCounters
@@ -56,6 +56,18 @@ _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
 _TOO_MANY: Final = f"The records of a request are opened up to the {OPENED_RECORDS_MAX}th. Send fewer at a time."
+_BEHIND: Final = (
+    "An earlier batch of this producer was refused with this error. Send it and those behind it again, in order."
+)
+# After these a client sends the batch again.
+_SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 # Refusals that any client may get; others count as failures of this broker, as in Kafka.
 _EXPECTED: Final = frozenset(
     {
@@ -149,7 +161,7 @@ def _append_all(
             row, partition, required_offset = ProducedPartition(index, ErrorCode.NONE), None, -1
         if row.error_code:
             refused = refused or Refusal(TopicPartition(topic, index), row)
-            row = _refused(producing, request, pending, topic, row, 0 if end is None else end - start)
+            row = _refused(producing, request, pending, topic, row, start, end)
         if partition is not None and produce.acks == _ACKS_ALL:
             pending.wait_for(topic_index, len(rows))
             waiting.append((partition, required_offset, len(rows)))
@@ -196,10 +208,13 @@ def _refused(
     pending: PendingProduce,
     topic: str,
     row: ProducedPartition,
-    size_bytes: int,
+    start: int,
+    end: int | None,
 ) -> ProducedPartition:
     """Count a refusal; return its row, with what the client needs to know about the leader."""
-    _count_refusal(producing.counters.of(topic), row.error_code, size_bytes)
+    _count_refusal(producing.counters.of(topic), row.error_code, 0 if end is None else end - start)
+    if row.error_code in _SENT_AGAIN and end is not None:
+        _note_head(producing, request, TopicPartition(topic, row.partition), ErrorCode(row.error_code), start, end)
     if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER or request.version < _HINT_VERSION:
         return row
     leader, endpoint = producing.cluster.leader_hint(topic, row.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -285,7 +300,7 @@ class OpenedProduce:
         )
         if row.error_code:
             self._refused = self._refused or Refusal(batch.key, row)
-            row = _refused(self._producing, request, pending, batch.key.topic, row, batch.end - batch.start)
+            row = _refused(self._producing, request, pending, batch.key.topic, row, batch.start, batch.end)
         pending.replace(batch.topic_index, batch.row_index, row)
         if partition is not None and self._produce.acks == _ACKS_ALL:
             pending.wait_for(batch.topic_index, batch.row_index)
@@ -381,6 +396,10 @@ def _append(
     except InvalidBatch as invalid:
         return _invalid(producing, index, partition, invalid), None, -1
     verdict = partition.log.producers.check(header) if header.producer_id >= 0 else None
+    if producing.refused_heads.heads and verdict is not None:
+        behind = _refusal_behind(producing, partition, header, verdict)
+        if behind is not None:
+            return ProducedPartition(index, behind, error_message=_BEHIND), None, -1
     if isinstance(verdict, Refused):
         row = ProducedPartition(
             index, verdict.code, log_start_offset=partition.log.log_start, error_message=verdict.message
@@ -408,6 +427,28 @@ def _append(
         (index, ErrorCode.NONE, base_offset, append_time_ms, partition.log.log_start, (), None, None),
     )
     return row, partition, base_offset + header.last_offset_delta + 1
+
+
+def _note_head(
+    producing: Producing, request: "Request", key: TopicPartition, code: ErrorCode, start: int, end: int
+) -> None:
+    """Note a batch that its client will send again, so that those behind it are refused with it."""
+    try:
+        header = admit(request.body, start, end, request.version)
+    except InvalidBatch:
+        return
+    producing.refused_heads.refused(key, header, code, producing.clock.mono_ms())
+
+
+def _refusal_behind(
+    producing: Producing, partition: Partition, header: BatchHeader, verdict: Verdict
+) -> ErrorCode | None:
+    """Return why a batch behind a refused one must be refused, too; None if there is no such batch."""
+    producers = partition.log.producers.entries
+    # A log that does not know the producer takes any sequence, the second batch before the first one, too.
+    continues = isinstance(verdict, Duplicate) or (isinstance(verdict, Accepted) and header.producer_id in producers)
+    now_ms = producing.clock.mono_ms()
+    return producing.refused_heads.refusal_behind(partition.key, header, now_ms, continues=continues)
 
 
 def _count_refusal(counters: TopicCounters, code: int, size_bytes: int) -> None:
