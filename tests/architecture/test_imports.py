@@ -29,6 +29,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "reports of moves are made from the journal's events alone": {
         "move_report/planted.py": "import syncline.records.target"
     },
+    "reports of lag are made from the rules of lag alone": {"lag_report/planted.py": "import syncline.records.target"},
     "pictures are made of nothing of ours": {"pictures/planted.py": "import syncline.model.target"},
     "rules of replication stand below those of fetching, cluster and groups stand alone": {
         "core/fetching/planted.py": "import syncline.core.groups.target"

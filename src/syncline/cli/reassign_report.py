@@ -16,7 +16,7 @@ from syncline.cli.target import (
     admin_client,
     bootstrap_of,
 )
-from syncline.cli.text_files import named, write_text
+from syncline.cli.text_files import check_place, named, write_text
 from syncline.cli.why import parse_since
 from syncline.local.layout import LocalClusterError
 from syncline.reassign.amounts import quoted
@@ -54,7 +54,7 @@ def report(
     from syncline.move_report.summary import fields_of, lines_of
 
     if html is not None:
-        _check_place(html)
+        check_place(html)
     now_ms = time.time_ns() // 1_000_000
     since_ms = parse_since(since, now_ms)
     servers = bootstrap_of(bootstrap, data)
@@ -90,16 +90,3 @@ def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterE
         return LocalClusterError(f"the journal tells of no move: {back}.")
     others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
     return LocalClusterError(f"the journal tells of no move {quoted(move)}; {back}. {others}")
-
-
-def _check_place(path: Path) -> None:
-    """Raise `LocalClusterError` if a page cannot be written there, before the journal is read."""
-    directory = path.absolute().parent
-    try:
-        why = "" if directory.is_dir() else f"there is no directory {named(directory)}"
-        if path.is_dir():
-            why = "it is a directory"
-    except OSError as error:
-        why = str(error.strerror)
-    if why:
-        raise LocalClusterError(f"cannot write {named(path)}: {why}.")

@@ -36,3 +36,16 @@ def write_text(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LocalClusterError(f"cannot write {named(file)}: {error.strerror or error}.") from None
+
+
+def check_place(file: Path) -> None:
+    """Raise `LocalClusterError` if a file cannot be written there, before the work for it is done."""
+    directory = file.absolute().parent
+    try:
+        why = "" if directory.is_dir() else f"there is no directory {named(directory)}"
+        if file.is_dir():
+            why = "it is a directory"
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise LocalClusterError(f"cannot write {named(file)}: {why}.")

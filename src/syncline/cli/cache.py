@@ -1,0 +1,122 @@
+"""`cache`: how much memory the page cache of each broker needs, and who reads past it, as brokers have counted it."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.reassign import sentences
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.text_files import check_place, named, write_text
+from syncline.local.layout import LocalClusterError
+
+ASK_S = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(short_help="Show how much memory the page cache needs, and who reads past it.")(cache)
+
+
+def cache(
+    ram: Annotated[
+        str | None,
+        typer.Option(
+            "--ram", metavar="SIZE", help="What each broker's page cache may take (default: what brokers find free)."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures here.")
+    ] = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which share of what is read comes from the disk, for every size of the page cache.
+
+    It asks the brokers of a cluster on this machine. Each broker knows of every read how much it has written, to all
+    its logs, since it wrote what is read: that much memory would have kept it. Whether it was kept is measured, too.
+    """
+    from syncline.local.control import controls
+
+    memory_bytes = memory_of(ram)
+    if html is not None:
+        check_place(html)
+    brokers = controls(data)
+    answers, silent = ask(brokers)
+    if not answers:
+        raise nobody_answers(silent)
+    show(answers, silent, memory_bytes, html, cluster=str(data), as_json=as_json)
+
+
+def memory_of(ram: str | None) -> int | None:
+    """Return the bytes of `--ram`, None without it; `LocalClusterError` if it is no size."""
+    from syncline.reassign.amounts import parse_bytes, quoted
+
+    if ram is None:
+        return None
+    with sentences():
+        memory_bytes = parse_bytes(ram, "--ram")
+    if not memory_bytes:
+        raise LocalClusterError(f"--ram takes a size of memory, such as 8GB or 512MB, not {quoted(ram)}.")
+    return memory_bytes
+
+
+def ask(brokers: Mapping[int, Any]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """Return the answer of each broker that gives one, and an error message for each that does not."""
+    from syncline.local.control import ControlError
+
+    answers: dict[int, dict[str, Any]] = {}
+    silent: dict[int, str] = {}
+    for broker_id, control in brokers.items():
+        try:
+            answers[broker_id] = control.call("cache.show", timeout_s=ASK_S)
+        except ControlError as error:
+            silent[broker_id] = str(error)
+    return answers, silent
+
+
+def show(
+    answers: Mapping[int, Mapping[str, Any]],
+    silent: Mapping[int, str],
+    memory_bytes: int | None,
+    html: Path | None,
+    *,
+    cluster: str,
+    as_json: bool,
+) -> None:
+    """Print what the answers say, each broker by itself, and write the page."""
+    from syncline.lag_report import words
+    from syncline.lag_report.advice import advise
+    from syncline.lag_report.agreement import agreements
+    from syncline.lag_report.answers import facts_of
+    from syncline.lag_report.page import Origin, render
+    from syncline.lag_report.summary import fields_of
+    from syncline.lag_report.terminal import lines_of
+
+    facts = [facts_of(broker, answer, memory_bytes) for broker, answer in sorted(answers.items())]
+    brokers = [(each, advise(each)) for each in facts]
+    if html is not None:
+        missing = tuple(dict.fromkeys(silent.values()))
+        write_text(html, render(brokers, Origin(cluster, time.time_ns() // 1_000_000, missing)))
+    if as_json:
+        page = None if html is None else str(html.absolute())
+        fields = [fields_of(each, advice) for each, advice in brokers]
+        print(json.dumps({"brokers": fields, "silent": silent, "page": page}))
+        return
+    width = shutil.get_terminal_size().columns
+    for each, advice in brokers:
+        print("\n".join(lines_of(each, advice, width)), end="\n\n")
+    compared = agreements([(each.title, each) for each in facts])
+    print(words.agreed(compared))
+    for interval in compared:
+        print(f"  {words.compared_with(interval)}")
+    for sentence in silent.values():
+        print(f"\n{sentence}")
+    if silent:
+        print(f"\nWhat {counted(len(silent), 'broker')} would have answered is missing.")
+    if html is not None:
+        print(f"\npage: {named(html.absolute())}")

@@ -1,0 +1,74 @@
+"""`syncline cache`: answers of several brokers, given as data, become lines, JSON and a page."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncline.local.control import ControlError
+from syncline.local.layout import LocalClusterError
+from tests.lag_report.readings import GB, answer, falling, quiet
+from tests.pages import check_page
+
+with warnings.catch_warnings():
+    # typer uses what click is about to drop.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from syncline.cli import cache
+
+
+class Scripted:
+    """A broker's control API that gives one answer, or refuses."""
+
+    def __init__(self, given: dict[str, Any] | None) -> None:
+        self.given = given
+
+    def call(self, verb: str, *, timeout_s: float) -> dict[str, Any]:
+        """Return the answer."""
+        assert verb == "cache.show"
+        assert timeout_s > 0
+        if self.given is None:
+            raise ControlError("broker 3 cannot be reached.")
+        return self.given
+
+
+def test_brokers_that_do_not_answer_are_told_of() -> None:
+    """The others' answers are there, each under its broker."""
+    answers, silent = cache.ask({1: Scripted(answer()), 2: Scripted(quiet()), 3: Scripted(None)})
+
+    assert sorted(answers) == [1, 2]
+    assert silent == {3: "broker 3 cannot be reached."}
+
+
+def test_lines_for_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker, then how well the model agrees, then who is missing."""
+    monkeypatch.setenv("COLUMNS", "80")
+    cache.show({2: falling(), 1: answer()}, {3: "It is away."}, None, None, cluster="d", as_json=False)
+    said = capsys.readouterr().out
+
+    assert said.index("Broker 1 serves 83.3 %") < said.index("Broker 2 serves") < said.index("Model and measurement")
+    assert "now 40 GB: 16.7 % from disk" in said
+    assert "group B  0 %          20 MB/s    100 %" in said
+    assert said.endswith("It is away.\n\nWhat 1 broker would have answered is missing.\n")
+
+
+def test_json_for_scripts_and_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--ram replaces what the broker found; the page is written beside."""
+    page = tmp_path / "cache.html"
+    cache.show({1: answer()}, {}, 2_000 * GB, page, cluster="d", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+
+    (broker,) = found["brokers"]
+    assert (broker["memory_bytes"], broker["hit_ratio"]) == (2_000 * GB, 1.0)
+    assert (found["silent"], found["page"]) == ({}, str(page))
+    check_page(page.read_text())
+
+
+def test_size_of_memory_is_read_or_refused() -> None:
+    """As all sizes; nothing is no memory."""
+    assert cache.memory_of(None) is None
+    assert cache.memory_of("8GB") == 8 * GB
+    for text in ("0", "much"):
+        with pytest.raises(LocalClusterError, match="--ram takes"):
+            cache.memory_of(text)
