@@ -72,3 +72,33 @@ def test_size_of_memory_is_read_or_refused() -> None:
     for text in ("0", "much"):
         with pytest.raises(LocalClusterError, match="--ram takes"):
             cache.memory_of(text)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"memory_bytes": -1}, "broker 2 does not know how much memory is free. Give it with --ram SIZE."),
+        ({"buckets": [[99, 1, 1]]}, "what broker 2 has counted contradicts itself: there is no bucket"),
+    ],
+)
+def test_answers_without_a_curve_are_refused_in_a_sentence(changed: dict[str, Any], sentence: str) -> None:
+    """Of which broker, and what to do."""
+    with pytest.raises(LocalClusterError, match=sentence):
+        cache.show({2: answer(**changed)}, {}, None, None, cluster="d", as_json=True)
+
+
+def test_memory_may_be_given_where_a_broker_does_not_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Then nothing is missing."""
+    cache.show({2: answer(memory_bytes=-1)}, {}, 8 * GB, None, cluster="d", as_json=True)
+
+    assert json.loads(capsys.readouterr().out)["brokers"][0]["memory_bytes"] == 8 * GB
+
+
+def test_options_are_checked_before_any_broker_is_asked(tmp_path: Path) -> None:
+    """A wrong size, a place where no page can be; then the cluster that does not run."""
+    with pytest.raises(LocalClusterError, match="--ram takes"):
+        cache.cache("0", None, tmp_path, False)
+    with pytest.raises(LocalClusterError, match="cannot write"):
+        cache.cache(None, tmp_path, tmp_path, False)
+    with pytest.raises(LocalClusterError, match="no cluster is running"):
+        cache.cache("1GB", None, tmp_path, False)

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from syncline.cli.reassign import sentences
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
 from syncline.cli.text_files import check_place, named, write_text
 from syncline.local.layout import LocalClusterError
+
+if TYPE_CHECKING:
+    from syncline.lag_report.facts import CacheFacts
 
 ASK_S = 2.0
 
@@ -92,12 +95,11 @@ def show(
     from syncline.lag_report import words
     from syncline.lag_report.advice import advise
     from syncline.lag_report.agreement import agreements
-    from syncline.lag_report.answers import facts_of
     from syncline.lag_report.page import Origin, render
     from syncline.lag_report.summary import fields_of
     from syncline.lag_report.terminal import lines_of
 
-    facts = [facts_of(broker, answer, memory_bytes) for broker, answer in sorted(answers.items())]
+    facts = [_facts(broker, answer, memory_bytes) for broker, answer in sorted(answers.items())]
     brokers = [(each, advise(each)) for each in facts]
     if html is not None:
         missing = tuple(dict.fromkeys(silent.values()))
@@ -120,3 +122,15 @@ def show(
         print(f"\nWhat {counted(len(silent), 'broker')} would have answered is missing.")
     if html is not None:
         print(f"\npage: {named(html.absolute())}")
+
+
+def _facts(broker: int, answer: Mapping[str, Any], memory_bytes: int | None) -> "CacheFacts":
+    """Return the facts of a broker; `LocalClusterError` if they make no sense, or lack the memory."""
+    from syncline.lag_report.answers import facts_of
+
+    if memory_bytes is None and answer["memory_bytes"] <= 0:
+        raise LocalClusterError(f"broker {broker} does not know how much memory is free. Give it with --ram SIZE.")
+    try:
+        return facts_of(broker, answer, memory_bytes)
+    except ValueError as error:
+        raise LocalClusterError(f"what broker {broker} has counted contradicts itself: {error}.") from None

@@ -104,7 +104,15 @@ def _lines(facts: CacheFacts, advice: Advice, axis: MemoryAxis, across: Linear, 
     for row, (style, memory_bytes, label) in enumerate(marks):
         x, baseline = across(axis.share(memory_bytes)), top - 6 - _ROW * (1 - row)
         drawn.append(svg.line(x, baseline - 10, x, bottom, class_=f"{style}-line"))
-        length = len(label) * _BOLD_PX
-        at = x + 6 if x + 6 + length <= across.end else max(2.0, x - 8 - length)
-        drawn.append(svg.text(at, baseline, label, class_=f"{style}-label halo"))
+        drawn.append(_beside(x, baseline, label, f"{style}-label halo", across.end))
     return drawn
+
+
+def _beside(x: float, baseline: float, label: str, style: str, right: float) -> str:
+    """Return a label on the side of a line that has room for it, or else from the drawing's left edge on."""
+    length = len(label) * _BOLD_PX
+    if x + 6 + length <= right:
+        return svg.text(x + 6, baseline, label, class_=style)
+    if length <= x - 8:
+        return svg.text(x - 6, baseline, label, class_=f"{style} end-anchor")
+    return svg.text(2, baseline, label, class_=style)
