@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import queue
 import resource
 import signal
@@ -17,8 +18,9 @@ import pytest
 
 from syncline.coordination.port import Coordination, Holder, Lease, LeaseLost, StoreFailed
 from syncline.coordination.sqlite import BATCHES_MAX, SqliteCoordination
+from syncline.local.memory import resident_bytes, trim_heap
 from syncline.model.ids import BrokerId
-from syncline.model.metadata import ProducerIdsAllocated
+from syncline.model.metadata import ConfigResource, ConfigsChanged, MetadataImage, ProducerIdsAllocated, ResourceType
 from tests.coordination.contract import Campaigner, CoordinationContract, batch
 from tests.patience import until
 
@@ -243,3 +245,29 @@ def test_campaign_goes_on_when_there_are_descriptors_again(
     world.until(lambda: leases)
 
     assert leases[0].lease_epoch == first.lease.lease_epoch + 1
+
+
+LONG_CHARS = 8_000_000
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to return memory")
+def test_snapshot_that_was_written_does_not_stay_in_memory(world: SqliteWorld) -> None:
+    """A statement that is kept for the next call keeps a copy of the text that was bound to it."""
+    first = Campaigner(world, 1).wins()
+    assert first.commit(batch(1, ProducerIdsAllocated(1))) is None
+    trim_heap()
+    before = resident_bytes()
+    change = ConfigsChanged(ConfigResource(ResourceType.TOPIC, "t"), {"name": "v" * LONG_CHARS})
+    image = MetadataImage().apply([ProducerIdsAllocated(1), change], 1)
+    first.view.compact(image, first.lease.lease_epoch)
+    del change, image
+    until(
+        lambda: (world.directory / "cluster.db-wal").stat().st_size > LONG_CHARS,
+        otherwise="the snapshot is not written",
+    )
+
+    def is_given_back() -> bool:
+        trim_heap()
+        return resident_bytes() - before < LONG_CHARS / 4
+
+    until(is_given_back, within_s=3.0, otherwise="the snapshot stays in memory")

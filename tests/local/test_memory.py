@@ -123,6 +123,31 @@ def test_freed_tuples_are_not_kept_for_later_ones() -> None:
     assert reused < 2_000 or platform.python_implementation() != "CPython"
 
 
+NAMES = """
+import json, sys
+from syncline.local.memory import free_kept_objects
+names = ["".join(("__match", "_args__")) for _ in range(2_000)]
+def kept():
+    return sum(sys.getrefcount(names[index]) > 2 for index in range(len(names)))
+told = [kept()]
+for index in range(len(names)):
+    getattr(object, names[index], None)
+told.append(kept())
+free_kept_objects()
+print(json.dumps([*told, kept()]))
+"""
+
+
+@pytest.mark.skipif(platform.python_implementation() != "CPython", reason="others remember in another way")
+def test_names_that_were_looked_up_are_not_kept() -> None:
+    """Equal names at other places are remembered one by one: each would keep a page of a burst."""
+    run = subprocess.run([sys.executable, "-c", NAMES], cwd=ROOT / "src", check=True, capture_output=True, text=True)
+    before, looked_up, after = json.loads(run.stdout)
+
+    assert looked_up > before + 500
+    assert after == before
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to return memory")
 def test_memory_that_a_worker_freed_is_given_back() -> None:
     """The end of a thread's own heap would never be: tens of megabytes after a worker has opened large batches."""

@@ -1,11 +1,14 @@
 """Values of the metrics against the actions and the state of the brokers."""
 
+import gc
+
 import pytest
 
 from syncline import __version__
 from syncline.core.fetching.session_bytes import session_bytes
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.metadata import MetadataImage
 from syncline.node.metrics.scrape import ProcessFigures, Scraper
 from syncline.records.batch import BatchHeader
 from syncline.storage.reading import Slice
@@ -307,6 +310,17 @@ async def test_controller_counts_the_cluster_and_others_have_zeros(world: World)
     assert total("offlinepartitionscount") == sum(not record.has_leader for record in records) == 1
     assert total("preferredreplicaimbalancecount") == sum(each.leader != each.replicas[0] for each in records) >= 2
     assert total("timedoutbrokerheartbeatcount") == 0
+
+
+async def test_scrape_keeps_no_metadata_until_the_next_one(world: World) -> None:
+    """An old image has every topic that there was, and there may be no other scrape."""
+    await world.topic("t")
+    await scrape(world)
+    await world.delete_topic("t")
+    await world.until(lambda: TopicPartition("t", 0) not in world.broker().partitions)
+    gc.collect()
+
+    assert not [each for each in gc.get_objects() if isinstance(each, MetadataImage) and "t" in each.topics]
 
 
 @three

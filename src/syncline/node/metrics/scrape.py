@@ -134,7 +134,8 @@ class Scraper:
         self._process = process
         # By leader: the time of the last scrape, and the number of fetches until then.
         self._fetches: dict[int, tuple[int, int]] = {}
-        self._counted: tuple[MetadataImage, ControllerFigures] | None = None
+        # By lease epoch and version of the metadata: an image is large, and the next scrape may never come.
+        self._counted: tuple[tuple[int, int], ControllerFigures] | None = None
         self._inflows = Inflows()
 
     async def scrape(self) -> Sequence[bytes]:
@@ -214,7 +215,7 @@ class Scraper:
 
     async def _add_controller(self, page: Page) -> None:
         active = self._broker.controller.active
-        figures = ControllerFigures() if active is None else await self._count(active.image)
+        figures = ControllerFigures() if active is None else await self._count(active.lease_epoch, active.image)
         page.add(table.ACTIVE_CONTROLLER, int(active is not None))
         page.add(table.ACTIVE_BROKERS, figures.active_brokers)
         page.add(table.FENCED_BROKERS, figures.fenced_brokers)
@@ -226,9 +227,10 @@ class Scraper:
         page.add(table.UNCLEAN_ELECTIONS, 0 if active is None else active.unclean_election_count)
         page.add(table.METADATA_ERRORS, 0)
 
-    async def _count(self, image: MetadataImage) -> ControllerFigures:
-        """Return the counts in the metadata; an image never changes, so each image is counted once."""
-        if self._counted is not None and self._counted[0] is image:
+    async def _count(self, lease_epoch: int, image: MetadataImage) -> ControllerFigures:
+        """Return the counts in the metadata; under a lease, each version has one image, and is counted once."""
+        counted = (lease_epoch, image.version)
+        if self._counted is not None and self._counted[0] == counted:
             return self._counted[1]
         partitions = offline = imbalanced = looked_at = 0
         for topic in image.topics.values():
@@ -243,7 +245,7 @@ class Scraper:
         figures = ControllerFigures(
             len(image.brokers) - fenced, fenced, len(image.topics), partitions, offline, imbalanced
         )
-        self._counted = (image, figures)
+        self._counted = (counted, figures)
         return figures
 
     def _add_fetchers(self, page: Page) -> None:
