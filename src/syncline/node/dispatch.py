@@ -134,11 +134,13 @@ class Dispatcher(Generic[HostT]):
         """
         outgoing = self.outgoing
         try:
-            outgoing.leave()
+            if outgoing.senders:
+                outgoing.leave()
             self.woken.settle()
         finally:
             outgoing.collects = False
-            outgoing.leave()
+            if outgoing.senders:
+                outgoing.leave()
         return self.holds.ended(began_ms, self._last_key)
 
     def connection_lost(self, connection: "Connection") -> None:

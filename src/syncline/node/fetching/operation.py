@@ -127,12 +127,12 @@ class FetchOperation:
             return
         if self._throttled is not None:
             self._throttled.free(self._context.session, self._serving.clock.mono_ms())
-        if fetch_ready(
-            self._reader.glances(self._context.pending()), min(self._fetch.min_bytes, self._fetch.max_bytes)
-        ):
+        entries = self._context.pending()
+        wanted_bytes = min(self._fetch.min_bytes, self._fetch.max_bytes)
+        if fetch_ready(self._reader.glances(entries, wanted_bytes), wanted_bytes):
             self._leave_purgatory()
             self._is_forced = True
-            self._look(room_bytes)
+            self._look(room_bytes, entries)
 
     def expired(self, now_ms: int) -> None:
         """Answer with what there is: the maximum wait has passed."""
@@ -174,8 +174,8 @@ class FetchOperation:
         if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
             self._context.finish()
 
-    def _look(self, room_bytes: int | None = None) -> None:
-        """Read what there is; `room_bytes` is the memory for an answer, None: not known yet."""
+    def _look(self, room_bytes: int | None = None, entries: list[SessionPartition] | None = None) -> None:
+        """Read what there is; `room_bytes` is the memory for an answer, `entries` are pending, None: not known yet."""
         if self._pending is not None:
             self._pending.unpark(self._serving.clock.mono_ms())
         if room_bytes is None:
@@ -189,7 +189,9 @@ class FetchOperation:
                 self._serving.throttle, BrokerId(self._fetch.replica_id), is_full=self._context.is_full
             )
             throttled.look(self._context.session, self._serving.clock.mono_ms())
-        entries = self._context.pending()
+        if entries is None or self._throttled is not None:
+            # A throttle may have freed some.
+            entries = self._context.pending()
         if len(entries) > PARTITIONS_AT_ONCE:
             self.read_began(0)
             self._request.step(self._look_in_steps(entries, budget))

@@ -108,7 +108,7 @@ class PartitionReader:
         # Captured before the read: the answer and the follower's progress may not include later records.
         row.log_end = log.log_end
         row.log_start = log.log_start
-        row.high_watermark = partition.high_watermark
+        row.high_watermark = log.high_watermark
         row.leader_epoch = LeaderEpoch(partition.leader_epoch)
         row.bound = row.log_end if entry.is_follower else row.high_watermark
         assert row.high_watermark <= row.log_end, f"{partition} has its high watermark beyond its log"
@@ -260,8 +260,12 @@ class PartitionReader:
 
         plan.read_later(done)
 
-    def glances(self, entries: Iterable[SessionPartition]) -> Iterator[FetchLook]:
-        """Iterate over what a look would find, without reading."""
+    def glances(self, entries: Iterable[SessionPartition], wanted_bytes: int) -> Iterator[FetchLook]:
+        """Iterate over what a look would find, without reading; with enough bytes for `wanted_bytes`, not always all.
+
+        A follower may have everything up to the log end, so that one batch is there at least. Most want one byte.
+        """
+        is_any_enough = wanted_bytes <= 1 and self.throttled is None
         for entry in entries:
             if entry in self.unknown:
                 continue
@@ -274,7 +278,7 @@ class PartitionReader:
                 yield FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True)
                 continue
             log = partition.log
-            bound = log.log_end if entry.is_follower else partition.high_watermark
+            bound = log.log_end if entry.is_follower else log.high_watermark
             if entry.fetch_offset >= bound:
                 yield FetchLook(entry.fetch_offset, bound, 0)
                 continue
@@ -283,6 +287,9 @@ class PartitionReader:
             )
             if found is not None:
                 yield FetchLook(entry.fetch_offset, bound, 0, is_broken=True)
+                continue
+            if is_any_enough and entry.is_follower:
+                yield _make(FetchLook, (entry.fetch_offset, bound, 1, False, False, False))
                 continue
             readable = log.readable(entry.fetch_offset, bound)
             available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
