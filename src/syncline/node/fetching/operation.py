@@ -22,7 +22,7 @@ from syncline.core.replication.slow_leader.waits import PendingEntry, PendingReq
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 from syncline.node.fetching.answer import answer
-from syncline.node.fetching.judged import NOTHING, has_news, judged, may_not_wait, must_answer
+from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
 from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
@@ -129,7 +129,9 @@ class FetchOperation:
             self._throttled.free(self._context.session, self._serving.clock.mono_ms())
         entries = self._context.pending()
         wanted_bytes = min(self._fetch.min_bytes, self._fetch.max_bytes)
-        if fetch_ready(self._reader.glances(entries, wanted_bytes), wanted_bytes):
+        # A follower usually wants one byte. Then what it lacks is enough, or cannot be read, which is answered, too.
+        is_any_enough = self._fetch.replica_id >= 0 and wanted_bytes <= 1 and self._throttled is None
+        if (is_any_enough and lacks_records(entries)) or fetch_ready(self._reader.glances(entries), wanted_bytes):
             self._leave_purgatory()
             self._is_forced = True
             self._look(room_bytes, entries)

@@ -260,12 +260,8 @@ class PartitionReader:
 
         plan.read_later(done)
 
-    def glances(self, entries: Iterable[SessionPartition], wanted_bytes: int) -> Iterator[FetchLook]:
-        """Iterate over what a look would find, without reading; with enough bytes for `wanted_bytes`, not always all.
-
-        A follower may have everything up to the log end, so that one batch is there at least. Most want one byte.
-        """
-        is_any_enough = wanted_bytes <= 1 and self.throttled is None
+    def glances(self, entries: Iterable[SessionPartition]) -> Iterator[FetchLook]:
+        """Iterate over what a look would find, without reading."""
         for entry in entries:
             if entry in self.unknown:
                 continue
@@ -287,9 +283,6 @@ class PartitionReader:
             )
             if found is not None:
                 yield FetchLook(entry.fetch_offset, bound, 0, is_broken=True)
-                continue
-            if is_any_enough and entry.is_follower:
-                yield _make(FetchLook, (entry.fetch_offset, bound, 1, False, False, False))
                 continue
             readable = log.readable(entry.fetch_offset, bound)
             available_bytes = min(readable.size_bytes, max(entry.max_bytes, 1))
