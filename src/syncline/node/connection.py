@@ -18,11 +18,12 @@ from syncline.node.clients.idle import Activity
 from syncline.node.clients.memory import Holding
 from syncline.node.clients.places import reset
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.outgoing import TOGETHER_BYTES_MAX, Outgoing
 from syncline.node.received import Received
-from syncline.node.request import NOTHING, Request, Steps
+from syncline.node.request import NOTHING, Buffer, Request, Steps
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
-from syncline.wire.frames import FrameParser, frame_response
+from syncline.wire.frames import JOIN_BYTES_MAX, FrameParser, frame_response
 from syncline.wire.request_header import parse_request_header
 from syncline.wire.response_header import BEAT_FRAME
 
@@ -46,6 +47,10 @@ class Serves(Protocol):
     @property
     def woken(self) -> Woken:
         """Return the parked requests that a callback has made answerable."""
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """Return the connections that have answers to write when the current callback ends."""
 
     @property
     def connections(self) -> dict["Connection", None]:
@@ -89,9 +94,12 @@ class Connection(asyncio.BufferedProtocol):
         "_is_reading",
         "_is_writable",
         "_out_of_turn",
+        "_outgoing",
         "_pending",
         "_reads",
         "_transport",
+        "_unwritten",
+        "_unwritten_bytes",
         "_waits_for",
         "client_host",
         "client_id",
@@ -112,6 +120,10 @@ class Connection(asyncio.BufferedProtocol):
         self.holding.free_unused = self._frames.release
         self._transport: asyncio.Transport | None = None
         self._pending: deque[Request] = deque()
+        # Whole answers that are written when the current callback ends.
+        self._outgoing = dispatcher.outgoing
+        self._unwritten: list[Buffer] = []
+        self._unwritten_bytes = 0
         self._is_reading = True
         self._is_writable = True
         # Unanswered requests that are served in steps: later ones are not handled before all of these are answered.
@@ -193,6 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = dispatcher.holds.now_ms
         began_ms = now_ms()
         count = 0
+        self._outgoing.collects = True
         if quantum_ms is None:
             dispatcher.woken.will_settle = True
         try:
@@ -216,7 +229,10 @@ class Connection(asyncio.BufferedProtocol):
         except DecodeError as error:
             self.close(f"malformed frame: {error}")
         finally:
-            if quantum_ms is None and (duration_ms := dispatcher.callback_ended(began_ms)):
+            if quantum_ms is not None:
+                self._outgoing.collects = False
+                self._outgoing.leave()
+            elif duration_ms := dispatcher.callback_ended(began_ms):
                 dispatcher.received.spent(self.listener, duration_ms)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -297,13 +313,31 @@ class Connection(asyncio.BufferedProtocol):
             return
         header_version = response_header_version(request.key, request.version)
         buffers = frame_response(request.correlation_id, header_version, parts)
+        unwritten, outgoing = self._unwritten, self._outgoing
+        if not unwritten and outgoing.collects:
+            outgoing.senders.append(self)
+        unwritten += buffers
+        for buffer in buffers:
+            self._unwritten_bytes += len(buffer)
+        if not outgoing.collects or self._unwritten_bytes > TOGETHER_BYTES_MAX:
+            self.send()
+
+    def send(self) -> None:
+        """Write the answers that were collected, in one piece; nothing if there are none."""
+        buffers, self._unwritten = self._unwritten, []
+        size_bytes, self._unwritten_bytes = self._unwritten_bytes, 0
+        transport = self._transport
+        if transport is None or not buffers:
+            return
         if len(buffers) == 1:
             transport.write(buffers[0])
+        elif size_bytes < JOIN_BYTES_MAX:
+            transport.write(b"".join(buffers))
         else:
             transport.writelines(buffers)
         if not self._is_writable:
             # The transport frees nothing of an answer before all of it is sent.
-            self.holding.set_unsent(self.holding.unsent_bytes + sum(map(len, buffers)))
+            self.holding.set_unsent(self.holding.unsent_bytes + size_bytes)
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
@@ -312,6 +346,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close after the answers already written, unless the peer does not read them; drop pending requests."""
+        self.send()
         transport, self._transport = self._transport, None
         self._let_go()
         if transport is not None:
@@ -323,6 +358,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_go(self) -> None:
         """Free what is held, and drop unanswered requests; parked ones would otherwise stay until their deadline."""
+        self._unwritten, self._unwritten_bytes = [], 0
         pending, self._pending = self._pending, deque()
         waits_for, self._waits_for = self._waits_for, {}
         for request in waits_for:
@@ -365,6 +401,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def check_invariants(self) -> None:
         """Assert that answers wait only behind an unanswered request, and that what is held is counted."""
+        assert not self._unwritten, f"{len(self._unwritten)} answers were left behind when their callback ended"
         if self._transport is None:
             assert not self._pending, f"{len(self._pending)} requests of a closed connection wait"
             return

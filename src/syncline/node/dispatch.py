@@ -14,6 +14,7 @@ from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
 from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds, Work
+from syncline.node.outgoing import Outgoing
 from syncline.node.received import Received
 from syncline.node.stepping import Stepping, failed
 from syncline.wire.api import ApiKey, is_served
@@ -78,6 +79,7 @@ class Dispatcher(Generic[HostT]):
         self._stepping = stepping
         self.long_requests = long_requests
         self.received = received
+        self.outgoing = Outgoing()
         self._on_connection_lost = on_connection_lost
         # Of the request that was handled last.
         self._last_key: Work = "requests"
@@ -126,8 +128,19 @@ class Dispatcher(Generic[HostT]):
         self.handlers.replace(ApiKey.PRODUCE, _refuse)
 
     def callback_ended(self, began_ms: int) -> int:
-        """Answer the fetches that the requests of this callback have woken; count and return how long it took."""
-        self.woken.settle()
+        """Answer the fetches that the requests of this callback have woken; count and return how long it took.
+
+        Answers that are ready leave before the woken fetches look, which takes longer.
+        """
+        outgoing = self.outgoing
+        try:
+            if outgoing.senders:
+                outgoing.leave()
+            self.woken.settle()
+        finally:
+            outgoing.collects = False
+            if outgoing.senders:
+                outgoing.leave()
         return self.holds.ended(began_ms, self._last_key)
 
     def connection_lost(self, connection: "Connection") -> None:

@@ -387,7 +387,7 @@ class Partition:
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced():
-                    self.high_watermark = effect.high_watermark
+                    self.log.high_watermark = effect.high_watermark
                     surroundings.probe("high-watermark", self.key, self.leader_epoch, effect.high_watermark)
                     self._settle_waiting()
                     self.watchers.high_watermark_moved()
@@ -413,10 +413,11 @@ class Partition:
     def take_leader_mark(self, leader_high_watermark: Offset) -> None:
         """Move a follower's high watermark after an answer of its leader; it may go down."""
         self.leader_mark = leader_high_watermark
-        mark = follower_mark(leader_high_watermark, self.log.log_start, self.log.log_end)
-        assert mark <= self.log.log_end, f"{self} would take the mark {mark}"
-        if mark != self.high_watermark:
-            self.high_watermark = mark
+        log = self.log
+        mark = follower_mark(leader_high_watermark, log.log_start, log.log_end)
+        assert mark <= log.log_end, f"{self} would take the mark {mark}"
+        if mark != log.high_watermark:
+            log.high_watermark = mark
             self._surroundings.probe("high-watermark", self.key, self.leader_epoch, mark)
             self.watchers.high_watermark_moved()
         if self._surroundings.check_invariants:

@@ -96,6 +96,7 @@ class Request:
         "is_done",
         "key",
         "line",
+        "listener",
         "on_lost",
         "position",
         "version",
@@ -112,6 +113,8 @@ class Request:
         position: int,
     ) -> None:
         self.connection = connection
+        # The listener that received it: "client" or "internal".
+        self.listener = connection.listener
         self.key = key
         self.version = version
         self.correlation_id = correlation_id
@@ -130,11 +133,6 @@ class Request:
 
     def __repr__(self) -> str:
         return f"<request {self.key} v{self.version} (correlation {self.correlation_id})>"
-
-    @property
-    def listener(self) -> str:
-        """Return the listener that received the request: "client" or "internal"."""
-        return self.connection.listener
 
     @property
     def client_host(self) -> str:

@@ -21,15 +21,11 @@ _make: Final = tuple.__new__
 
 
 class Incoming(NamedTuple):
-    """One batch of a leader's answer."""
+    """One batch of a leader's answer; the next one begins at `end`."""
 
     start: int
+    end: int
     header: BatchHeader
-
-    @property
-    def end(self) -> int:
-        """Where the next batch begins."""
-        return self.start + self.header.size_bytes
 
 
 class FollowerAppend(NamedTuple):
@@ -65,7 +61,7 @@ def checked(
                     f"{header.leader_epoch}, after {latest}"
                 )
             expected, latest = Offset(header.next_offset), header.leader_epoch
-            batches.append(_make(Incoming, (start, header)))
+            batches.append(_make(Incoming, (start, start + header.size_bytes, header)))
     except DecodeError as error:
         raise CorruptRecordsError(f"{topic_partition}: {error}") from None
     return batches

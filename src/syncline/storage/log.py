@@ -197,7 +197,7 @@ class PartitionLog:
         size_bytes = batches[-1].end
         self._after_write(size_bytes)
         newest_ms: int = NONE
-        for _, header in batches:
+        for _, _, header in batches:
             newest_ms = max(newest_ms, header.max_timestamp)
         return _make(FollowerAppend, (first_offset, self.log_end, size_bytes, len(batches), newest_ms))
 

@@ -143,12 +143,12 @@ class Segment:
 
     def has_room_for(self, header: BatchHeader) -> bool:
         """Return whether the batch's offsets fit into the indexes, which count from the base offset in 31 bits."""
-        return header.last_offset - self.base_offset < 2**31
+        return header.base_offset + header.last_offset_delta - self.base_offset < 2**31
 
     def has_full_index(self, segment_index_bytes: int) -> bool:
         """Return whether the offset index has reached its maximum size."""
         assert self.index is not None, "a segment that grows has its index in memory"
-        return self.index.file_bytes + OFFSET_ENTRY_BYTES > segment_index_bytes
+        return (len(self.index) + 1) * OFFSET_ENTRY_BYTES > segment_index_bytes
 
     def add_batch(self, header: BatchHeader, position: int) -> None:
         """Account for a stored batch. The hot path: no allocation beyond array growth."""

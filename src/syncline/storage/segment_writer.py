@@ -91,8 +91,8 @@ class SegmentWriter:
         """Write the batches of a leader's answer, with one write for all batches of the same segment."""
         at = 0
         while at < len(batches):
-            start, header = batches[at]
-            segment = self._segment_for(header.size_bytes, header, settings)
+            start, end, header = batches[at]
+            segment = self._segment_for(end - start, header, settings)
             behind = incoming.count_fitting(segment, settings.segment_bytes, batches, at)
             assert behind > at, f"{segment!r} has no room for the batch at {header.base_offset}"
             position = segment.size_bytes

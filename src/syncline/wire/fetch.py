@@ -361,12 +361,18 @@ def encode_fetch_request(request: FetchRequest, version: int) -> bytearray:
         for partition in partitions:
             out += pack(*partition, 0)
         out.append(0)
-    out += varint(len(request.forgotten) + 1)
-    for topic, numbers in request.forgotten:
-        out += _encode_topic(topic)
-        out += varint(len(numbers) + 1)
-        out += struct.pack(f">{len(numbers)}iB", *numbers, 0)
-    out += compact_string(request.rack_id)
+    if request.forgotten:
+        out += varint(len(request.forgotten) + 1)
+        for topic, numbers in request.forgotten:
+            out += _encode_topic(topic)
+            out += varint(len(numbers) + 1)
+            out += struct.pack(f">{len(numbers)}iB", *numbers, 0)
+    else:
+        out.append(1)
+    if request.rack_id:
+        out += compact_string(request.rack_id)
+    else:
+        out.append(1)
     if version >= REPLICA_STATE_SINCE and request.replica_id != -1:
         out += _REPLICA_STATE_TAG + _REPLICA_STATE_FIELD.pack(request.replica_id, request.replica_epoch, 0)
     else:

@@ -251,9 +251,11 @@ def _parse(view: memoryview, version: int, position: int) -> FetchResponse:
         topics.append((topic, partitions))
         position = skip_tags(view, position)
     endpoints: list[NodeEndpoint] = []
-    for tag, start, _ in read_tags(view, position):
-        if tag == 0 and version >= 16:
-            endpoints = read_endpoints(view, start)
+    # Nearly always there are no tagged fields.
+    if view[position] != 0:
+        for tag, start, _ in read_tags(view, position):
+            if tag == 0 and version >= 16:
+                endpoints = read_endpoints(view, start)
     return FetchResponse(throttle_ms, error_code, session_id, topics, endpoints)
 
 

@@ -177,9 +177,11 @@ class LeaderPartition:
         self, replica_id: BrokerId, current_leader_epoch: LeaderEpoch, broker_epoch: BrokerEpoch
     ) -> ErrorCode:
         """Return why a follower's fetch is refused before anything is read, or NONE."""
-        epoch_error = check_leader_epoch(current_leader_epoch, self.leader_epoch)
-        if epoch_error:
-            return epoch_error
+        # Each look of a follower's fetch asks this, and nearly always they agree.
+        if current_leader_epoch != self.leader_epoch:
+            epoch_error = check_leader_epoch(current_leader_epoch, self.leader_epoch)
+            if epoch_error:
+                return epoch_error
         if replica_id not in self.in_sync.by_id:
             # Follower and leader agree on the epoch: this leader's assignment may be the stale one.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NONE else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -125,7 +125,9 @@ def _take_up(broker: "Host", request: "Request", fetch: FetchRequest, listed: Se
         fetch.session_id,
         fetch.session_epoch,
         listed=listed,
-        forgotten=[(topic, index) for topic, indexes in fetch.forgotten for index in indexes],
+        forgotten=[(topic, index) for topic, indexes in fetch.forgotten for index in indexes]
+        if fetch.forgotten
+        else (),
         uses_topic_ids=request.version >= _TOPIC_ID_VERSION,
         replica_id=BrokerId(fetch.replica_id),
         broker_epoch=BrokerEpoch(fetch.replica_epoch),

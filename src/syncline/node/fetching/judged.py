@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncline.core.fetching.delayed import must_answer_now
-from syncline.core.fetching.session import NO_SESSION_ID, FetchContext
+from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.node.fetching.reader import PATIENT
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, Row
+from syncline.node.partition import Partition
 from syncline.wire.fetch import FetchRequest
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ def has_news(rows: Iterable[Row]) -> bool:
     # `any` would take a call per row.
     for row in rows:  # noqa: SIM110
         if row.partition is not None and row.entry.fetch_offset < row.partition.log.log_end:
+            return True
+    return False
+
+
+def lacks_records(entries: Iterable[SessionPartition]) -> bool:
+    """Return whether some partition has records that the follower which asks for these entries has not."""
+    # `any` would take a call per entry.
+    for entry in entries:
+        if isinstance(entry.target, Partition) and entry.fetch_offset < entry.target.log.log_end:
             return True
     return False
 

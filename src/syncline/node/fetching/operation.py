@@ -22,7 +22,7 @@ from syncline.core.replication.slow_leader.waits import PendingEntry, PendingReq
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 from syncline.node.fetching.answer import answer
-from syncline.node.fetching.judged import NOTHING, has_news, judged, may_not_wait, must_answer
+from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
 from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
@@ -127,12 +127,14 @@ class FetchOperation:
             return
         if self._throttled is not None:
             self._throttled.free(self._context.session, self._serving.clock.mono_ms())
-        if fetch_ready(
-            self._reader.glances(self._context.pending()), min(self._fetch.min_bytes, self._fetch.max_bytes)
-        ):
+        entries = self._context.pending()
+        wanted_bytes = min(self._fetch.min_bytes, self._fetch.max_bytes)
+        # A follower usually wants one byte. Then what it lacks is enough, or cannot be read, which is answered, too.
+        is_any_enough = self._fetch.replica_id >= 0 and wanted_bytes <= 1 and self._throttled is None
+        if (is_any_enough and lacks_records(entries)) or fetch_ready(self._reader.glances(entries), wanted_bytes):
             self._leave_purgatory()
             self._is_forced = True
-            self._look(room_bytes)
+            self._look(room_bytes, entries)
 
     def expired(self, now_ms: int) -> None:
         """Answer with what there is: the maximum wait has passed."""
@@ -174,8 +176,8 @@ class FetchOperation:
         if session.on_change == self._changed or self._context.session_id == NO_SESSION_ID:
             self._context.finish()
 
-    def _look(self, room_bytes: int | None = None) -> None:
-        """Read what there is; `room_bytes` is the memory for an answer, None: not known yet."""
+    def _look(self, room_bytes: int | None = None, entries: list[SessionPartition] | None = None) -> None:
+        """Read what there is; `room_bytes` is the memory for an answer, `entries` are pending, None: not known yet."""
         if self._pending is not None:
             self._pending.unpark(self._serving.clock.mono_ms())
         if room_bytes is None:
@@ -189,7 +191,9 @@ class FetchOperation:
                 self._serving.throttle, BrokerId(self._fetch.replica_id), is_full=self._context.is_full
             )
             throttled.look(self._context.session, self._serving.clock.mono_ms())
-        entries = self._context.pending()
+        if entries is None or self._throttled is not None:
+            # A throttle may have freed some.
+            entries = self._context.pending()
         if len(entries) > PARTITIONS_AT_ONCE:
             self.read_began(0)
             self._request.step(self._look_in_steps(entries, budget))

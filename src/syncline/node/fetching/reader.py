@@ -108,7 +108,7 @@ class PartitionReader:
         # Captured before the read: the answer and the follower's progress may not include later records.
         row.log_end = log.log_end
         row.log_start = log.log_start
-        row.high_watermark = partition.high_watermark
+        row.high_watermark = log.high_watermark
         row.leader_epoch = LeaderEpoch(partition.leader_epoch)
         row.bound = row.log_end if entry.is_follower else row.high_watermark
         assert row.high_watermark <= row.log_end, f"{partition} has its high watermark beyond its log"
@@ -274,7 +274,7 @@ class PartitionReader:
                 yield FetchLook(entry.fetch_offset, entry.fetch_offset, 0, is_broken=True)
                 continue
             log = partition.log
-            bound = log.log_end if entry.is_follower else partition.high_watermark
+            bound = log.log_end if entry.is_follower else log.high_watermark
             if entry.fetch_offset >= bound:
                 yield FetchLook(entry.fetch_offset, bound, 0)
                 continue
