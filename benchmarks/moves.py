@@ -222,7 +222,8 @@ class Bench:
                     break
             took_s, during_ms, during_cores = time.monotonic() - began_s, client.waits_ms(), others.cores()
             if "ended" not in facts:
-                command.send_signal(signal.SIGINT)
+                # Not SIGINT: a shell's background job ignores it, and so would the command.
+                command.terminate()
             command.communicate(timeout=PATIENCE_S)
             self._finish(file)
         return Bounded(plan, before_ms, during_ms, took_s, done_bytes / 1e6, (before_cores, during_cores))
