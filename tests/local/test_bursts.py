@@ -100,6 +100,23 @@ def test_burst_lasts_from_the_first_look_of_the_collector_until_two_seconds_with
     assert changes == [True, False]
 
 
+def test_burst_begins_when_a_long_request_says_so(changes: list[bool]) -> None:
+    """Lists of names or numbers are no containers: the collector would not look."""
+    loop = VirtualLoop()
+    bursts = Bursts(loop, changes.append, quiet_s=QUIET_S)
+    loop.call_later(1.0, bursts.begins)
+    loop.call_later(7.0, loop.stop)
+    gc.disable()
+    try:
+        loop.run_forever()
+    finally:
+        gc.enable()
+        bursts.close()
+        loop.close()
+
+    assert changes == [True, False]
+
+
 def test_look_at_everything_is_no_burst(changes: list[bool]) -> None:
     """It is asked for when there is little to do (`local.cyclic_garbage`, `local.memory`)."""
     loop = VirtualLoop()

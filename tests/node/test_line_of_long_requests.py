@@ -63,6 +63,20 @@ async def test_long_requests_are_served_as_far_as_there_is_room(world: World) ->
     assert [each.holding.waiting_bytes for each in world.connections()] == [0] * CLIENTS
 
 
+async def test_who_is_interested_hears_before_each_long_request(world: World) -> None:
+    """The process gets the memory for its objects from elsewhere (`local.bursts`); short requests make few."""
+    Served(world)
+    heard: list[None] = []
+    world.node().before_long_requests(lambda: heard.append(None))
+    client = await world.client()
+    counts = []
+    for size_bytes in (LONG_BYTES, 1, LONG_BYTES):
+        await client.body(client.send(KEY, VERSION, bytes([1]) * size_bytes))
+        counts.append(len(heard))
+
+    assert counts == [1, 1, 2]
+
+
 @small_memory
 async def test_long_request_is_served_alone_if_it_never_has_room(world: World) -> None:
     """Larger than the share of all of them together."""

@@ -1,12 +1,17 @@
 """Parts: how lists are divided, and that the parts are decided one after the other."""
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from syncline.node.parts import decide_parts, in_independent_parts, in_parts
+from syncline.node.parts import DROPPED_AT_ONCE, decide_parts, dropped_in_steps, in_independent_parts, in_parts
+
+
+class Kept:
+    """An item of which can be seen whether it exists."""
 
 
 class Loop:
@@ -93,3 +98,12 @@ def test_reply_that_ends_it_all_is_the_last() -> None:
     loop.run()
 
     assert answers == [[0, 2]]
+
+
+def test_list_is_emptied_some_items_at_a_time() -> None:
+    """Each step frees what it drops, and no more."""
+    items = [Kept() for _ in range(2 * DROPPED_AT_ONCE + 1)]
+    living = [weakref.ref(item) for item in items]
+    left = [sum(ref() is not None for ref in living) for _ in dropped_in_steps(items)]
+
+    assert left == [DROPPED_AT_ONCE + 1, 1, 0]

@@ -21,7 +21,7 @@ from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import varint
 from syncline.wire.rows import ROWS_AT_ONCE, Rows, SharedRows, is_long
-from syncline.wire.stepwise import STRINGS_AT_ONCE, decode_in_steps, encode_in_steps
+from syncline.wire.stepwise import NUMBERS_AT_ONCE, STRINGS_AT_ONCE, decode_in_steps, encode_in_steps
 
 T = TypeVar("T")
 ID = uuid.UUID(int=0xABC)
@@ -157,6 +157,17 @@ def test_strings_of_an_array_are_read_some_at_a_time(version: int, key: ApiKey) 
 
     assert read == decode_request(key, version, body)
     assert steps >= 1_000 / STRINGS_AT_ONCE
+
+
+def test_numbers_of_an_array_are_read_some_at_a_time() -> None:
+    """A hundred thousand partitions of one topic in one step would take 50 ms."""
+    topics = [{"name": "t", "partition_indexes": range(10 * NUMBERS_AT_ONCE)}, {"name": "u", "partition_indexes": ()}]
+    fields = {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False}
+    body = encode_request(build(request_type(ApiKey.OFFSET_FETCH, 8), fields))
+    read, steps = drained(decode_request_in_steps(ApiKey.OFFSET_FETCH, 8, body))
+
+    assert read == decode_request(ApiKey.OFFSET_FETCH, 8, body)
+    assert steps >= 10
 
 
 def test_string_of_an_array_is_no_longer_than_a_string_may_be() -> None:

@@ -5,11 +5,12 @@ left keeps one. A burst of a million objects leaves a few hundred that live on, 
 keep some ten megabytes for good. So during a burst, objects get their memory from the C library, which gives back
 every free page (`local.memory`). It takes 6 to 8 % more processor time for a small request, so only then.
 
-    Python's allocator ──the collector begins to look for garbage──> the C library's heap
-                       <──two seconds without a look──
+    Python's allocator ──the collector looks for garbage, or `begins`──> the C library's heap
+                       <──two seconds without either──
 
 The collector looks when there are some thousands of containers more than at its last look (`local.cyclic_garbage`),
-which small requests rarely make, however many they are: what they make is freed with them.
+which small requests rarely make, however many they are: what they make is freed with them. A long request would have
+made megabytes before the first look, and lists of names or numbers are no containers: who begins one says so.
 
 What is freed goes back to where it came from: Python's allocator passes on what is in none of its arenas.
 """
@@ -66,7 +67,7 @@ def _get(domain: int) -> _Allocator:
 
 
 class Bursts:
-    """Sees from the collector's looks when a burst begins and ends."""
+    """Sees from the collector's looks, and hears, when a burst begins; and sees when it ends."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, changed: Callable[[bool], object], *, quiet_s: float = QUIET_S
@@ -84,6 +85,10 @@ class Bursts:
         # A look at everything is asked for: it says nothing about new objects.
         if phase != "start" or info["generation"] == 2:
             return
+        self.begins()
+
+    def begins(self) -> None:
+        """Take note that many objects are about to be made."""
         self._has_looked = True
         if not self._is_burst:
             self._is_burst = True

@@ -42,11 +42,17 @@ class Serves(Protocol):
         """Work on a request from the next turn of the loop on."""
 
 
+def _ignore() -> None:
+    """Do nothing about a long request."""
+
+
 class LongRequests:
     """The long requests of one broker's clients, served or in line."""
 
     def __init__(self, stepping: Serves, limit_bytes: int) -> None:
         self._stepping = stepping
+        # Called before a long request is served, which makes many objects.
+        self.begins: Callable[[], object] = _ignore
         self._max_bytes = min(limit_bytes // SHARE, SERVED_BYTES_MAX)
         # What each request that is served takes; dicts stand for ordered sets.
         self._served: dict[Request, int] = {}
@@ -129,6 +135,7 @@ class LongRequests:
         self._served[request] = cost_bytes
         self._served_bytes += cost_bytes
         request.connection.hold(cost_bytes)
+        self.begins()
         begin(request, steps)
 
 

@@ -134,6 +134,10 @@ class Node:
         self.metrics: MetricsEndpoint | None = None
         self.broker: Broker
 
+    def before_long_requests(self, begins: Callable[[], object]) -> None:
+        """Have this called before each long request of a client is served: it makes many objects. After `start`."""
+        self.broker.dispatcher.long_requests.begins = begins
+
     async def start(self) -> None:
         """Open, join, serve. Raises `ConfigError`, `StorageError` or `RegistrationRefused`."""
         loop = asyncio.get_running_loop()

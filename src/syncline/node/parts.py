@@ -6,7 +6,10 @@ may be divided.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+# Freeing one takes a quarter of a microsecond for each object in it.
+DROPPED_AT_ONCE: Final = 500
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -27,6 +30,13 @@ def made_in_steps(items: Iterable[_Item], make: Callable[[_Item], _Made]) -> Gen
         made.append(make(item))
         yield
     return made
+
+
+def dropped_in_steps(items: list[_Item]) -> Generator[None, None, None]:
+    """Empty a list: a hundred thousand objects that are freed at once hold the event loop for fifty milliseconds."""
+    while items:
+        del items[-DROPPED_AT_ONCE:]
+        yield
 
 
 def in_parts(items: Sequence[_Item], size: int) -> list[Sequence[_Item]]:

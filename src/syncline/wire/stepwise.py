@@ -4,14 +4,15 @@
 legal message may have a hundred thousand items (`ITEMS_MAX`). The functions here return the same entities and the same
 bytes, but are generators that yield after each item; each step takes some microseconds.
 
-One hard idea: only arrays of structures and arrays of strings are taken apart, at any depth. Everything between them
-(numbers, strings, arrays of numbers) is left to `kio`, in one call each, after its announced counts were checked.
+One hard idea: only arrays are taken apart, at any depth. Everything between them (numbers, strings) is left to `kio`,
+in one call each, after its announced counts were checked.
 
 Positions are bytes from the start of the buffer. Source: the Kafka protocol guide.
 """
 
 import dataclasses
 import io
+import struct
 from collections.abc import Callable, Generator, Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -27,13 +28,21 @@ from syncline.wire.rows import SharedRows
 Entity: TypeAlias = Any
 # Strings that are read in one step, which takes some microseconds.
 STRINGS_AT_ONCE: Final = 20
+# Numbers likewise: they are read all at once by `struct`.
+NUMBERS_AT_ONCE: Final = 1_000
+_NUMBER_CODES: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
 
 class _Array(NamedTuple):
-    """A field that is an array of structures, and whether these contain arrays of structures or strings themselves."""
+    """A field that is an array of structures, and whether these contain arrays of structures or strings themselves.
+
+    Those with arrays of numbers are read in steps as well; they are written in one call, as brokers know what is in
+    them.
+    """
 
     item_type: Entity
     is_nested: bool
+    has_numbers: bool
     is_nullable: bool
 
 
@@ -43,12 +52,21 @@ class _Strings(NamedTuple):
     is_nullable: bool
 
 
+class _Numbers(NamedTuple):
+    """A field that is an array of numbers; it is written in one call."""
+
+    # As `struct` names their type.
+    code: str
+    is_nullable: bool
+
+
 class _Field(NamedTuple):
-    """One field that is not tagged; without `array` and `strings` for all that `kio` reads and writes in one call."""
+    """One field that is not tagged; not an array for all that `kio` reads in one call."""
 
     name: str
     array: _Array | None
     strings: _Strings | None
+    numbers: _Numbers | None
     convert: Callable[[Any], Any] | None
 
 
@@ -81,6 +99,7 @@ def _plan(entity_type: Entity) -> _Plan:
                 each.name,
                 _array(hints[each.name]),
                 _strings(hints[each.name], each.metadata.get("kafka_type")),
+                _numbers(hints[each.name], each.metadata.get("kafka_type")),
                 converter(hints[each.name], each.metadata.get("kafka_type")),
             )
             for each in own
@@ -113,6 +132,12 @@ def _strings(hint: Any, kafka_type: str | None) -> _Strings | None:
     return _Strings(is_nullable) if get_origin(hint) is tuple and kafka_type == "string" else None
 
 
+def _numbers(hint: Any, kafka_type: str | None) -> _Numbers | None:
+    hint, is_nullable = _without_null(hint)
+    code = _NUMBER_CODES.get(kafka_type or "")
+    return _Numbers(code, is_nullable) if get_origin(hint) is tuple and code is not None else None
+
+
 def _array(hint: Any) -> _Array | None:
     hint, is_nullable = _without_null(hint)
     if get_origin(hint) is not tuple:
@@ -122,7 +147,8 @@ def _array(hint: Any) -> _Array | None:
         return None
     plan = _plan(item_type)  # type: ignore[arg-type]
     is_nested = any(field.array is not None or field.strings is not None for field in plan.fields)
-    return _Array(item_type, is_nested, is_nullable)
+    has_numbers = any(field.numbers is not None for field in plan.fields)
+    return _Array(item_type, is_nested, has_numbers, is_nullable)
 
 
 # Reading
@@ -140,6 +166,8 @@ def decode_in_steps(
     for field in plan.fields:
         if field.strings is not None:
             values[field.name], position = yield from _decode_strings(field.strings, view, position, plan)
+        elif field.numbers is not None:
+            values[field.name], position = yield from _decode_numbers(field.numbers, view, position, plan)
         elif field.array is None:
             read, check = _field_reader(entity_type, field.name)
             if check is not None:
@@ -165,7 +193,7 @@ def _decode_array(
             raise DecodeError("null where the schema wants an array")
         return None, position
     items: list[Entity] = []
-    if array.is_nested:
+    if array.is_nested or array.has_numbers:
         for _ in range(count):
             item, position = yield from decode_in_steps(array.item_type, view, position)
             if len(items) < kept_max:
@@ -211,6 +239,26 @@ def _decode_strings(
             position += size
             items.append(item)
         yield
+    return tuple(items), position
+
+
+def _decode_numbers(
+    numbers: _Numbers, view: memoryview, position: int, plan: _Plan
+) -> Generator[None, None, tuple[tuple[int, ...] | None, int]]:
+    count_of = read_compact_count if plan.is_flexible else read_count
+    size = struct.calcsize(">" + numbers.code)
+    count, position = count_of(view, position, size)
+    if count < 0:
+        if not numbers.is_nullable:
+            raise DecodeError("null where the schema wants an array")
+        return None, position
+    items: list[int] = []
+    while len(items) < count:
+        some = min(NUMBERS_AT_ONCE, count - len(items))
+        items += struct.unpack_from(f">{some}{numbers.code}", view, position)
+        position += some * size
+        if len(items) < count:
+            yield
     return tuple(items), position
 
 

@@ -13,7 +13,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.gather import Gather
 from syncline.node.partition import Partition
-from syncline.node.parts import made_in_steps
+from syncline.node.parts import dropped_in_steps, made_in_steps
 from syncline.storage.errors import StorageError
 from syncline.storage.times import TimestampedOffset
 from syncline.wire.api import ApiKey
@@ -77,6 +77,9 @@ def handle(broker: "Host", request: "Request") -> "Steps":
             else:
                 _find(broker, request.version, asked, key, each, slot)
             yield
+    keys = list(times)
+    del times
+    yield from dropped_in_steps(keys)
     gather.close()
 
 
@@ -180,6 +183,8 @@ def _answer(
     If the request was refused as a whole, each topic keeps its own.
     """
     rows = iter(found)
+    asked: list[Any] = []
+    partitions: Sequence[Any] = ()
     answered: list[tuple[str, dict[int, Found]]] = []
     row_of_name: dict[str, dict[int, Found]] = {}
     for name, partitions in topics:
@@ -190,7 +195,10 @@ def _answer(
             answered.append((name, row_of))
         for each in partitions:
             row_of[int(each.partition_index)] = next(rows)
+            asked.append(each)
             yield
+    del topics, partitions
+    yield from dropped_in_steps(asked)
     if is_merged:
         answered = [topic for topic in answered if topic[1]]
     listed = Rows(
