@@ -1,6 +1,7 @@
 """Stepping: requests that take long, among others."""
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import pytest
 from syncline.node.broker import Broker
 from syncline.node.connection import Connection
 from syncline.node.request import Request, Steps
-from syncline.node.stepping import SLICE_MS, STEPS_PER_SLICE
+from syncline.node.stepping import FREED_PER_TURN, SLICE_MS, STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient
 from tests.node.world import World
@@ -321,3 +322,35 @@ async def test_stop_drops_unfinished_requests(world: World) -> None:
 
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(client.body(0), 5)
+
+
+class Item:
+    """What a request names, of which can be seen whether it exists."""
+
+
+async def test_items_of_a_long_request_are_freed_some_at_a_time(world: World) -> None:
+    """After its answer; a hundred thousand that go at once hold the loop for fifty milliseconds."""
+    items = [Item() for _ in range(3 * FREED_PER_TURN + 1)]
+    living = [weakref.ref(item) for item in items]
+    left: list[int] = []
+    loop = world.loop
+
+    def look() -> None:
+        left.append(sum(ref() is not None for ref in living))
+        if left[-1]:
+            loop.call_soon(look)
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        yield
+        request.named = items[:]
+        items.clear()
+        request.reply_parts((b"",))
+        loop.call_soon(look)
+
+    serve(world, handler)
+    client = await world.client()
+    await answered(client, client.send(KEY, VERSION))
+    await world.until(lambda: left and not left[-1])
+
+    assert max(before - after for before, after in pairwise(left)) <= FREED_PER_TURN
+    assert len(left) >= 4

@@ -97,6 +97,7 @@ class Request:
         "key",
         "line",
         "listener",
+        "named",
         "on_lost",
         "position",
         "version",
@@ -126,8 +127,9 @@ class Request:
         # Bytes that its connection counts while the answer waits for its turn.
         self.held_bytes = 0
         self.is_done = False
-        # Where it is counted if it is long.
+        # Where it is counted if it is long, and the items that it names: they are freed some at a time.
         self.line: Line | None = None
+        self.named: list[Any] | None = None
         # Called if the connection ends before the answer: a handler that keeps this request can drop it.
         self.on_lost: Callable[[], None] | None = None
 
@@ -148,6 +150,8 @@ class Request:
 
         Of a long one's lists named in `kept_max`, only so many items are kept.
         """
+        if len(self.body) - self.position > DECODED_AT_ONCE_BYTES:
+            self.named = []
         return (
             yield from decode_request_in_steps(
                 self.key,
@@ -156,6 +160,7 @@ class Request:
                 self.position,
                 kept_max,
                 at_once_bytes_max=DECODED_AT_ONCE_BYTES,
+                named=self.named,
             )
         )
 

@@ -71,11 +71,13 @@ def decode_request_in_steps(
     kept_max: Mapping[str, int] | None = None,
     *,
     at_once_bytes_max: int = 0,
+    named: list[Any] | None = None,
 ) -> Generator[None, None, Entity]:
     """Return what `decode_request` returns, in steps; `body` must stay as it is until the end.
 
     Of the request's own lists named in `kept_max`, only so many items are kept; the others are read and dropped.
     A request of at most `at_once_bytes_max` is read in one call, and all its items are kept.
+    `named` gets the items of arrays that are read in steps (`stepwise.decode_in_steps`).
     """
     if len(body) - position <= at_once_bytes_max:
         try:
@@ -83,7 +85,7 @@ def decode_request_in_steps(
         except UnknownTagError:
             # Each item with such a field takes ten times as long.
             yield
-    return (yield from _decode_in_steps(key, version, _REQUEST, body, position, kept_max))
+    return (yield from _decode_in_steps(key, version, _REQUEST, body, position, kept_max, named))
 
 
 def decode_response(key: int, version: int, body: Buffer, position: int = 0) -> Entity:
@@ -182,7 +184,7 @@ def _decode(key: int, version: int, direction: str, body: Buffer, position: int)
         return _decode_plain(key, version, direction, body, position)
     except UnknownTagError:
         pass
-    decoding = _decode_in_steps(key, version, direction, body, position)
+    decoding = _decode_in_steps(key, version, direction, body, position, None, None)
     while True:
         try:
             next(decoding)
@@ -191,13 +193,19 @@ def _decode(key: int, version: int, direction: str, body: Buffer, position: int)
 
 
 def _decode_in_steps(
-    key: int, version: int, direction: str, body: Buffer, position: int, kept_max: Mapping[str, int] | None = None
+    key: int,
+    version: int,
+    direction: str,
+    body: Buffer,
+    position: int,
+    kept_max: Mapping[str, int] | None,
+    named: list[Any] | None,
 ) -> Generator[None, None, Entity]:
     from syncline.wire.stepwise import decode_in_steps
 
     view = (body if isinstance(body, memoryview) else memoryview(body)).toreadonly()
     try:
-        entity, _ = yield from decode_in_steps(_entity_type(key, version, direction), view, position, kept_max)
+        entity, _ = yield from decode_in_steps(_entity_type(key, version, direction), view, position, kept_max, named)
     except GeneratorExit:
         raise
     except OSError:

@@ -155,17 +155,24 @@ def _array(hint: Any) -> _Array | None:
 
 
 def decode_in_steps(
-    entity_type: Entity, view: memoryview, position: int, kept_max: Mapping[str, int] | None = None
+    entity_type: Entity,
+    view: memoryview,
+    position: int,
+    kept_max: Mapping[str, int] | None = None,
+    named: list[Any] | None = None,
 ) -> Generator[None, None, tuple[Entity, int]]:
     """Return the entity at `position` and the position after it; `view` is read-only. Raises DecodeError.
 
-    Of its arrays named in `kept_max`, only so many items are kept; the others are read and dropped.
+    Of its arrays named in `kept_max`, only so many items are kept; the others are read and dropped. The items of arrays
+    at any depth are also added to `named`, so that they can be freed some at a time.
     """
+    named = [] if named is None else named
     plan = _plan(entity_type)
     values: dict[str, Any] = {}
     for field in plan.fields:
         if field.strings is not None:
             values[field.name], position = yield from _decode_strings(field.strings, view, position, plan)
+            named += values[field.name] or ()
         elif field.numbers is not None:
             values[field.name], position = yield from _decode_numbers(field.numbers, view, position, plan)
         elif field.array is None:
@@ -176,7 +183,7 @@ def decode_in_steps(
             position += size
         else:
             values[field.name], position = yield from _decode_array(
-                field.array, view, position, plan, (kept_max or {}).get(field.name, ITEMS_MAX)
+                field.array, view, position, plan, (kept_max or {}).get(field.name, ITEMS_MAX), named
             )
     if plan.is_flexible:
         position = _decode_tags(entity_type, view, position, values)
@@ -184,7 +191,7 @@ def decode_in_steps(
 
 
 def _decode_array(
-    array: _Array, view: memoryview, position: int, plan: _Plan, kept_max: int
+    array: _Array, view: memoryview, position: int, plan: _Plan, kept_max: int, named: list[Any]
 ) -> Generator[None, None, tuple[tuple[Entity, ...] | None, int]]:
     count_of = read_compact_count if plan.is_flexible else read_count
     count, position = count_of(view, position, bytes_min_of(array.item_type))
@@ -195,7 +202,7 @@ def _decode_array(
     items: list[Entity] = []
     if array.is_nested or array.has_numbers:
         for _ in range(count):
-            item, position = yield from decode_in_steps(array.item_type, view, position)
+            item, position = yield from decode_in_steps(array.item_type, view, position, named=named)
             if len(items) < kept_max:
                 items.append(item)
             yield
@@ -214,6 +221,7 @@ def _decode_array(
                 items.append(item)
             yield
     assert len(items) == min(count, kept_max), f"{len(items)} items of {count}"
+    named += items
     return tuple(items), position
 
 

@@ -183,8 +183,6 @@ def _answer(
     If the request was refused as a whole, each topic keeps its own.
     """
     rows = iter(found)
-    asked: list[Any] = []
-    partitions: Sequence[Any] = ()
     answered: list[tuple[str, dict[int, Found]]] = []
     row_of_name: dict[str, dict[int, Found]] = {}
     for name, partitions in topics:
@@ -195,10 +193,7 @@ def _answer(
             answered.append((name, row_of))
         for each in partitions:
             row_of[int(each.partition_index)] = next(rows)
-            asked.append(each)
             yield
-    del topics, partitions
-    yield from dropped_in_steps(asked)
     if is_merged:
         answered = [topic for topic in answered if topic[1]]
     listed = Rows(
