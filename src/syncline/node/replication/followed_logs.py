@@ -137,7 +137,7 @@ class FollowedLogs:
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        partition.log.append_as_follower(row.records)
+        partition.log.append_as_follower(row.records, row.append_times)
         took_ms = clock.mono_ms() - began_ms
         if took_ms >= NOTABLE_MS:
             self._surroundings.observer.disk.wrote(partition.key, took_ms)

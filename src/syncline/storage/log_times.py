@@ -1,0 +1,111 @@
+"""The append times of one log, over its segments: look-ups, saves, and what followers copy.
+
+One hard idea: a follower's clock says when a batch reached the follower, which may be hours later. So a leader sends
+its entries with the records, and a follower stores those, for the batches they name. Where the follower's segment
+begins with a batch that has no entry, it gets one with the time before it, less than a step ago.
+
+Units: as in `append_times.py`. Failure: as in `log.py`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from syncline.model.ids import Offset
+from syncline.storage.append_time_search import AppendTimesBetween, AppendTimeSearch
+from syncline.storage.append_times import RECENT_MAX, CopiedTime, Found
+from syncline.storage.availability import Availability
+from syncline.storage.incoming import Incoming
+from syncline.storage.kept_times import KeptTimes
+from syncline.storage.segment_list import SegmentList
+
+NOTHING: Final[tuple[CopiedTime, ...]] = ()
+
+
+class LogTimes:
+    """What one log knows of when its batches were appended."""
+
+    __slots__ = ("_availability", "_segments")
+
+    def __init__(self, segments: SegmentList, availability: Availability) -> None:
+        self._segments = segments
+        self._availability = availability
+
+    def find(self, offset: Offset) -> Found | AppendTimeSearch | None:
+        """Return what is known of when the batch at `offset` was appended, or what a worker needs to look it up.
+
+        None: nothing is. The batch came less than a step after the entry that is found, or with it.
+        """
+        self._availability.check()
+        return self._segments.of(offset).append_times.find(offset)
+
+    def save(self) -> bool:
+        """Write the append times of the last few seconds beside the log, unsynced; return whether there were any.
+
+        Raises DiskFullError; they then wait for the next call.
+        """
+        self._availability.check()
+        with self._availability.refusing("save append times of"):
+            return self._segments.active.append_times.save(for_good=False)
+
+    def between(
+        self, offset: int, position: int, size_bytes: int, *, with_floor: bool
+    ) -> Sequence[CopiedTime] | AppendTimesBetween:
+        """Return the entries of batches that were read, or what a worker needs to find them.
+
+        The batches begin at `position` in the segment of `offset`. `with_floor`: and, if the first of them has no
+        entry, the one before, for a reader that has nothing before.
+        """
+        active = self._segments.active
+        if offset >= active.base_offset:
+            recent = active.append_times.recent
+            assert recent is not None, f"{active!r} grows, its append times are in memory"
+            if recent.last_position < position and not with_floor and not recent.is_lost:
+                return NOTHING
+            times = active.append_times
+        else:
+            times = self._segments.of(Offset(offset)).append_times
+        return times.between(position, position + size_bytes, with_floor=with_floor)
+
+
+def copy_times(
+    kept: KeptTimes, batches: Sequence[Incoming], shift: int, copied: Sequence[CopiedTime], written_bytes: int
+) -> bool:
+    """Store a leader's entries for batches that were appended to one segment; return whether there were any.
+
+    `shift` is what leads from their place in the answer to their position in the segment, `written_bytes` what this
+    broker had written to all logs before the first of them. Entries of batches that are not among these do not count.
+    """
+    times, first = kept.recent, batches[0]
+    assert times is not None, f"{kept!r} is of a segment that grows, and not in memory"
+    written_bytes -= first.start
+    is_changed = False
+    if not first.start + shift:
+        if copied and 0 <= copied[0][0] < first.header.base_offset and copied[0][1] >= 0:
+            # The reader asked for the entry before, since it has nothing else that says when its log begins.
+            times.preceding_ms = copied[0][1]
+        if times.preceding_ms >= 0 and all(offset != first.header.base_offset for offset, _ in copied):
+            times.add(first.header.base_offset, 0, times.preceding_ms, written_bytes + first.start, first.header.crc)
+            is_changed = True
+    for offset, append_ms in copied:
+        at = bisect_left(batches, offset, key=_offset_of)
+        if at == len(batches) or times.is_lost:
+            break
+        start, header = batches[at]
+        if start + shift <= times.last_position:
+            continue
+        if append_ms < 0:
+            times.add_gap(header.base_offset, start + shift, written_bytes + start, header.crc)
+        elif header.base_offset == offset:
+            times.add(offset, start + shift, append_ms, written_bytes + start, header.crc)
+        is_changed = True
+        if len(times) >= 2 * RECENT_MAX:
+            # The next save may be seconds away, and this the copy of weeks. What is refused now is tried again then.
+            with suppress(OSError):
+                kept.save(for_good=False)
+    return is_changed
+
+
+def _offset_of(batch: Incoming) -> int:
+    return batch.header.base_offset
