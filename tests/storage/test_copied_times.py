@@ -326,3 +326,68 @@ def test_followers_know_what_their_leader_knows(
         found = known(follower, offset)
         assert found is not None
         assert found.entry.append_ms <= came[offset] < found.entry.append_ms + STEP_MS or offset == found.entry.offset
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 900), min_size=2, max_size=60),
+    st.integers(0, 59),
+    st.sampled_from([SMALL, LARGE]),
+    st.integers(1, 7),
+)
+def test_what_a_crash_lost_is_put_back_from_the_leader(
+    pauses: list[int], saved_at: int, leads: LogSettings, more: int
+) -> None:
+    """Whatever was saved, and whatever came since: then the follower has the leader's entries, and no gap."""
+    leader, disk = new_log(leads), RecordingDisk()
+    directory = open_directory(disk, LARGE)
+    follower = directory.create(KEY, TOPIC_ID, LARGE)
+    now_ms = BEGAN_MS
+    for number, pause_ms in enumerate(pauses):
+        now_ms += pause_ms
+        append(leader, append_ms=now_ms)
+        leader.append_times.save()
+        catch_up(follower, leader)
+        if number == saved_at:
+            follower.append_times.save()
+    follower = start_again(disk, directory, LARGE, is_clean=False)
+    gap = follower.append_times.missing()
+    for _ in range(more):
+        now_ms += 100
+        append(leader, append_ms=now_ms)
+        catch_up(follower, leader)
+    if gap is not None:
+        parts = leader.append_times.known_between(gap.start, gap.end)
+        copied = [each for part in parts for each in (part if isinstance(part, list) else part.run())]
+        located = follower.append_times.locate([each for each in copied if each[0] >= gap.start])
+        assert located is not None
+        assert copied[0][0] <= gap.start
+        assert follower.append_times.fill(gap, located)
+        assert follower.append_times.missing() is None
+        follower.append_times.save()
+    follower.check_invariants()
+    there = times(follower)
+
+    assert there == {offset: ms for offset, ms in times(leader).items() if gap is not None or offset in there}
+    assert gap is None or gaps(follower) == []
+
+
+def test_a_gap_stays_if_the_log_was_cut_meanwhile() -> None:
+    """The places of its batches were those of before."""
+    disk = RecordingDisk()
+    directory = open_directory(disk, LARGE)
+    log = directory.create(KEY, TOPIC_ID, LARGE)
+    for number in range(6):
+        append(log, append_ms=BEGAN_MS + 1_000 * number)
+        if number == 1:
+            log.append_times.save()
+    log = start_again(disk, directory, LARGE, is_clean=False)
+    gap = log.append_times.missing()
+    assert gap is not None
+    assert (gap.start, gap.end) == (2, 6)
+    located = log.append_times.locate([(2, BEGAN_MS + 2_000), (5, BEGAN_MS + 5_000)])
+    assert located is not None
+    truncate_to(log, Offset(4))
+
+    assert not log.append_times.fill(gap, located)
+    assert gaps(log) == [2]

@@ -6,7 +6,7 @@ Units and format: `append_times.py`. Failure: the methods that a worker runs rai
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -72,11 +72,12 @@ class AppendTimesBetween(NamedTuple):
     path: str
     log_path: str
     base_offset: int
-    # Positions in the segment.
+    # Positions in the segment, or offsets.
     start: int
     end: int
     # Whether the entry before the stretch is wanted, too, if none is of the batch at its start.
     with_floor: bool
+    by_offset: bool = False
 
     def run_later(self, done: Callable[[list[CopiedTime] | Exception], None]) -> None:
         """Look in a worker; `done` gets the entries, or the error."""
@@ -90,16 +91,17 @@ class AppendTimesBetween(NamedTuple):
             return []
         try:
             count = count_entries(file, self.base_offset) or 0
-            first = _block(file, count, lambda _, position: position <= self.start)
+            is_before = self._is_offset_before if self.by_offset else self._is_position_before
+            first = _block(file, count, is_before)
             found: list[Entry] = []
-            while first < count and (not found or found[-1].position < self.end):
+            while first < count and (not found or self._place(found[-1]) < self.end):
                 found += read_entries(file, self.base_offset, first, min(count, first + BLOCK_ENTRIES))
                 first += BLOCK_ENTRIES
         finally:
             file.close()
-        begin = bisect_right(found, self.start - 1, key=lambda entry: entry.position)
-        behind = bisect_right(found, self.end - 1, key=lambda entry: entry.position)
-        if self.with_floor and begin and (begin == len(found) or found[begin].position > self.start):
+        begin = bisect_left(found, self.start, key=self._place)
+        behind = bisect_left(found, self.end, key=self._place)
+        if self.with_floor and begin and (begin == len(found) or self._place(found[begin]) > self.start):
             begin -= 1
         found = found[begin:behind]
         if not found or not all(later.follows(earlier) for earlier, later in pairwise(found)):
@@ -108,6 +110,15 @@ class AppendTimesBetween(NamedTuple):
         if not _are_there(self.disk, self.log_path, (found[0], found[-1])):
             return []
         return [(entry.offset, entry.append_ms) for entry in found]
+
+    def _place(self, entry: Entry) -> int:
+        return entry.offset if self.by_offset else entry.position
+
+    def _is_offset_before(self, delta: int, _position: int) -> bool:
+        return self.base_offset + delta <= self.start
+
+    def _is_position_before(self, _delta: int, position: int) -> bool:
+        return position <= self.start
 
 
 def _block(file: File, count: int, is_before: Callable[[int, int], bool]) -> int:

@@ -220,21 +220,61 @@ class AppendTimes:
             return None
         return Found(self._entry(at), max(NONE, self._times[at + 1]) if at + 1 < len(self._times) else NONE)
 
-    def between(self, start: int, end: int, *, with_floor: bool) -> list[CopiedTime] | None:
+    def between(self, start: int, end: int, *, with_floor: bool, by_offset: bool = False) -> list[CopiedTime] | None:
         """Return the entries of the batches at positions from `start` to `end`, None if that needs the file.
 
-        `with_floor`: and, if no entry is of the batch at `start`, the one before.
+        `with_floor`: and, if no entry is of the batch at `start`, the one before. `by_offset`: these are offsets.
         """
         if self.is_lost:
             return [(self._base_offset, ALL_UNKNOWN)]
-        positions = self._positions
-        first = bisect_left(positions, start)
-        if self._older_count and not first and (not positions or positions[0] > start):
+        places = self._positions
+        if by_offset:
+            places, start, end = self._offsets, start - self._base_offset, end - self._base_offset
+        first = bisect_left(places, start)
+        if self._older_count and not first and (not places or places[0] > start):
             return None
-        if with_floor and first and (first == len(positions) or positions[first] > start):
+        if with_floor and first and (first == len(places) or places[first] > start):
             first -= 1
-        behind = bisect_left(positions, end)
+        behind = bisect_left(places, end)
         return [(self._base_offset + self._offsets[at], self._times[at]) for at in range(first, behind)]
+
+    def newest_gap(self) -> tuple[int, int] | None:
+        """Return the offsets of the newest gap and of the next entry, -1 if there is none; None without a gap."""
+        for at in range(len(self._times) - 1, -1, -1):
+            if self._times[at] < 0:
+                behind = at + 1
+                end = self._base_offset + self._offsets[behind] if behind < len(self._times) else NONE
+                return self._base_offset + self._offsets[at], end
+        return None
+
+    def fill(self, gap_offset: int, entries: Sequence[Entry]) -> bool:
+        """Put entries in the place of a gap; return False if they do not fit there, or there is no gap any more."""
+        at = bisect_left(self._offsets, gap_offset - self._base_offset)
+        is_there = at < len(self._offsets) and self._entry(at).is_gap and self._entry(at).offset == gap_offset
+        if not is_there or len(self) + len(entries) > 2 * RECENT_MAX:
+            return False
+        # What the broker had written when they came is not known: as much as when the gap began.
+        gap = self._entry(at)
+        entries = [entry._replace(written_bytes=gap.written_bytes) for entry in entries]
+        here = [gap, *entries, *([self._entry(at + 1)] if at + 1 < len(self) else ())]
+        # The first of them may be that of the gap's own batch.
+        if any(not later.follows(earlier) for earlier, later in pairwise(here[1:])):
+            return False
+        if entries and (entries[0].offset < gap_offset or entries[0].floor_ms < gap.floor_ms):
+            return False
+        place = slice(at, at + 1)
+        self._offsets[place] = array("I", [entry.offset - self._base_offset for entry in entries])
+        self._positions[place] = array("I", [entry.position for entry in entries])
+        self._times[place] = array("q", [entry.append_ms for entry in entries])
+        self._written[place] = array("q", [entry.written_bytes for entry in entries])
+        self._checks[place] = array("H", [entry.check for entry in entries])
+        self._saved_count = min(self._saved_count, at)
+        self._is_unsynced = True
+        self.last_position = self._positions[-1] if self._positions else NONE
+        newest = self._entry(len(self) - 1) if len(self) else gap
+        self.last_append_ms = max(self.last_append_ms, newest.floor_ms)
+        self.due_ms = 0 if newest.is_gap else newest.append_ms + STEP_MS
+        return True
 
     @property
     def needs_file(self) -> bool:

@@ -7,6 +7,7 @@ Units: as in `append_times.py`. Failure: methods that write raise OSError only i
 """
 
 import contextlib
+from collections.abc import Sequence
 
 from syncline.model.ids import Offset
 from syncline.storage.append_time_search import AppendTimesBetween, AppendTimeSearch
@@ -14,6 +15,7 @@ from syncline.storage.append_times import (
     RECENT_MAX,
     AppendTimes,
     CopiedTime,
+    Entry,
     Found,
     Matching,
     StoredTimes,
@@ -55,14 +57,25 @@ class KeptTimes:
                 return found
         return AppendTimeSearch(self._disk, self._path, self._log_path, self._base_offset, offset)
 
-    def between(self, start: int, end: int, *, with_floor: bool) -> list[CopiedTime] | AppendTimesBetween:
-        """Return the entries of batches at positions from `start` to `end`, or what a worker needs to find them."""
-        found = None if self.recent is None else self.recent.between(start, end, with_floor=with_floor)
+    def between(
+        self, start: int, end: int, *, with_floor: bool, by_offset: bool = False
+    ) -> list[CopiedTime] | AppendTimesBetween:
+        """Return the entries of batches at positions from `start` to `end`, or what a worker needs to find them.
+
+        `by_offset`: these are offsets.
+        """
+        found = None
+        if self.recent is not None:
+            found = self.recent.between(start, end, with_floor=with_floor, by_offset=by_offset)
         if found is not None:
             return found
         return AppendTimesBetween(
-            self._disk, self._path, self._log_path, self._base_offset, start, end, with_floor=with_floor
+            self._disk, self._path, self._log_path, self._base_offset, start, end, with_floor, by_offset
         )
+
+    def fill(self, gap_offset: Offset, entries: Sequence[Entry]) -> bool:
+        """Put entries in the place of a gap; return False if they do not fit, or a worker writes the file."""
+        return self.recent is not None and self._under_way is None and self.recent.fill(gap_offset, entries)
 
     @property
     def is_being_saved(self) -> bool:

@@ -88,7 +88,7 @@ class PartitionLog:
             directory,
             recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
         )
-        self.append_times = LogTimes(self._segments, self._availability)
+        self.append_times = LogTimes(self._segments, self._availability, written)
         self._flusher = Flusher(
             disk,
             directory,

@@ -10,27 +10,43 @@ Units: as in `append_times.py`. Failure: as in `log.py`.
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncline.model.ids import Offset
+from syncline.storage import byte_lag
 from syncline.storage.append_time_search import AppendTimesBetween, AppendTimeSearch
-from syncline.storage.append_times import RECENT_MAX, CopiedTime, Found
+from syncline.storage.append_times import RECENT_MAX, CopiedTime, Entry, Found
 from syncline.storage.availability import Availability
+from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.incoming import Incoming
 from syncline.storage.kept_times import KeptTimes
 from syncline.storage.segment_list import SegmentList
+from syncline.storage.written import Written
 
 NOTHING: Final[tuple[CopiedTime, ...]] = ()
+# A gap that its leader knows in more segments stays.
+SEGMENTS_MAX: Final = 8
+
+
+class Missing(NamedTuple):
+    """A gap in the active segment of a log: its first batch, and the next that is known, or the log end."""
+
+    start: Offset
+    end: Offset
+    # What the places of batches depend on.
+    base_offset: Offset
+    generation: int
 
 
 class LogTimes:
     """What one log knows of when its batches were appended."""
 
-    __slots__ = ("_availability", "_segments")
+    __slots__ = ("_availability", "_segments", "_written")
 
-    def __init__(self, segments: SegmentList, availability: Availability) -> None:
+    def __init__(self, segments: SegmentList, availability: Availability, written: Written) -> None:
         self._segments = segments
         self._availability = availability
+        self._written = written
 
     def find(self, offset: Offset) -> Found | AppendTimeSearch | None:
         """Return what is known of when the batch at `offset` was appended, or what a worker needs to look it up.
@@ -67,6 +83,68 @@ class LogTimes:
         else:
             times = self._segments.of(Offset(offset)).append_times
         return times.between(position, position + size_bytes, with_floor=with_floor)
+
+    # Gaps.
+
+    def missing(self) -> Missing | None:
+        """Return where entries of the active segment are missing, None if they are not."""
+        active = self._segments.active
+        recent = active.append_times.recent
+        gap = None if recent is None else recent.newest_gap()
+        if gap is None:
+            return None
+        start, end = Offset(gap[0]), Offset(gap[1]) if gap[1] >= 0 else active.end_offset
+        assert active.base_offset < start < end <= active.end_offset, f"{active!r} has a gap at {start}..{end}"
+        return Missing(start, end, active.base_offset, active.generation)
+
+    def known_between(self, start: Offset, end: Offset) -> list[list[CopiedTime] | AppendTimesBetween]:
+        """Return the entries from `start` to `end`, in parts, each as it is or as what a worker needs to find it.
+
+        The first part begins with the entry at `start` or before. Nothing, if this is not a stretch of the log or lies
+        in many segments.
+        """
+        if self._availability.failure is not None or not self._segments.first.base_offset <= start < end:
+            return []
+        parts: list[list[CopiedTime] | AppendTimesBetween] = []
+        segment = self._segments.of(start)
+        while True:
+            parts.append(segment.append_times.between(start, end, with_floor=not parts, by_offset=True))
+            behind = segment.end_offset
+            if end <= behind or segment is self._segments.active:
+                return parts
+            if len(parts) == SEGMENTS_MAX:
+                return []
+            segment = self._segments.of(behind)
+
+    def locate(self, copied: Sequence[CopiedTime]) -> list[Entry] | None:
+        """Return entries of the active segment with the places of their batches; None if the disk would be read."""
+        active = self._segments.active
+        entries = []
+        try:
+            reader = HeaderReader(active.file, active.size_bytes, resident_only=True)
+            for offset, append_ms in copied:
+                found = byte_lag.find(self._segments, Offset(offset), is_exact=True)
+                if not isinstance(found, int) or not active.base_offset <= offset < active.end_offset:
+                    return None
+                position = found - active.bytes_before
+                header = reader.header_at(position)
+                if header.base_offset != offset:
+                    # No batch of this log begins there, whatever the leader says.
+                    return None
+                entries.append(Entry(offset, position, append_ms, 0, header.crc & 0xFFFF))
+        except (NotResident, NotABatch, OSError):
+            return None
+        return entries
+
+    def fill(self, gap: Missing, entries: Sequence[Entry]) -> bool:
+        """Put located entries in the place of a gap; return False if the log has changed, or they do not fit."""
+        active = self._segments.active
+        if (active.base_offset, active.generation) != (gap.base_offset, gap.generation):
+            return False
+        is_filled = active.append_times.fill(gap.start, entries)
+        if is_filled:
+            self._written.has_times(self._availability.topic_partition)
+        return is_filled
 
 
 def copy_times(
