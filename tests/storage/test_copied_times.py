@@ -217,6 +217,21 @@ def test_a_leader_whose_times_are_lost_makes_a_gap_at_its_follower(is_clean: boo
     assert (found.entry.floor_ms, found.next_ms) == (BEGAN_MS + 1_000, -1)
 
 
+def test_a_segment_that_begins_where_its_leader_has_lost_the_times_has_none() -> None:
+    """Guards: its first batch counted as less than a step after the segment before."""
+    leader, follower = led([0, 1_000]), new_log(LARGE)
+    catch_up(follower, leader)
+    recent = leader.segments[0].append_times.recent
+    assert recent is not None
+    recent.lose()
+    follower.roll()
+    append(leader, append_ms=BEGAN_MS + 60_000)
+    catch_up(follower, leader)
+
+    assert follower.segment_count == 2
+    assert known(follower, 2) is None
+
+
 def test_entries_that_were_not_saved_in_a_crash_leave_a_gap() -> None:
     """Guards: after a crash, the records of the last seconds counted as less than 250 ms after the last saved entry.
 

@@ -160,11 +160,14 @@ def copy_times(
     written_bytes -= first.start
     is_changed = False
     if not first.start + shift:
-        if copied and 0 <= copied[0][0] < first.header.base_offset and copied[0][1] >= 0:
-            # The reader asked for the entry before, since it has nothing else that says when its log begins.
+        begins_at = first.header.base_offset
+        if times.last_append_ms < 0 and copied and 0 <= copied[0][0] < begins_at and copied[0][1] >= 0:
+            # This replica was empty, and so asked for the entry before: nothing else says when its log begins.
             times.preceding_ms = copied[0][1]
-        if times.preceding_ms >= 0 and all(offset != first.header.base_offset for offset, _ in copied):
-            times.add(first.header.base_offset, 0, times.preceding_ms, written_bytes + first.start, first.header.crc)
+        # With a gap at the first batch, nobody knows how long after the segment before it came.
+        is_told = any(offset == begins_at or (offset < begins_at and time < 0) for offset, time in copied)
+        if times.preceding_ms >= 0 and not is_told:
+            times.add(begins_at, 0, times.preceding_ms, written_bytes + first.start, first.header.crc)
             is_changed = True
     for offset, append_ms in copied:
         at = bisect_left(batches, offset, key=_offset_of)
