@@ -173,7 +173,7 @@ def copy_times(
         at = bisect_left(batches, offset, key=_offset_of)
         if at == len(batches) or times.is_lost:
             break
-        start, header = batches[at]
+        start, _, header = batches[at]
         if start + shift <= times.last_position:
             continue
         if append_ms < 0:
