@@ -118,6 +118,7 @@ def fetch_responses(version: int) -> st.SearchStrategy[FetchResponse]:
         preferred_read_replica=int32s if version >= 11 else st.just(-1),
         diverging_epoch=st.none() | st.tuples(partitions, timestamps) if tags else st.none(),
         current_leader=leaders if tags else st.none(),
+        append_times=st.just(()),
     )
     topics = topic_ids if version >= 13 else topic_names
     return st.builds(

@@ -51,7 +51,7 @@ try:
     open("/dev/null")
 except OSError as error:
     print(error.strerror)
-print([key for key in (23, 56, 62, 63, *range(20_000, 20_007)) if table.get(key) is None])
+print([key for key in (23, 56, 62, 63, *range(20_000, 20_007), 20_008) if table.get(key) is None])
 print(codec.request_type(56, 3).__name__, codec.response_type(56, 3).__name__)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

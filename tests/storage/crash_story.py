@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from syncline.core.producer_state import ProducerState, ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.records.batch import BatchHeader, crc_matches
-from syncline.storage.append_times import AppendTimeSearch
+from syncline.storage.append_time_search import AppendTimeSearch
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.segment import INDEX_SUFFIX
@@ -85,7 +85,7 @@ class Story:
             self._mark(possible=((*self.batches, (self.log.log_end, data)),), must_be_empty_at=None)
             append(self.log, self.epoch, append_ms=appended_ms(self.epoch, self.log.log_end), **fields)
             if self.log.log_end % 8 == 0:
-                self.log.save_append_times()
+                self.log.append_times.save()
 
     def flush(self) -> None:
         """Flush, and from then on require what was flushed."""
@@ -266,12 +266,14 @@ def _check_append_times(log: PartitionLog, found: list[tuple[int, bytes]]) -> No
     """Assert that whatever is known is true of the batch that is there now."""
     epochs = {base_offset: BatchHeader.parse(data).leader_epoch for base_offset, data in found}
     for base_offset in epochs:
-        known = log.append_time(base_offset)  # type: ignore[arg-type]
+        known = log.append_times.find(base_offset)  # type: ignore[arg-type]
         known = known.run() if isinstance(known, AppendTimeSearch) else known
         if known is None or known.entry.offset < log.log_start:
             continue
         offset, append_ms = known.entry.offset, known.entry.append_ms
         assert offset in epochs, f"{log!r} knows when {offset} came, where no batch begins"
+        if known.entry.is_gap:
+            continue
         assert append_ms == appended_ms(epochs[offset], offset), f"{log!r} says that {offset} came at {append_ms} ms"
 
 

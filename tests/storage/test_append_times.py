@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import BatchHeader
-from syncline.storage.append_times import ENTRY, HEADER, RECENT_MAX, STEP_MS, AppendTimes, AppendTimeSearch, Found
+from syncline.storage.append_time_search import AppendTimeSearch
+from syncline.storage.append_times import ENTRY, HEADER, RECENT_MAX, STEP_MS, AppendTimes, Entry, Found
 from syncline.storage.errors import DiskFullError
 from syncline.storage.kept_times import KeptTimes
 from syncline.storage.log import PartitionLog
@@ -33,14 +34,24 @@ FILE = "00000000000000000000.appendtimes"
 
 def known(log: PartitionLog, offset: int) -> Found | None:
     """Return what is known of an offset, in memory or on the disk."""
-    found = log.append_time(Offset(offset))
+    found = log.append_times.find(Offset(offset))
     return found.run() if isinstance(found, AppendTimeSearch) else found
 
 
 def times(log: PartitionLog) -> dict[int, int]:
-    """Return offset and time, since the first batch came, of every entry of a log."""
-    entries = (known(log, offset) for offset in range(log.log_start, log.log_end))
-    return {found.entry.offset: found.entry.append_ms - BEGAN_MS for found in entries if found is not None}
+    """Return offset and time, since the first batch came, of every entry of a log that is no gap."""
+    return {entry.offset: entry.append_ms - BEGAN_MS for entry in entries(log) if not entry.is_gap}
+
+
+def gaps(log: PartitionLog) -> list[int]:
+    """Return where entries are missing."""
+    return [entry.offset for entry in entries(log) if entry.is_gap]
+
+
+def entries(log: PartitionLog) -> list[Entry]:
+    """Return the entries of a log."""
+    found = (known(log, offset) for offset in range(log.log_start, log.log_end))
+    return list({each.entry.offset: each.entry for each in found if each is not None}.values())
 
 
 def start_again(disk: RecordingDisk, directory: LogDirectory, settings: LogSettings, *, is_clean: bool) -> PartitionLog:
@@ -104,7 +115,7 @@ def test_l15_times_are_there_again_after_a_stop_and_after_a_crash(
         append(log, append_ms=BEGAN_MS + 300 * number)
         disk.pump()
         if number == 8:
-            assert log.save_append_times()
+            assert log.append_times.save()
     # The last entry is in memory alone.
     before = {number: 300 * number for number in range(10 if is_clean else 9)}
 
@@ -119,14 +130,14 @@ def test_l15_times_are_there_again_after_a_stop_and_after_a_crash(
 def test_saving_writes_only_what_is_new(disk: RecordingDisk, log: PartitionLog, settings: LogSettings) -> None:
     """Every few seconds, unsynced: an entry is 26 bytes."""
     path = f"{log.directory}/{FILE}"
-    assert not log.save_append_times()
+    assert not log.append_times.save()
     append(log, append_ms=BEGAN_MS)
-    assert log.save_append_times()
+    assert log.append_times.save()
     first = disk.read_file(path)
     append(log, append_ms=BEGAN_MS + 1)
-    assert not log.save_append_times()
+    assert not log.append_times.save()
     append(log, append_ms=BEGAN_MS + 2_000)
-    assert log.save_append_times()
+    assert log.append_times.save()
     size_bytes = log.size_bytes // 3
     crcs = [BatchHeader.parse(data).crc & 0xFFFF for _, data in contents(log)]
 
@@ -141,7 +152,7 @@ def test_a_cut_forgets_the_times_of_what_is_cut_off(
     """Other records get the same offsets: their times are their own, in memory and after a crash."""
     for number in range(4):
         append(log, append_ms=BEGAN_MS + 1_000 * number)
-    log.save_append_times()
+    log.append_times.save()
     truncate_to(log, Offset(2))
     assert times(log) == {0: 0, 1: 1_000}
     assert disk.open(f"{log.directory}/{FILE}").size_bytes == HEADER.size + 2 * ENTRY.size
@@ -149,7 +160,7 @@ def test_a_cut_forgets_the_times_of_what_is_cut_off(
     append(log, leader_epoch=1, append_ms=BEGAN_MS + 9_000, value=b"other")
     after = {0: 0, 1: 1_000, 2: 9_000}
     assert times(log) == after
-    log.save_append_times()
+    log.append_times.save()
 
     assert times(start_again(disk, directory, settings, is_clean=False)) == after
 
@@ -177,7 +188,7 @@ def old_file_comes_back() -> None:
     log = directory.create(KEY, TOPIC_ID, SMALL)
     for number in range(3):
         append(log, append_ms=BEGAN_MS + 1_000 * number)
-    log.save_append_times()
+    log.append_times.save()
     old = disk.read_file(f"{log.directory}/{FILE}")
     truncate_to(log, Offset(1))
     for number in range(2):
@@ -207,7 +218,7 @@ def test_a_strange_file_is_as_if_it_were_not_there(
     assert times(log) == {}
 
     append(log, append_ms=BEGAN_MS + 1_000)
-    log.save_append_times()
+    log.append_times.save()
 
     assert times(start_again(disk, directory, settings, is_clean=False)) == {1: 1_000}
 
@@ -222,11 +233,11 @@ def test_a_refused_save_is_made_up_for(disk: RecordingDisk, log: PartitionLog, m
     with monkeypatch.context() as patch:
         patch.setattr(RecordingFile, "append", no_room)
         with pytest.raises(DiskFullError, match="save append times of topic-0"):
-            log.save_append_times()
+            log.append_times.save()
     assert not log.is_offline
     assert times(log) == {0: 0}
 
-    assert log.save_append_times()
+    assert log.append_times.save()
     assert disk.open(f"{log.directory}/{FILE}").size_bytes == HEADER.size + ENTRY.size
 
 
@@ -242,7 +253,7 @@ def test_a_file_that_cannot_be_written_costs_the_times_and_not_the_log(
     append(log, append_ms=BEGAN_MS)
     with monkeypatch.context() as patch:
         patch.setattr(RecordingFile, "append", broken)
-        assert not log.save_append_times()
+        assert not log.append_times.save()
     append(log, append_ms=BEGAN_MS + 1_000)
 
     assert not log.is_offline
@@ -308,7 +319,7 @@ def test_a_file_that_cannot_be_read_damages_no_log(
 ) -> None:
     """A log whose own batches cannot be read is damaged; this is only a hint."""
     append(log, append_ms=BEGAN_MS)
-    log.save_append_times()
+    log.append_times.save()
     read = RecordingFile.read
 
     def broken(file: RecordingFile, position: int, size: int) -> bytes:
@@ -366,11 +377,11 @@ def test_memory_keeps_the_newest_entries_and_the_disk_the_others(disk: Recording
     for number in range(count):
         append(log, append_ms=BEGAN_MS + STEP_MS * number)
         if number % 20 == 0:
-            log.save_append_times()
+            log.append_times.save()
     recent = log.segments[0].append_times.recent
     assert recent is not None
     assert len(recent) <= RECENT_MAX
-    assert isinstance(log.append_time(Offset(5)), AppendTimeSearch)
+    assert isinstance(log.append_times.find(Offset(5)), AppendTimeSearch)
 
     def right(offset: int) -> Found:
         found = known(log, offset)
@@ -420,7 +431,7 @@ def test_each_batch_came_at_its_entry_or_less_than_a_step_after_the_one_before(
         came.append(now_ms)
         append(log, append_ms=now_ms)
         if number % every == 0:
-            log.save_append_times()
+            log.append_times.save()
         if rng.random() < 0.3:
             disk.pump()
     if cut_at < len(came):
@@ -457,11 +468,11 @@ def without_cutting(patch: pytest.MonkeyPatch) -> None:
 def cut_and_crash(story: Story) -> None:
     """Saved times, a cut, other records of the same size in the same place."""
     story.append(3)
-    story.log.save_append_times()
+    story.log.append_times.save()
     story.truncate(2)
     story.lead()
     story.append(2)
-    story.log.save_append_times()
+    story.log.append_times.save()
 
 
 def run(share: float) -> None:

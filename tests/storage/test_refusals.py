@@ -98,6 +98,11 @@ class Again:
 class AgainLog(Again):
     """Plans a cut again when it was refused."""
 
+    @property
+    def append_times(self) -> Any:
+        """The append times, saved again when that was refused."""
+        return Again(self.target.append_times)
+
     def plan_cut(self, offset: Offset) -> CutPlan:
         """Return a plan, waiting for the disk."""
         for _ in range(TRIES_MAX):

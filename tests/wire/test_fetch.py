@@ -104,6 +104,33 @@ def test_response_reads_back_what_was_written(example: tuple[int, FetchResponse]
     assert parse_fetch_response(data, version, 4) == response
 
 
+APPEND_TIMES = ((7, 1_700_000_000_000), (9, ~1_700_000_000_000), (12, 1_700_000_000_250))
+
+
+@given(versioned(REPLICA_VERSIONS, fetch_responses), st.integers(0, 3))
+def test_append_times_travel_between_brokers(example: tuple[int, FetchResponse], count: int) -> None:
+    """Beside the other tagged fields of a row, or alone."""
+    version, response = example
+    topics = [
+        (topic, [row._replace(append_times=APPEND_TIMES[:count]) for row in rows]) for topic, rows in response.topics
+    ]
+    response = response._replace(topics=topics)
+
+    assert parse_fetch_response(b"".join(encode_fetch_response(response, version)), version) == response
+
+
+@pytest.mark.parametrize("size", [1, 8, 15, 17])
+def test_append_times_of_half_an_entry_are_refused(size: int) -> None:
+    """A peer that sends them is broken; nothing of its answer is used."""
+    row = FetchedPartition(0, 0, append_times=APPEND_TIMES[:1])
+    data = b"".join(encode_fetch_response(FetchResponse(topics=[(TOPIC_ID, [row])]), 17))
+    head, _, tail = data.partition(b"\xa0\x9c\x01\x10")
+    damaged = head + b"\xa0\x9c\x01" + bytes([size]) + bytes(size) + tail[16:]
+
+    with pytest.raises(DecodeError, match="ends too early"):
+        parse_fetch_response(damaged, 17)
+
+
 def test_records_are_not_copied_on_either_side() -> None:
     """Large records are a part of their own, and views of the received bytes."""
     records = memoryview(bytearray(10_000))

@@ -126,6 +126,9 @@ class BrokerConfig:
         "How often the progress of followers is sampled for the journal.", check=at_least(1), own=True)
     journal_topic_replication_factor: int = setting(SHORT, 3, READ_ONLY,
         "Replicas of the journal topic, at most the number of brokers.", check=at_least(1), own=True)
+    lag_append_times_flush_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
+        "How often it is saved when records were appended; without other replicas, a crash loses that of the time"
+        " since.", check=at_least(1), own=True)
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, READ_ONLY,
         "How often the controller looks for partitions not led by their preferred replica.", check=at_least(1))
     leader_relinquish_demotion_ms: int = setting(LONG, 600_000, CLUSTER_WIDE,

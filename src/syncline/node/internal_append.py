@@ -20,17 +20,20 @@ class ReplicaToAppendTo(Protocol):
     def leader(self) -> LeaderPartition | None:
         """Return the leader's state; None while another broker leads."""
 
-    def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader, /) -> Offset:
-        """Append one batch as leader; return its base offset. Raises `StorageError`."""
+    def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader, wall_ms: int, /) -> Offset:
+        """Append one batch as leader, at this time; return its base offset. Raises `StorageError`."""
 
     def wait(self, required_offset: int, waiter: "_InternalWaiter", topic_index: int, row_index: int, /) -> None:
         """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""
 
 
 def append_internal(
-    replica: ReplicaToAppendTo, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]
+    replica: ReplicaToAppendTo, batch: bytes | bytearray, wall_ms: int, done: Callable[[ErrorCode, int], None]
 ) -> None:
-    """Append `batch` as leader, with acks=all; `done(code, base offset)` is called once, possibly at once."""
+    """Append `batch` as leader, with acks=all; `done(code, base offset)` is called once, possibly at once.
+
+    `wall_ms` is the time of the append.
+    """
     leader = replica.leader
     if leader is None:
         done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
@@ -45,7 +48,7 @@ def append_internal(
         done(ErrorCode.MESSAGE_TOO_LARGE, -1)
         return
     try:
-        base_offset = replica.append(owned, 0, header)
+        base_offset = replica.append(owned, 0, header, wall_ms)
     except StorageError as error:
         done(error.code, -1)
         return

@@ -309,7 +309,8 @@ class Node:
     def _start_clockwork(self) -> None:
         if self._is_stopping:
             return
-        config = self.broker.config
+        broker = self.broker
+        config = broker.config
         every = (clockwork := Clockwork(asyncio.get_running_loop(), self._holds)).every
         self._clockwork = clockwork
         self.broker.isr_ticks.start()
@@ -320,6 +321,11 @@ class Node:
             lambda: self.broker.logs.checkpoint_high_watermarks(later=True),
         )
         every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
+        every(
+            "append-times",
+            config.lag_append_times_flush_interval_ms,
+            broker.logs.save_append_times,
+        )
         every("retention", config.log_retention_check_interval_ms, self._apply_retention)
         every("sweep", 10_000, self._sweep)
         clients = self.broker.dispatcher.clients

@@ -309,8 +309,8 @@ class Partition:
 
     # Appending.
 
-    def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader) -> Offset:
-        """Append one validated batch as leader, stamping it in place; return its base offset.
+    def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader, wall_ms: int) -> Offset:
+        """Append one validated batch as leader, at this time, stamping it in place; return its base offset.
 
         Raises `StorageError` when the disk refuses; nothing is appended then.
         """
@@ -322,8 +322,9 @@ class Partition:
         batch = memoryview(buffer)[position : position + size_bytes]
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
+        header = header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch)
         try:
-            self.log.append_as_leader(batch, header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch))
+            self.log.append_as_leader(batch, header, wall_ms)
         except StorageError as error:
             self._surroundings.refused_writes.refused(self.key, error)
             raise
@@ -341,7 +342,7 @@ class Partition:
 
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append a batch made by this broker, with acks=all; `done(code, base offset)` is called once."""
-        append_internal(self, batch, done)
+        append_internal(self, batch, self._surroundings.clock.wall_ms(), done)
 
     def wait(self, required_offset: int, waiter: Waiter, topic_index: int, row_index: int) -> None:
         """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""

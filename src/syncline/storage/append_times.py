@@ -5,14 +5,18 @@ be rebuilt. It is a hint all the same: whatever is wrong with it, the log stays 
 estimated. One batch gets an entry if 250 ms have passed since the last entry; every other batch came less than that
 after the entry before it. Times never fall, whatever the clock does.
 
+A leader stamps entries; followers copy its entries with the records, and never use a clock of their own. Where entries
+were lost, in a crash that came before they were saved, stands an entry that is a *gap*: its batch and those behind it
+came after the entry before it, and nobody knows how long after.
+
 The newest entries are in memory, all but a few on the disk: they are saved every few seconds, at the end of a segment
 and at a clean stop. After a crash an entry counts only if the batch that it names is there (position, offset, and a
 part of its checksum), so entries of records that are gone cannot vouch for others in their place.
 
 Format of `<base offset>.appendtimes` (ours; Kafka has no such file, and ignores it), big endian:
     header  4 s magic "SLAT", u16 version 1, u16 step in ms, i64 base offset
-    entry   u32 offset of the batch - base offset, u32 position, i64 time in ms, i64 bytes that this broker had written
-            to all logs before it, u16 low bits of the batch's CRC
+    entry   u32 offset of the batch - base offset, u32 position, i64 time in ms, or of a gap ~(the time before it), i64
+            bytes that this broker had written to all logs before it, u16 low bits of the batch's CRC
 A partial entry at the end is ignored, a file of another version is as if it were not there.
 
 Units: positions and sizes are bytes, times are Unix milliseconds.
@@ -21,13 +25,13 @@ Invariants: offsets and positions rise strictly, times and written bytes do not 
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from syncline.model.ids import NONE
-from syncline.records.batch import HEADER_BYTES, BatchHeader
+from syncline.records.batch import BatchHeader
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.errors import is_refusal
 
@@ -41,9 +45,12 @@ MAGIC: Final = b"SLAT"
 VERSION: Final = 1
 # What a look-up reads at once: 8 KiB.
 BLOCK_ENTRIES: Final = 315
-_FIRST_FIELD: Final = struct.Struct(">I")
 # No clock gets there: nothing more is noted.
 _NEVER_MS: Final = 2**62
+# One entry on its way to another broker: the offset of a batch, and its time as in the file. A negative time is a gap.
+CopiedTime: TypeAlias = tuple[int, int]
+# What a reader gets of a segment whose times are lost: its first batch begins a gap.
+ALL_UNKNOWN: Final = NONE
 
 
 class Entry(NamedTuple):
@@ -51,10 +58,21 @@ class Entry(NamedTuple):
 
     offset: int
     position: int
+    # Of a gap: ~(the time of the entry before it), so it is negative.
     append_ms: int
     written_bytes: int
     # The low 16 bits of the batch's CRC.
     check: int
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether entries are missing from this batch on."""
+        return self.append_ms < 0
+
+    @property
+    def floor_ms(self) -> int:
+        """The time of the batch; of a gap, the time of the last batch before it that is known."""
+        return self.append_ms if self.append_ms >= 0 else ~self.append_ms
 
     def names(self, position: int, header: BatchHeader) -> bool:
         """Return whether the entry is of this batch at this position."""
@@ -63,11 +81,11 @@ class Entry(NamedTuple):
     def follows(self, before: "Entry") -> bool:
         """Return whether this may be the next entry of a segment."""
         is_behind = self.offset > before.offset and self.position > before.position
-        return is_behind and self.append_ms >= before.append_ms and self.written_bytes >= before.written_bytes
+        return is_behind and self.floor_ms >= before.floor_ms and self.written_bytes >= before.written_bytes
 
 
 class Found(NamedTuple):
-    """The last entry at or before an offset, and the time of the one that follows, -1 if none does."""
+    """The last entry at or before an offset, and the time of the next one, -1 if there is none or it is a gap."""
 
     entry: Entry
     next_ms: int
@@ -119,9 +137,11 @@ class AppendTimes:
         "_written",
         "due_ms",
         "last_append_ms",
+        "last_position",
+        "preceding_ms",
     )
 
-    def __init__(self, base_offset: int, last_append_ms: int = NONE) -> None:
+    def __init__(self, base_offset: int, last_append_ms: int = NONE, preceding_ms: int = NONE) -> None:
         self._base_offset = base_offset
         self._offsets = array("I")
         self._positions = array("I")
@@ -135,6 +155,10 @@ class AppendTimes:
         self._is_unsynced = False
         # No entry of this log is later; that of the segment before comes first.
         self.last_append_ms = last_append_ms
+        # The segment's first batch came less than a step after this; -1: that is unknown.
+        self.preceding_ms = preceding_ms
+        # Where the batch of the newest entry begins.
+        self.last_position = NONE
         # From this time on, the next batch gets an entry; the first of a segment always does.
         self.due_ms = 0
 
@@ -150,6 +174,16 @@ class AppendTimes:
         return self._written[-1] if self._written else 0
 
     @property
+    def latest_ms(self) -> int:
+        """The time from which the next batch is less than a step away, unless it is due; -1 if entries are missing."""
+        return self._times[-1] if self._times and self._times[-1] >= 0 else NONE
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing is noted any more."""
+        return self.due_ms == _NEVER_MS
+
+    @property
     def is_saved(self) -> bool:
         """Whether all of it can be read from the file."""
         return self._saved_count == len(self._offsets) and not self._is_unsynced
@@ -157,13 +191,24 @@ class AppendTimes:
     def add(self, offset: int, position: int, append_ms: int, written_bytes: int, crc: int) -> None:
         """Note when a batch was appended, with a time that is due; an earlier clock than before does not count."""
         append_ms = max(append_ms, self.last_append_ms)
+        self.last_append_ms = append_ms
+        self.due_ms = append_ms + STEP_MS
+        self._add(offset, position, append_ms, written_bytes, crc)
+
+    def add_gap(self, offset: int, position: int, written_bytes: int, crc: int) -> None:
+        """Note that from this batch on entries are missing. Without an entry before it, that is known anyway."""
+        if self.latest_ms >= 0:
+            # The next batch gets an entry, so that the gap ends there.
+            self.due_ms = 0
+            self._add(offset, position, ~self.latest_ms, written_bytes, crc)
+
+    def _add(self, offset: int, position: int, append_ms: int, written_bytes: int, crc: int) -> None:
         self._offsets.append(offset - self._base_offset)
         self._positions.append(position)
         self._times.append(append_ms)
         self._written.append(written_bytes)
         self._checks.append(crc & 0xFFFF)
-        self.last_append_ms = append_ms
-        self.due_ms = append_ms + STEP_MS
+        self.last_position = position
         if len(self._offsets) > 2 * RECENT_MAX:
             # The disk has refused them for a quarter of an hour.
             self.lose()
@@ -173,7 +218,63 @@ class AppendTimes:
         at = bisect_right(self._offsets, offset - self._base_offset) - 1
         if at < 0:
             return None
-        return Found(self._entry(at), self._times[at + 1] if at + 1 < len(self._times) else NONE)
+        return Found(self._entry(at), max(NONE, self._times[at + 1]) if at + 1 < len(self._times) else NONE)
+
+    def between(self, start: int, end: int, *, with_floor: bool, by_offset: bool = False) -> list[CopiedTime] | None:
+        """Return the entries of the batches at positions from `start` to `end`, None if that needs the file.
+
+        `with_floor`: and, if no entry is of the batch at `start`, the one before. `by_offset`: these are offsets.
+        """
+        if self.is_lost:
+            return [(self._base_offset, ALL_UNKNOWN)]
+        places = self._positions
+        if by_offset:
+            places, start, end = self._offsets, start - self._base_offset, end - self._base_offset
+        first = bisect_left(places, start)
+        if self._older_count and not first and (not places or places[0] > start):
+            return None
+        if with_floor and first and (first == len(places) or places[first] > start):
+            first -= 1
+        behind = bisect_left(places, end)
+        return [(self._base_offset + self._offsets[at], self._times[at]) for at in range(first, behind)]
+
+    def newest_gap(self) -> tuple[int, int] | None:
+        """Return the offsets of the newest gap and of the next entry, -1 if there is none; None without a gap."""
+        for at in range(len(self._times) - 1, -1, -1):
+            if self._times[at] < 0:
+                behind = at + 1
+                end = self._base_offset + self._offsets[behind] if behind < len(self._times) else NONE
+                return self._base_offset + self._offsets[at], end
+        return None
+
+    def fill(self, gap_offset: int, entries: Sequence[Entry]) -> bool:
+        """Put entries in the place of a gap; return False if they do not fit there, or there is no gap any more."""
+        at = bisect_left(self._offsets, gap_offset - self._base_offset)
+        is_there = at < len(self._offsets) and self._entry(at).is_gap and self._entry(at).offset == gap_offset
+        if not is_there or len(self) + len(entries) > 2 * RECENT_MAX:
+            return False
+        # What the broker had written when they came is not known: as much as when the gap began.
+        gap = self._entry(at)
+        entries = [entry._replace(written_bytes=gap.written_bytes) for entry in entries]
+        here = [gap, *entries, *([self._entry(at + 1)] if at + 1 < len(self) else ())]
+        # The first of them may be that of the gap's own batch.
+        if any(not later.follows(earlier) for earlier, later in pairwise(here[1:])):
+            return False
+        if entries and (entries[0].offset < gap_offset or entries[0].floor_ms < gap.floor_ms):
+            return False
+        place = slice(at, at + 1)
+        self._offsets[place] = array("I", [entry.offset - self._base_offset for entry in entries])
+        self._positions[place] = array("I", [entry.position for entry in entries])
+        self._times[place] = array("q", [entry.append_ms for entry in entries])
+        self._written[place] = array("q", [entry.written_bytes for entry in entries])
+        self._checks[place] = array("H", [entry.check for entry in entries])
+        self._saved_count = min(self._saved_count, at)
+        self._is_unsynced = True
+        self.last_position = self._positions[-1] if self._positions else NONE
+        newest = self._entry(len(self) - 1) if len(self) else gap
+        self.last_append_ms = max(self.last_append_ms, newest.floor_ms)
+        self.due_ms = 0 if newest.is_gap else newest.append_ms + STEP_MS
+        return True
 
     @property
     def needs_file(self) -> bool:
@@ -201,6 +302,9 @@ class AppendTimes:
         self._is_unsynced = True
         # A cut does not tell whether the entry before the next batch is recent.
         self.due_ms = min(self.due_ms, 0)
+        if keep:
+            # What comes next may have another leader, whose clock was behind.
+            self.last_append_ms = self._entry(keep - 1).floor_ms
 
     def lose(self) -> None:
         """Forget everything, and note nothing more: the file cannot be written."""
@@ -212,6 +316,7 @@ class AppendTimes:
     def _keep(self, kept: slice) -> None:
         self._offsets, self._positions, self._times = self._offsets[kept], self._positions[kept], self._times[kept]
         self._written, self._checks = self._written[kept], self._checks[kept]
+        self.last_position = self._positions[-1] if self._positions else NONE
 
     def unsaved(self, path: str, *, for_good: bool) -> Unsaved | None:
         """Return what the file lacks, None if nothing; `for_good`: also if it was only not synced."""
@@ -249,13 +354,15 @@ class AppendTimes:
         """Assert that the entries rise and lie within a segment of this end and size."""
         assert all(low < high for low, high in pairwise(self._offsets)), f"{self!r}: offsets do not rise"
         assert all(low < high for low, high in pairwise(self._positions)), f"{self!r}: positions do not rise"
-        assert all(low <= high for low, high in pairwise(self._times)), f"{self!r}: times fall"
+        floors = [time if time >= 0 else ~time for time in self._times]
+        assert all(low <= high for low, high in pairwise(floors)), f"{self!r}: times fall"
         assert all(low <= high for low, high in pairwise(self._written)), f"{self!r}: written bytes fall"
         assert self._saved_count <= len(self._offsets), f"{self!r}: {self._saved_count} of them are saved"
         if self._offsets:
             assert self._base_offset + self._offsets[-1] < end_offset, f"{self!r} knows offsets behind {end_offset}"
             assert self._positions[-1] < size_bytes, f"{self!r} knows positions behind {size_bytes}"
-            assert self._times[-1] <= self.last_append_ms, f"{self!r}: {self.last_append_ms} ms is the latest"
+            assert floors[-1] <= self.last_append_ms, f"{self!r}: {self.last_append_ms} ms is the latest"
+            assert self._positions[-1] == self.last_position, f"{self!r}: the newest is not at {self.last_position}"
 
     @classmethod
     def of_file(cls, base_offset: int, entries: Sequence[Entry], *, older_count: int, is_whole: bool) -> "AppendTimes":
@@ -266,7 +373,9 @@ class AppendTimes:
         times = cls(base_offset)
         gone = max(0, len(entries) - RECENT_MAX // 2)
         for entry in entries[gone:]:
-            times.add(*entry)
+            times.last_append_ms = entry.floor_ms
+            times.due_ms = 0 if entry.is_gap else entry.append_ms + STEP_MS
+            times._add(*entry)
         times._older_count = older_count + gone
         times._saved_count = len(entries) - gone
         times._is_unsynced = not is_whole
@@ -292,12 +401,12 @@ class StoredTimes(NamedTuple):
         try:
             file = disk.open(path)
             try:
-                count = _count(file, base_offset)
+                count = count_entries(file, base_offset)
                 if count is None:
                     return cls((), 0, is_whole=False)
                 first = 0 if newest is None else max(0, count - newest)
                 is_whole = file.size_bytes == HEADER.size + count * ENTRY.size
-                return cls(tuple(_entries(file, base_offset, first, count)), first, is_whole)
+                return cls(tuple(read_entries(file, base_offset, first, count)), first, is_whole)
             finally:
                 file.close()
         except FileNotFoundError:
@@ -322,92 +431,41 @@ class StoredTimes(NamedTuple):
 class Matching:
     """The entries of a file, compared with the batches of a scan: what follows the first that does not fit is void."""
 
-    __slots__ = ("_base_offset", "_is_over", "_matched", "_stored")
+    __slots__ = ("_base_offset", "_behind", "_is_over", "_matched", "_stored")
 
     def __init__(self, base_offset: int, stored: StoredTimes) -> None:
         assert not stored.older_count, f"{stored.older_count} entries would not be compared"
         self._base_offset = base_offset
         self._stored = stored
         self._matched = 0
+        # The first batch behind that of the last entry that was right.
+        self._behind: tuple[int, BatchHeader] | None = None
         self._is_over = False
 
     def saw(self, position: int, header: BatchHeader) -> None:
         """Compare the next entry with a batch that is there."""
         entries, at = self._stored.entries, self._matched
-        if self._is_over or at == len(entries) or entries[at].position > position:
-            return
-        entry = entries[at]
-        if entry.names(position, header) and (not at or entry.follows(entries[at - 1])):
-            self._matched = at + 1
-        else:
+        if not self._is_over and at < len(entries) and entries[at].position <= position:
+            entry = entries[at]
+            if entry.names(position, header) and (not at or entry.follows(entries[at - 1])):
+                self._matched, self._behind = at + 1, None
+                return
             self._is_over = True
+        if self._behind is None:
+            self._behind = (position, header)
 
     def result(self) -> AppendTimes:
-        """Return the entries that are right."""
+        """Return the entries that are right, and the gap behind them."""
         entries = self._stored.entries[: self._matched]
         is_whole = self._stored.is_whole and self._matched == len(self._stored.entries)
-        return AppendTimes.of_file(self._base_offset, entries, older_count=0, is_whole=is_whole)
+        times = AppendTimes.of_file(self._base_offset, entries, older_count=0, is_whole=is_whole)
+        if self._behind is not None:
+            position, header = self._behind
+            times.add_gap(header.base_offset, position, times.last_written_bytes, header.crc)
+        return times
 
 
-class AppendTimeSearch(NamedTuple):
-    """What a worker needs to look an offset up in a file."""
-
-    disk: Disk
-    path: str
-    log_path: str
-    base_offset: int
-    offset: int
-
-    def run(self) -> Found | None:
-        """Return the last entry at or before the offset, None if none is known. Raises OSError.
-
-        It reads one entry per halving of the file, then one block, and the headers of the batches that the result
-        names: the file may be older than its log, or damaged.
-        """
-        try:
-            file = self.disk.open(self.path)
-        except FileNotFoundError:
-            return None
-        try:
-            count = _count(file, self.base_offset) or 0
-            low, high = 0, -(-count // BLOCK_ENTRIES)
-            while high - low > 1:
-                middle = (low + high) // 2
-                data = file.read(HEADER.size + middle * BLOCK_ENTRIES * ENTRY.size, _FIRST_FIELD.size)
-                if len(data) < _FIRST_FIELD.size:
-                    # The segment was cut meanwhile.
-                    high = middle
-                elif self.base_offset + _FIRST_FIELD.unpack(data)[0] <= self.offset:
-                    low = middle
-                else:
-                    high = middle
-            first = low * BLOCK_ENTRIES
-            # One more than the block: it says how long the last of them counts.
-            entries = _entries(file, self.base_offset, first, min(count, first + BLOCK_ENTRIES + 1))
-        finally:
-            file.close()
-        at = bisect_right(entries, self.offset, key=lambda entry: entry.offset) - 1
-        if at < 0 or not self._is_there(entries[at]):
-            return None
-        follower = entries[at + 1] if at + 1 < len(entries) else None
-        is_next = follower is not None and follower.follows(entries[at]) and self._is_there(follower)
-        return Found(entries[at], follower.append_ms if is_next and follower is not None else NONE)
-
-    def _is_there(self, entry: Entry) -> bool:
-        """Return whether the batch that an entry names is where it should be."""
-        try:
-            file = self.disk.open(self.log_path)
-        except FileNotFoundError:
-            # Retention has deleted it meanwhile.
-            return False
-        try:
-            data = file.read(entry.position, HEADER_BYTES)
-        finally:
-            file.close()
-        return len(data) == HEADER_BYTES and entry.names(entry.position, BatchHeader.parse(data))
-
-
-def _count(file: File, base_offset: int) -> int | None:
+def count_entries(file: File, base_offset: int) -> int | None:
     """Return how many whole entries a file has, None if it is not one of ours."""
     data = file.read(0, HEADER.size)
     if len(data) < HEADER.size or HEADER.unpack(data) != (MAGIC, VERSION, STEP_MS, base_offset):
@@ -415,7 +473,8 @@ def _count(file: File, base_offset: int) -> int | None:
     return (file.size_bytes - HEADER.size) // ENTRY.size
 
 
-def _entries(file: File, base_offset: int, first: int, behind: int) -> list[Entry]:
+def read_entries(file: File, base_offset: int, first: int, behind: int) -> list[Entry]:
+    """Return entries of a file by their numbers; fewer, if it ends before."""
     data = file.read(HEADER.size + first * ENTRY.size, (behind - first) * ENTRY.size)
     whole = bytes(data)[: len(data) // ENTRY.size * ENTRY.size]
     return [Entry(base_offset + fields[0], *fields[1:]) for fields in ENTRY.iter_unpack(whole)]

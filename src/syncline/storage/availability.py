@@ -24,12 +24,12 @@ from syncline.storage.errors import LogOfflineError, StorageError, is_refusal, s
 class Availability:
     """Whether one log is usable, closed, or offline."""
 
-    __slots__ = ("_on_offline", "_rest", "_topic_partition", "failure", "is_closed")
+    __slots__ = ("_on_offline", "_rest", "failure", "is_closed", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, on_offline: Callable[[OSError], None]) -> None:
         self.failure: OSError | None = None
         self.is_closed = False
-        self._topic_partition = topic_partition
+        self.topic_partition = topic_partition
         self._on_offline = on_offline
         # What is left to do of a change that was refused half-way, and the verb for it.
         self._rest: tuple[str, Callable[[], None]] | None = None
@@ -49,15 +49,15 @@ class Availability:
     def check(self) -> None:
         """Raise LogOfflineError or StorageError if the log may not be used; first complete what is half done."""
         if self.failure is not None:
-            raise LogOfflineError(f"{self._topic_partition} is offline since {self.failure}")
+            raise LogOfflineError(f"{self.topic_partition} is offline since {self.failure}")
         if self.is_closed:
-            raise StorageError(f"{self._topic_partition} was closed")
+            raise StorageError(f"{self.topic_partition} was closed")
         if self._rest is not None:
             self._go_on()
 
     def complete(self, verb: str, steps: Callable[[], None]) -> None:
         """Do what cannot be undone. `steps` may run several times: if the disk refuses one, all run again later."""
-        assert self._rest is None, f"{self._topic_partition} is changed again before the last change is done"
+        assert self._rest is None, f"{self.topic_partition} is changed again before the last change is done"
         self._rest = (verb, steps)
         self._go_on()
 
@@ -79,13 +79,13 @@ class Availability:
     def refuse(self, error: OSError, verb: str) -> NoReturn:
         """Raise DiskFullError or NoDescriptorError if the disk only refused; else take the log offline."""
         if is_refusal(error):
-            raise storage_error(error, f"Cannot {verb} {self._topic_partition}") from error
+            raise storage_error(error, f"Cannot {verb} {self.topic_partition}") from error
         self.fail(error, verb)
 
     def fail(self, error: Exception, verb: str) -> NoReturn:
         """Take the log offline and raise LogOfflineError."""
         self.take_offline(error if isinstance(error, OSError) else OSError(str(error)))
-        raise LogOfflineError(f"Cannot {verb} {self._topic_partition}: {error}") from error
+        raise LogOfflineError(f"Cannot {verb} {self.topic_partition}: {error}") from error
 
     def fail_later(self, error: Exception, verb: str) -> None:
         """Take the log offline for an error in background work."""

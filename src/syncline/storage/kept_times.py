@@ -7,12 +7,15 @@ Units: as in `append_times.py`. Failure: methods that write raise OSError only i
 """
 
 import contextlib
+from collections.abc import Sequence
 
 from syncline.model.ids import Offset
+from syncline.storage.append_time_search import AppendTimesBetween, AppendTimeSearch
 from syncline.storage.append_times import (
     RECENT_MAX,
     AppendTimes,
-    AppendTimeSearch,
+    CopiedTime,
+    Entry,
     Found,
     Matching,
     StoredTimes,
@@ -36,11 +39,14 @@ class KeptTimes:
         # What a worker writes at this moment.
         self._under_way: Unsaved | None = None
 
+    def __repr__(self) -> str:
+        return f"KeptTimes({self._path}, {self.recent!r})"
+
     def begin_after(self, older: "KeptTimes") -> None:
         """Note no time before the last one of the segment before."""
         assert not self.recent, f"{self._path} has append times already: {self.recent!r}"
         if older.recent is not None:
-            self.recent = AppendTimes(self._base_offset, older.recent.last_append_ms)
+            self.recent = AppendTimes(self._base_offset, older.recent.last_append_ms, older.recent.latest_ms)
 
     def find(self, offset: Offset) -> Found | AppendTimeSearch | None:
         """Return what is known of `offset`, or what a worker needs to look it up; None: nothing is known."""
@@ -50,6 +56,26 @@ class KeptTimes:
             if found is not None or not recent.needs_file:
                 return found
         return AppendTimeSearch(self._disk, self._path, self._log_path, self._base_offset, offset)
+
+    def between(
+        self, start: int, end: int, *, with_floor: bool, by_offset: bool = False
+    ) -> list[CopiedTime] | AppendTimesBetween:
+        """Return the entries of batches at positions from `start` to `end`, or what a worker needs to find them.
+
+        `by_offset`: these are offsets.
+        """
+        found = None
+        if self.recent is not None:
+            found = self.recent.between(start, end, with_floor=with_floor, by_offset=by_offset)
+        if found is not None:
+            return found
+        return AppendTimesBetween(
+            self._disk, self._path, self._log_path, self._base_offset, start, end, with_floor, by_offset
+        )
+
+    def fill(self, gap_offset: Offset, entries: Sequence[Entry]) -> bool:
+        """Put entries in the place of a gap; return False if they do not fit, or a worker writes the file."""
+        return self.recent is not None and self._under_way is None and self.recent.fill(gap_offset, entries)
 
     @property
     def is_being_saved(self) -> bool:

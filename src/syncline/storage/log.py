@@ -15,7 +15,7 @@ the last segment is the only one that grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
-from syncline.storage.append_times import AppendTimeSearch, Found
+from syncline.storage.append_times import CopiedTime
 from syncline.storage.availability import Availability
 from syncline.storage.byte_lag import CoordinateSearch
 from syncline.storage.cut_steps import CutSteps
@@ -34,6 +34,7 @@ from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import FollowerAppend
+from syncline.storage.log_times import LogTimes
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
 from syncline.storage.recovery import Recovered
@@ -44,7 +45,7 @@ from syncline.storage.segment_writer import SegmentWriter
 from syncline.storage.settings import LogSettings
 from syncline.storage.times import TimestampedOffset
 from syncline.storage.trimming import Trimming
-from syncline.storage.written import WrittenBytes
+from syncline.storage.written import Written
 
 # After this many written bytes, the page cache gets a hint.
 RECYCLE_BYTES: Final = 8 << 20
@@ -66,7 +67,7 @@ class PartitionLog:
         high_watermark: Offset,
         make_directory: Callable[[], None] | None,
         on_recovery_point_lowered: Callable[[], None],
-        written: WrittenBytes,
+        written: Written,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -87,6 +88,7 @@ class PartitionLog:
             directory,
             recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
         )
+        self.append_times = LogTimes(self._segments, self._availability, written)
         self._flusher = Flusher(
             disk,
             directory,
@@ -157,7 +159,7 @@ class PartitionLog:
     def append_as_leader(self, batch: Buffer, header: BatchHeader, append_ms: int = NONE) -> None:
         """Store one validated batch that was stamped with the log end and this leader's epoch.
 
-        `append_ms` is the wall clock's time, of which the log keeps what `append_time` tells; -1: it keeps nothing.
+        `append_ms` is the wall clock's time, of which the log keeps what `append_times` tells; -1: it keeps nothing.
         Raises DiskFullError if there is no room, LogOfflineError if this log is offline.
         """
         self._availability.check()
@@ -171,9 +173,10 @@ class PartitionLog:
         self.log_end = self._writer.append(batch, header, self.settings, append_ms)
         self._after_write(len(batch))
 
-    def append_as_follower(self, buffer: Buffer) -> FollowerAppend:
+    def append_as_follower(self, buffer: Buffer, append_times: Sequence[CopiedTime] = ()) -> FollowerAppend:
         """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
 
+        `append_times` are the leader's entries for some of them, in order, and possibly the one before.
         Raises CorruptRecordsError if any of them is damaged and UnexpectedOffsetError if they do not
         continue this log; in both cases it stores nothing.
         """
@@ -190,7 +193,7 @@ class PartitionLog:
             # An empty log begins where its leader's log does.
             self.restart_at(Offset(first_offset))
         try:
-            self._writer.append_all(view, batches, self.settings)
+            self._writer.append_all(view, batches, self.settings, append_times)
         finally:
             # If the batches belong to two segments, those for the first one may have been stored.
             self.log_end = self._segments.active.end_offset
@@ -271,23 +274,6 @@ class PartitionLog:
         """
         self._availability.check()
         return byte_lag.find(self._segments, min(max(offset, self.log_start), self.log_end), is_exact=is_exact)
-
-    def append_time(self, offset: Offset) -> Found | AppendTimeSearch | None:
-        """Return what is known of when the batch at `offset` was appended, or what a worker needs to look it up.
-
-        None: nothing is. The batch came less than a step after the entry that is found, or with it.
-        """
-        self._availability.check()
-        return self._segments.of(offset).append_times.find(offset)
-
-    def save_append_times(self) -> bool:
-        """Write the append times of the last few seconds beside the log, unsynced; return whether there were any.
-
-        Raises DiskFullError; they then wait for the next call.
-        """
-        self._availability.check()
-        with self._availability.refusing("save append times of"):
-            return self._segments.active.append_times.save(for_good=False)
 
     def offset_for_time_later(
         self, timestamp_ms: int, done: Callable[[TimestampedOffset | Exception | None], None]

@@ -18,7 +18,7 @@ KAFKA-16541.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -44,7 +44,7 @@ from syncline.storage.log import PartitionLog
 from syncline.storage.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.recovery import Recovered, recover
 from syncline.storage.settings import LogSettings
-from syncline.storage.written import WrittenBytes
+from syncline.storage.written import Written
 
 LOCK_FILE: Final = ".lock"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
@@ -78,7 +78,7 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
         self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
         # What all logs have written, for their append times.
-        self._written = WrittenBytes()
+        self._written = Written()
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
         # Whether a power cut could still give a deleted directory its name back.
@@ -430,6 +430,18 @@ class LogDirectory:
         """Write the log starts that lie inside a segment; the others are in file names."""
         starts = {key: log.log_start for key, log in self._kept() if log.log_start > log.first_base_offset}
         self._log_starts.write(starts, self.damaged, later=later)
+
+    def save_append_times(self) -> Iterator[None]:
+        """Save, log by log, the append times of the last few seconds."""
+        for key in self._written.take_unsaved():
+            log = self.logs.get(key)
+            if log is not None and not log.is_offline:
+                try:
+                    log.append_times.save()
+                except StorageError:
+                    # What the disk refuses waits for the next time; after any other error they are lost.
+                    self._written.has_times(key)
+            yield
 
     def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """Return the logs that need entries in checkpoints; an empty new log does not."""

@@ -15,6 +15,7 @@ inclusive bounds. Source: KIP-74 (at least one batch), KIP-227.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from syncline.model.ids import Offset
@@ -23,6 +24,16 @@ from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File
 from syncline.storage.errors import DamagedLogError
 from syncline.storage.index import OffsetIndex
+
+
+class ReadReport:
+    """What a worker found out about a read beside its bytes."""
+
+    __slots__ = ("position_bytes",)
+
+    def __init__(self) -> None:
+        # Where the bytes lie in their segment.
+        self.position_bytes = 0
 
 
 class Slice(NamedTuple):
@@ -44,9 +55,11 @@ class Slice(NamedTuple):
         """Return the bytes; may wait for the disk."""
         return b"" if self.file is None else self.file.read(self.position_bytes, self.size_bytes)
 
-    def read_later(self, done: Callable[[Buffer | Exception], None]) -> None:
+    def read_later(self, done: Callable[[Buffer | Exception], None], report: ReadReport | None = None) -> None:
         """Read in a worker. Not for an empty slice, which needs no worker."""
         assert self.file is not None, "an empty slice has nothing to read later"
+        if report is not None:
+            report.position_bytes = self.position_bytes
         self.file.read_later(self.position_bytes, self.size_bytes, done)
 
 
@@ -136,11 +149,11 @@ class Search(NamedTuple):
         """Return None: the position has to be found first."""
         return
 
-    def read_later(self, done: Callable[[Buffer | Exception], None]) -> None:
+    def read_later(self, done: Callable[[Buffer | Exception], None], report: ReadReport | None = None) -> None:
         """Find and read in a worker; `done` gets the bytes or the error."""
-        self.disk.run_later(self.read, done)
+        self.disk.run_later(partial(self.read, report), done)
 
-    def read(self) -> Buffer:
+    def read(self, report: ReadReport | None = None) -> Buffer:
         """Return the bytes; may wait for the disk. Opens the file itself, since the log may close its own."""
         file = self.disk.open(self.path)
         try:
@@ -149,6 +162,8 @@ class Search(NamedTuple):
             data = file.read(position, size)
         finally:
             file.close()
+        if report is not None:
+            report.position_bytes = position
         if len(data) != size:
             raise DamagedLogError(f"{self.path}: {size} bytes expected at {position}, {len(data)} are there")
         return data

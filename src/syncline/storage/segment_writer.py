@@ -20,14 +20,16 @@ from syncline.model.ids import LeaderEpoch, Offset
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import incoming, producer_snapshot
+from syncline.storage.append_times import CopiedTime
 from syncline.storage.availability import Availability
 from syncline.storage.disk import Disk
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import Incoming
+from syncline.storage.log_times import copy_times
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
-from syncline.storage.written import WrittenBytes
+from syncline.storage.written import Written
 
 
 class SegmentWriter:
@@ -54,7 +56,7 @@ class SegmentWriter:
         epochs: EpochCache,
         producers: ProducerTable,
         availability: Availability,
-        written: WrittenBytes,
+        written: Written,
         *,
         make_directory: Callable[[], None] | None,
     ) -> None:
@@ -82,13 +84,20 @@ class SegmentWriter:
         self._account_for(segment, header, position)
         times = segment.append_times.recent
         assert times is not None, f"{segment!r} grows, its append times are in memory"
+        written = self._written
         if append_ms >= times.due_ms:
-            times.add(header.base_offset, position, append_ms, self._written.total, header.crc)
-        self._written.total += len(batch)
+            times.add(header.base_offset, position, append_ms, written.total_bytes, header.crc)
+            written.has_times(self._availability.topic_partition)
+        written.total_bytes += len(batch)
         return segment.end_offset
 
-    def append_all(self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings) -> None:
-        """Write the batches of a leader's answer, with one write for all batches of the same segment."""
+    def append_all(
+        self, view: memoryview, batches: Sequence[Incoming], settings: LogSettings, append_times: Sequence[CopiedTime]
+    ) -> None:
+        """Write the batches of a leader's answer, with one write for all batches of the same segment.
+
+        `append_times` are those of the leader for some of them.
+        """
         at = 0
         while at < len(batches):
             start, end, header = batches[at]
@@ -100,8 +109,17 @@ class SegmentWriter:
             self._write(segment, data)
             for batch in batches[at:behind]:
                 self._account_for(segment, batch.header, position + batch.start - start)
-            self._written.total += len(data)
+            if append_times or not position:
+                self._copy_times(segment, batches[at:behind], position - start, append_times)
+            self._written.total_bytes += len(data)
             at = behind
+
+    def _copy_times(
+        self, segment: Segment, batches: Sequence[Incoming], shift: int, append_times: Sequence[CopiedTime]
+    ) -> None:
+        written = self._written
+        if copy_times(segment.append_times, batches, shift, append_times, written.total_bytes):
+            written.has_times(self._availability.topic_partition)
 
     def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:
         """Return the segment for a batch: the active one, or a new one if that is full."""

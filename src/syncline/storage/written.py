@@ -1,14 +1,27 @@
-"""How many bytes a broker has written to its logs."""
+"""What the logs of a data directory share, for their append times."""
+
+from syncline.model.ids import TopicPartition
 
 
-class WrittenBytes:
-    """A count that all logs of one data directory share; it goes on where the newest append times of a log left it."""
+class Written:
+    """How many bytes a broker has written to its logs, and which logs have append times that are not saved."""
 
-    __slots__ = ("total",)
+    __slots__ = ("_unsaved", "total_bytes")
 
     def __init__(self) -> None:
-        self.total = 0
+        # It goes on where the newest append times of a log left it.
+        self.total_bytes = 0
+        self._unsaved: dict[TopicPartition, None] = {}
 
-    def reached(self, total: int) -> None:
+    def reached(self, total_bytes: int) -> None:
         """Take note that it was as high as this in an earlier life."""
-        self.total = max(self.total, total)
+        self.total_bytes = max(self.total_bytes, total_bytes)
+
+    def has_times(self, key: TopicPartition) -> None:
+        """Take note that a log has append times to be saved."""
+        self._unsaved[key] = None
+
+    def take_unsaved(self) -> list[TopicPartition]:
+        """Return the logs that have append times to be saved, and forget them."""
+        keys, self._unsaved = list(self._unsaved), {}
+        return keys

@@ -61,6 +61,7 @@ class ApiKey(IntEnum):
     STOP_TOGETHER = 20004
     DOUBT = 20005
     COPIES = 20006
+    APPEND_TIMES = 20008
 
 
 class VersionRange(NamedTuple):
@@ -125,6 +126,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
     ApiKey.DOUBT: VersionRange(0, 0),
     ApiKey.COPIES: VersionRange(0, 0),
+    ApiKey.APPEND_TIMES: VersionRange(0, 0),
 }
 
 # Records, the metadata of group members and forwarded client requests may be as large as
@@ -179,6 +181,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.STOP_TOGETHER: 0,
     ApiKey.DOUBT: 0,
     ApiKey.COPIES: 0,
+    ApiKey.APPEND_TIMES: 0,
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"

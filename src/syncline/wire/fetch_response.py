@@ -6,6 +6,9 @@ around them, because a copy of a few kilobytes costs less than one more buffer;
 other records are never copied. A follower reads records as views of the receive
 buffer and writes these to its log.
 
+Between brokers a row may have one field that Kafka does not have, under a tag that Kafka will not use: when the leader
+appended some of the batches. Nothing but this module knows how it is written.
+
 Versions: see `fetch`. Offsets are -1 where a row is in error.
 """
 
@@ -40,7 +43,12 @@ from syncline.wire.primitives import (
 # (producer id, first offset of its aborted transaction)
 AbortedTransaction: TypeAlias = tuple[int, int]
 
+# (offset of a batch, when the leader appended it: Unix ms; negative: a gap, see `storage/append_times.py`)
+AppendTime: TypeAlias = tuple[int, int]
+
 JOIN_BYTES_MAX: Final = 4096
+# Of the private field: n x (i64 offset, i64 time).
+APPEND_TIMES_TAG: Final = 20_000
 # Of an answer that is written in steps.
 ROWS_PER_STEP: Final = 20
 
@@ -50,6 +58,7 @@ _ROW_START: Final = struct.Struct(">ihqqq")
 _ROW_START_V4: Final = struct.Struct(">ihqq")
 _ABORTED: Final = struct.Struct(">qq")
 _DIVERGING: Final = struct.Struct(">iq")
+_APPEND_TIME: Final = struct.Struct(">qq")
 _INT32: Final = struct.Struct(">i")
 _TOPIC_ID: Final = struct.Struct("16s")
 
@@ -69,6 +78,8 @@ class FetchedPartition(NamedTuple):
     # (epoch, end offset): the reader's log diverges from the leader's at this offset or before.
     diverging_epoch: tuple[int, int] | None = None
     current_leader: LeaderIdAndEpoch | None = None
+    # Only between brokers, in the order of the offsets.
+    append_times: Sequence[AppendTime] = ()
 
 
 class FetchResponse(NamedTuple):
@@ -152,7 +163,7 @@ def _encode_flexible(response: FetchResponse, version: int) -> list[Buffer]:
 def _append_rows(parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
     """Write rows to `out`; return where to go on: what ends in large records goes to `parts`."""
     for row in rows:
-        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader = row
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times = row
         if aborted:
             out += _ROW_START.pack(index, error, high_watermark, stable, start)
             out += varint(len(aborted) + 1)
@@ -170,19 +181,23 @@ def _append_rows(parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPart
             out = bytearray()
         elif size:
             out += records
-        if diverging is None and leader is None:
+        if diverging is None and leader is None and not times:
             out.append(0)
         else:
-            out += _row_tags(diverging, leader)
+            out += _row_tags(diverging, leader, times)
     return out
 
 
-def _row_tags(diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None) -> bytes:
+def _row_tags(
+    diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None, append_times: Sequence[AppendTime]
+) -> bytes:
     fields = []
     if diverging is not None:
         fields.append(tagged(0, _DIVERGING.pack(*diverging) + b"\x00"))
     if leader is not None:
         fields.append(tagged(1, encode_leader(leader)))
+    if append_times:
+        fields.append(tagged(APPEND_TIMES_TAG, b"".join(_APPEND_TIME.pack(*each) for each in append_times)))
     return varint(len(fields)) + b"".join(fields)
 
 
@@ -275,6 +290,7 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
         raise DecodeError(f"{size - 1} bytes of records announced, {len(view) - position} are there")
     records = view[position:records_end]
     diverging = leader = None
+    times: Sequence[AppendTime] = ()
     position = records_end + 1
     if view[records_end] != 0:
         for tag, payload, end in read_tags(view, records_end):
@@ -282,8 +298,12 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
                 diverging = _DIVERGING.unpack_from(view, payload)
             elif tag == 1:
                 leader = read_leader(view, payload)
+            elif tag == APPEND_TIMES_TAG:
+                times = tuple(_APPEND_TIME.iter_unpack(view[payload:end]))
             position = end
-    row = FetchedPartition(index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader)
+    row = FetchedPartition(
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times
+    )
     return row, position
 
 

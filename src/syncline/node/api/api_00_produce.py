@@ -386,8 +386,9 @@ def _append(
         if refusal:
             log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
+        wall_ms = producing.clock.wall_ms()
         if content is None:
-            header = prepare(request.body, start, header, partition.rules, producing.clock.wall_ms(), is_busy=True)
+            header = prepare(request.body, start, header, partition.rules, wall_ms, is_busy=True)
         elif isinstance(content, InvalidBatch):
             # Raised here, it and this frame would keep each other, and what the worker held, for good.
             return _invalid(producing, index, partition, content), None, -1
@@ -417,7 +418,7 @@ def _append(
         return row, partition, verdict.last_offset + 1
     assert verdict is None or isinstance(verdict, Accepted)
     try:
-        base_offset = partition.append(request.body, start, header)
+        base_offset = partition.append(request.body, start, header, wall_ms)
     except StorageError as error:
         return ProducedPartition(index, error.code, error_message=str(error)), None, -1
     append_time_ms = header.max_timestamp if header.is_append_time else -1

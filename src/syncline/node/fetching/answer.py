@@ -140,6 +140,7 @@ def _settle_rows(
                     aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
                     preferred_read_replica=row.preferred,
                     diverging_epoch=row.diverging,
+                    append_times=row.append_times,
                 )
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))

@@ -6,7 +6,7 @@ progress may include later records.
 Source: KIP-74 (limits), KIP-392 (follower reads), KIP-595 (diverging epochs).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -22,8 +22,10 @@ from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
+from syncline.storage.append_time_search import AppendTimesBetween
+from syncline.storage.append_times import ALL_UNKNOWN, CopiedTime
 from syncline.storage.errors import StorageError
-from syncline.storage.reading import Slice
+from syncline.storage.reading import ReadReport, Slice
 from syncline.wire.fetch import FetchRequest
 
 # Errors that do not end the wait if other partitions of the request are readable.
@@ -207,11 +209,24 @@ class PartitionReader:
                 row.entry.fetch_offset, limit_bytes, row.bound, at_least_one=grant.whole_first_batch
             )
             # The size is unknown until the bytes are found; it is at most what was granted.
-            size_bytes = plan.size_bytes if isinstance(plan, Slice) else limit_bytes
-            if isinstance(plan, Slice) and not size_bytes:
-                return
+            size_bytes = limit_bytes
+            times: Sequence[CopiedTime] | AppendTimesBetween = ()
+            if isinstance(plan, Slice):
+                size_bytes = plan.size_bytes
+                if not size_bytes:
+                    return
+                if row.is_progress:
+                    entry = row.entry
+                    # A follower whose log begins with these records has no entry before them.
+                    times = partition.log.append_times.between(
+                        entry.fetch_offset,
+                        plan.position_bytes,
+                        size_bytes,
+                        with_floor=entry.fetch_offset == entry.log_start,
+                    )
             is_large = size_bytes > self._at_once_bytes and not row.is_progress
-            data = None if is_large else plan.read_resident()
+            is_later = is_large or isinstance(times, AppendTimesBetween)
+            data = None if is_later else plan.read_resident()
         except RequestError as error:
             row.fail(error.code)
             return
@@ -223,7 +238,9 @@ class PartitionReader:
         if self.throttled is not None:
             self.throttled.reads(row, size_bytes)
         if data is not None:
+            assert not isinstance(times, AppendTimesBetween), f"{row} is read before its append times are found"
             row.records = data
+            row.append_times = times
             self._at_once_bytes -= size_bytes
             counters = self._serving.counters
             counters.memory_read_bytes += size_bytes
@@ -234,6 +251,7 @@ class PartitionReader:
         row.is_reading = True
         disk = self._serving.disk
         number = disk.read_began(partition.key, self._fetch.replica_id, self._serving.clock.mono_ms())
+        report = ReadReport()
 
         def done(result: Buffer | Exception) -> None:
             disk.read_ended(number)
@@ -256,9 +274,39 @@ class PartitionReader:
                 if row.records and not row.is_progress:
                     behind_bytes = partition.log.bytes_from(Offset(row.entry.fetch_offset))
                     self._serving.counters.consumer_read(result, behind_bytes, partition.log.newest_timestamp_ms)
+                elif row.records and self._times_follow(row, partition, report, waiting):
+                    return
             waiting.read_ended(row)
 
-        plan.read_later(done)
+        plan.read_later(done, report)
+
+    def _times_follow(self, row: Row, partition: Partition, report: ReadReport, waiting: WaitsForReads) -> bool:
+        """Give a follower's row the append times of records that a worker read; return whether that needs a worker.
+
+        Then it is read until they are found.
+        """
+        entry = row.entry
+        times = partition.log.append_times.between(
+            entry.fetch_offset,
+            report.position_bytes,
+            len(row.records),
+            with_floor=entry.fetch_offset == entry.log_start,
+        )
+        if not isinstance(times, AppendTimesBetween):
+            row.append_times = times
+            return False
+
+        def found(result: list[CopiedTime] | Exception) -> None:
+            if row.is_reading:
+                row.is_reading = False
+                # The records are good without them.
+                unknown = ((entry.fetch_offset, ALL_UNKNOWN),)
+                row.append_times = unknown if isinstance(result, Exception) else result
+                waiting.read_ended(row)
+
+        row.is_reading = True
+        times.run_later(found)
+        return True
 
     def glances(self, entries: Iterable[SessionPartition]) -> Iterator[FetchLook]:
         """Iterate over what a look would find, without reading."""

@@ -1,5 +1,6 @@
 """What one look of a fetch found in one partition."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from syncline.core.fetching.session import SessionPartition
@@ -8,6 +9,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
+from syncline.storage.append_times import CopiedTime
 
 # More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
 PARTITIONS_AT_ONCE: Final = 50
@@ -25,6 +27,7 @@ class Row:
     """What one look found in one partition."""
 
     __slots__ = (
+        "append_times",
         "bound",
         "diverging",
         "entry",
@@ -47,6 +50,8 @@ class Row:
         self.partition: Partition | None = None
         self.error = ErrorCode.NONE
         self.records: Buffer = b""
+        # When this leader appended some of the records; only for followers.
+        self.append_times: Sequence[CopiedTime] = ()
         self.diverging: tuple[int, int] | None = None
         # The replica to which the reader is redirected.
         self.preferred = -1

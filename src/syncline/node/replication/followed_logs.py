@@ -19,6 +19,7 @@ from syncline.core.replication.follower import (
 from syncline.model.ids import Offset
 from syncline.node.disk_watch import NOTABLE_MS
 from syncline.node.partition import Partition
+from syncline.node.replication.append_time_gaps import AppendTimeGaps, Ask
 from syncline.node.replication.cuts import Cut
 from syncline.node.replication.doubts import Doubt, RefusedRecords
 from syncline.node.replication.leader_questions import Key
@@ -46,6 +47,8 @@ class FollowedLogs:
         *,
         on_late_cut: Callable[[Key], None],
         send_doubt: Callable[[Doubt], object],
+        ask_append_times: Ask,
+        follows: Callable[[Key, Partition], bool],
     ) -> None:
         self._leader_id = leader_id
         self._surroundings = surroundings
@@ -56,11 +59,13 @@ class FollowedLogs:
         # Logs to cut as soon as a worker has planned the cut.
         self._cuts: dict[Key, Cut] = {}
         self._refused = RefusedRecords(leader_id, surroundings.clock, surroundings.observer.episodes, send_doubt)
+        self._gaps = AppendTimeGaps(leader_id, surroundings.tasks, ask_append_times, follows)
         # For the metrics.
         self.fetched_bytes = 0
 
     def begin(self, key: Key, partition: Partition) -> None:
         """Start following a partition."""
+        self._gaps.begin(key, partition)
         if partition.is_fresh:
             partition.is_fresh = False
             self._catching_up_since_ms[key] = self._surroundings.clock.mono_ms()
@@ -68,6 +73,7 @@ class FollowedLogs:
     def end(self, key: Key, partition: Partition) -> None:
         """Stop following a partition. A pending cut is cancelled: the next role decides again."""
         self.cancel_cut(key)
+        self._gaps.end(key)
         self._refused.forget(partition.key)
         if self._catching_up_since_ms.pop(key, None) is not None:
             # The next leader's fetcher continues the report.
@@ -127,6 +133,8 @@ class FollowedLogs:
             latest_epoch=partition_log.epochs.latest_epoch,
             leader_high_watermark=Offset(row.high_watermark),
         )
+        if self._gaps.waiting:
+            self._gaps.answered(key, partition)
         return ()
 
     def _doubt(self, key: Key, partition: Partition, error: StorageError) -> None:
@@ -137,7 +145,7 @@ class FollowedLogs:
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        partition.log.append_as_follower(row.records)
+        partition.log.append_as_follower(row.records, row.append_times)
         took_ms = clock.mono_ms() - began_ms
         if took_ms >= NOTABLE_MS:
             self._surroundings.observer.disk.wrote(partition.key, took_ms)

@@ -124,6 +124,12 @@ class LeaderConnection:
             raise PeerLost(f"there is no connection to broker {self.leader_id}")
         return await self._peer.request(key, version, entity)
 
+    async def ask_append_times(self, body: bytes) -> bytes:
+        """Return the body of the answer to a question about append times; raises `PeerLost`."""
+        if self._peer is None:
+            raise PeerLost(f"there is no connection to broker {self.leader_id}")
+        return await self._peer.request_raw(ApiKey.APPEND_TIMES, 0, (body,))
+
     def _answered(
         self, number: int, answered: Callable[[memoryview, int], None], frame: memoryview | None, position: int
     ) -> None:

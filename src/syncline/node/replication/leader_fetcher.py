@@ -76,7 +76,12 @@ class LeaderFetcher:
             on_lost=self._connection_lost,
         )
         self._logs = FollowedLogs(
-            leader_id, surroundings, on_late_cut=self._cut_late, send_doubt=self.connection.send_doubt
+            leader_id,
+            surroundings,
+            on_late_cut=self._cut_late,
+            send_doubt=self.connection.send_doubt,
+            ask_append_times=self.connection.ask_append_times,
+            follows=lambda key, partition: self._partitions.get(key) is partition,
         )
         self._answer = AnsweredRows(
             surroundings.loop,
