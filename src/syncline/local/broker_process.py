@@ -199,7 +199,7 @@ class BrokerProcess:
         collect_in_small_parts()
         bursts, sparse_looks = Bursts(loop, ObjectHeap().use_system), SparseLooks()
         node.before_long_requests(bursts.begins)
-        gives_back, old_garbage = GivesBack(loop, holds), OldGarbage(loop, holds)
+        gives_back, old_garbage = GivesBack(loop, holds, end_threads=disk.end_idle_threads), OldGarbage(loop, holds)
         importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, import_for_brokers, _imported)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped

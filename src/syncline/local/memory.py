@@ -12,6 +12,9 @@ Python keeps up to two thousand freed tuples of each length for the next ones. A
 and each keeps a page. Only a look of the collector at everything empties these lists, so there is one that has nothing
 to look at. What small objects take otherwise is told in `local.bursts`.
 
+The C library keeps some freed pieces of each size for each thread (its *tcache*), wherever they lie, and a thread has a
+stack. So threads without work end before memory is given back.
+
 Python also remembers by which names it last looked something up in a class, four thousand of them, and finds a name by
 where it lies. Until version 3.12, each `match` with a class makes the name `__match_args__` anew: thousands of equal
 ones are remembered, each in a page of a burst.
@@ -50,6 +53,7 @@ KEPT_BYTES_MAX: Final = 32 << 20
 
 LOOK_S: Final = 30.0
 GROWTH_BYTES: Final = 4 << 20
+AFTER_S: Final = 0.1
 # The share of a processor above which a broker is busy.
 BUSY_SHARE: Final = 0.25
 
@@ -108,6 +112,10 @@ def trim_heap() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _no_threads() -> None:
+    """There are no threads to end."""
+
+
 class GivesBack:
     """Gives memory back when a process has grown."""
 
@@ -118,6 +126,7 @@ class GivesBack:
         *,
         resident: Callable[[], int] = resident_bytes,
         cpu_s: Callable[[], float] = time.process_time,
+        end_threads: Callable[[], object] = _no_threads,
         free: Callable[[], object] = free_kept_objects,
         trim: Callable[[], object] = trim_heap,
         look_s: float = LOOK_S,
@@ -126,7 +135,8 @@ class GivesBack:
         self._holds = holds
         self._resident = resident
         self._cpu_s = cpu_s
-        # Two callbacks, so that other work comes between them.
+        # Callbacks of their own, so that other work comes between them.
+        self._end_threads = end_threads
         self._free = free
         self._trim = trim
         self._look_s = look_s
@@ -139,8 +149,10 @@ class GivesBack:
         before_s, self._used_cpu_s = self._used_cpu_s, self._cpu_s()
         is_busy = self._used_cpu_s - before_s > BUSY_SHARE * self._look_s
         if not is_busy and self._resident() > self._least_bytes + GROWTH_BYTES:
+            self._end_threads()
             self._perform(self._free)
-            self._loop.call_soon(self._give_back)
+            # Threads have ended by then.
+            self._loop.call_later(AFTER_S, self._give_back)
 
     def _give_back(self) -> None:
         self._perform(self._trim)

@@ -54,6 +54,10 @@ class RealDisk:
         self._pool.close()
         self._recycler.close()
 
+    def end_idle_threads(self) -> None:
+        """End the threads if none has work, and free what they keep; others start with the next work."""
+        self._pool.end_idle()
+
     def open(self, path: str, *, create: bool = False) -> "RealFile":
         """Open a file for reading and appending."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
