@@ -110,9 +110,7 @@ def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("rate", "looks"), [("1MB", 3), ("100B", 2)])
-def test_status_looks_on_only_where_something_should_have_come(
-    serve: Serve, plan: Plan, rate: str, looks: int
-) -> None:
+def test_status_looks_on_only_where_something_should_have_come(serve: Serve, plan: Plan, rate: str, looks: int) -> None:
     """Nothing comes. At 1 MB/s that may be chance for a moment; at 100 B/s the throttle says why, at once."""
     kafka = serve(sizes=dict(SIZES), owns_throttles=True)
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", rate)
