@@ -118,6 +118,17 @@ def test_records_are_copied_once_however_many_slices_follow() -> None:
     assert len(each.done) == 10
 
 
+def test_records_that_last_are_not_copied() -> None:
+    """The answer was copied as a whole."""
+    each = Processing()
+    topics = answer(bytearray(MANY))
+    each.rows.begin(topics, is_lent=False)
+    assert each.rows.left is not None
+    (_, row), *_ = each.rows.left
+
+    assert row is topics[0][1][0]
+
+
 def test_slow_rows_end_a_slice_by_the_clock() -> None:
     """A log that is opened for the first time takes a hundred times as long as one without records."""
     each = Processing()
