@@ -109,6 +109,20 @@ def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
     assert facts["brokers"][-1]["quota_bytes_per_s"] == 1_000_000
 
 
+@pytest.mark.parametrize(("rate", "looks"), [("1MB", 3), ("100B", 2)])
+def test_status_looks_on_only_where_something_should_have_come(serve: Serve, plan: Plan, rate: str, looks: int) -> None:
+    """Nothing comes. At 1 MB/s that may be chance for a moment; at 100 B/s the throttle says why, at once."""
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", rate)
+    lists: list[ScriptedKafka] = []
+    kafka.on_list = lists.append
+
+    facts = json.loads(at(kafka, "reassign", "status", "--json"))
+
+    assert len(lists) == looks
+    assert [part["measured_bytes_per_s"] for part in facts["brokers"]] == [0.0, 0.0]
+
+
 def test_status_without_moves_says_so(serve: Serve) -> None:
     """And ends, with --watch too."""
     assert at(serve(), "reassign", "status") == "No partition reassignments found.\n"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,6 +11,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord
 from syncline.model.metadata_delta import MetadataDelta
+from syncline.node.api.api_03_metadata import TOPIC_OPERATIONS
 from syncline.node.throttle.moves import Moving
 from syncline.node.throttle.role import QuotaState
 from syncline.node.throttle.throttles import ReplicationThrottles
@@ -30,6 +32,7 @@ from tests.node.wire_client import batch
 from tests.node.world import World
 
 MANY = 600
+NO_UUID = UUID(int=0)
 # A call, with the work between two calls, takes about half a microsecond, and nothing may hold a loop for 10 ms.
 CALLS_MAX = 20_000
 many_partitions = pytest.mark.brokers(3, is_checked=False, log_segment_delete_delay_ms=1_000)
@@ -115,6 +118,25 @@ async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world:
     async with counted(world, 4_000):
         for rate in range(20):
             await alter(world, BROKER, "", {LEADER_RATE: str(rate + 2), FOLLOWER_RATE: str(rate + 2)})
+
+
+@many_partitions
+async def test_metadata_of_many_partitions_is_encoded_in_slices(world: World) -> None:
+    """While they move, what was encoded for the request before is of no use to the next."""
+    await world.topic(partitions=MANY, replicas=(1,))
+    client = await world.client()
+    fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
+    async with counted(world, 4_000):
+        asked = await client.ask(ApiKey.METADATA, 12, topics=[{"topic_id": NO_UUID, "name": "t"}], **fields)
+        of_all = await client.ask(ApiKey.METADATA, 9, topics=None, include_cluster_authorized_operations=True, **fields)
+        again = await client.ask(ApiKey.METADATA, 12, topics=[{"topic_id": NO_UUID, "name": "t"}], **fields)
+    client.transport.close()
+
+    for answer in (asked, of_all, again):
+        topic = next(topic for topic in answer.topics if topic.name == "t")
+        shown = [(int(each.partition_index), int(each.leader_id)) for each in topic.partitions]
+        assert shown == [(each.partition, each.leader) for each in records(world)]
+        assert topic.topic_authorized_operations == TOPIC_OPERATIONS
 
 
 class OneMove:

@@ -25,6 +25,7 @@ from syncline.wire.fetch_response import (
     FetchResponse,
     encode_fetch_in_steps,
     encode_fetch_response,
+    has_long_topic,
     parse_fetch_response,
 )
 from tests.strategies import fetch_requests, fetch_responses
@@ -142,6 +143,16 @@ def test_records_are_not_copied_on_either_side() -> None:
 
     assert parts[1] is records
     assert bytes(parsed[:3]) == b"\x01\x01\x01"
+
+
+def test_long_topic_is_known_before_its_rows_are_read() -> None:
+    """And nothing is said of an answer that is cut."""
+    rows = [FetchedPartition(number, 0, records=b"r") for number in range(300)]
+    for count in (0, 100, 101, 300):
+        topics = [(bytes(16), rows[:count]), (bytes(16), rows)] if count else []
+        body = b"".join(encode_fetch_response(FetchResponse(topics=topics), 16))
+        assert has_long_topic(memoryview(b"head" + body), 16, 4, 100) == (count > 100)
+    assert not any(has_long_topic(memoryview(body)[:size], 16, 0, 0) for size in range(10))
 
 
 def test_small_answers_are_one_part() -> None:

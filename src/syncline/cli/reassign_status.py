@@ -40,6 +40,8 @@ LOOK_S: Final = 0.3
 WATCH_S: Final = 1.0
 # How long to look on if something seems to be held back.
 SURE_S: Final = 1.2
+# A usual batch of a producer. A throttle that lets pass less than this meanwhile explains why nothing came.
+BATCH_BYTES: Final = 16_384
 
 
 class _Watch:
@@ -72,7 +74,8 @@ class _Watch:
     def is_unsure(self) -> bool:
         """Whether something seems to be held back, after so short a time that it may be chance."""
         seems = any(each.role is not None for each in self.findings) or any(
-            view.remaining_bytes and not view.is_progressing for view in self.views.values()
+            view.remaining_bytes and not view.is_progressing and view.quota_bytes_per_s * SURE_S >= BATCH_BYTES
+            for view in self.views.values()
         )
         return seems and self._measured_s < MEASURED_S_MIN
 

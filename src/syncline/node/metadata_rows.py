@@ -2,18 +2,47 @@
 
 A client that often asks for all topics costs a copy of these rows and no encoding. A row depends on the topic, on
 which brokers are unfenced and on the version of the answer; it is encoded again when one of these objects was replaced.
+The row of a topic with many partitions is encoded in steps: while they move, it is another one for each request.
 """
 
-from typing import Final
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
+from syncline.node.parts import in_parts
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
-from syncline.wire.metadata import MetadataPartition, MetadataTopic, encode_partitions
+from syncline.wire.metadata import (
+    MetadataPartition,
+    MetadataTopic,
+    encode_partition_count,
+    encode_partition_rows,
+)
+from syncline.wire.rows import Countable
 
 # Topics that only brokers write to, or that exist for brokers: answers mark them as internal.
 INTERNAL: Final = INTERNAL_TOPICS | {JOURNAL_TOPIC}
+# Partitions that are encoded in one step; each takes some microseconds.
+PARTITIONS_PER_STEP: Final = 20
+
+# A row that is made in steps, which yield None.
+RowInSteps = Generator[None, None, MetadataTopic]
+
+
+class TopicsInSteps:
+    """The topics of an answer: for each item its row, and None for each step that this row takes."""
+
+    def __init__(self, items: Countable, make: Callable[[Any], RowInSteps]) -> None:
+        self._items = items
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[MetadataTopic | None]:
+        for item in self._items:
+            yield (yield from self._make(item))
 
 
 class MetadataRows:
@@ -26,7 +55,7 @@ class MetadataRows:
     def __len__(self) -> int:
         return len(self._cached)
 
-    def row(self, image: MetadataImage, topic: Topic, version: int) -> MetadataTopic:
+    def row(self, image: MetadataImage, topic: Topic, version: int) -> RowInSteps:
         """Return a topic of `image` as an answer of this version shows it."""
         assert version in CLIENT_VERSIONS[ApiKey.METADATA], f"no client is offered Metadata version {version}"
         cached = self._cached.get(topic.name)
@@ -35,9 +64,14 @@ class MetadataRows:
         rows = cached[2]
         row = rows.get(version)
         if row is None:
-            partitions = encode_partitions(version, [_partition(image, each, version) for each in topic.partitions])
+            encoded = [encode_partition_count(version, len(topic.partitions))]
+            for some in in_parts(topic.partitions, PARTITIONS_PER_STEP):
+                if len(encoded) > 1:
+                    yield
+                encoded.append(encode_partition_rows(version, [_partition(image, each, version) for each in some]))
+            # If the topic has changed meanwhile, this row is kept by nobody: `rows` was replaced.
             row = rows[version] = MetadataTopic(
-                ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in INTERNAL, partitions
+                ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.name in INTERNAL, b"".join(encoded)
             )
         return row
 

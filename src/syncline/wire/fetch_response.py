@@ -53,6 +53,8 @@ APPEND_TIMES_TAG: Final = 20_000
 ROWS_PER_STEP: Final = 20
 
 _HEAD: Final = struct.Struct(">ihi")
+# A row without records, in the flexible versions.
+ROW_BYTES_MIN: Final = 37
 _ROW: Final = struct.Struct(">ihqqqBi")
 _ROW_START: Final = struct.Struct(">ihqqq")
 _ROW_START_V4: Final = struct.Struct(">ihqq")
@@ -247,6 +249,22 @@ def parse_fetch_response(buffer: Buffer, version: int, position: int = 0) -> Fet
         raise DecodeError(f"a text in a fetch response is not UTF-8: {error}") from None
 
 
+def has_long_topic(buffer: memoryview, version: int, position: int, rows: int) -> bool:
+    """Return whether the first topic of an answer has more than so many rows; False if that cannot be read."""
+    assert version >= 13, f"topics of version {version} are named"
+    if len(buffer) <= rows * ROW_BYTES_MIN:
+        return False
+    try:
+        topic_count, position = read_compact_count(buffer, position + _HEAD.size, 3)
+        if topic_count <= 0:
+            return False
+        row_count, _ = read_compact_count(buffer, position + TOPIC_ID_BYTES, ROW_BYTES_MIN)
+    except (struct.error, IndexError, DecodeError):
+        # To parse it says what is wrong.
+        return False
+    return row_count > rows
+
+
 def _parse(view: memoryview, version: int, position: int) -> FetchResponse:
     throttle_ms, error_code, session_id = _HEAD.unpack_from(view, position)
     topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
@@ -258,7 +276,7 @@ def _parse(view: memoryview, version: int, position: int) -> FetchResponse:
             position += TOPIC_ID_BYTES
         else:
             topic, position = read_compact_string(view, position)
-        partition_count, position = read_compact_count(view, position, 37)
+        partition_count, position = read_compact_count(view, position, ROW_BYTES_MIN)
         partitions = []
         for _ in range(not_null(partition_count)):
             row, position = _parse_row(view, position)

@@ -11,7 +11,7 @@ ten times as much. The rows of a topic can be encoded once and kept
 """
 
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -175,7 +175,10 @@ def encode_metadata_in_steps(
     throttle_ms: int = 0,
     authorized_operations: int = NO_OPERATIONS,
 ) -> Generator[None, None, bytearray]:
-    """Return what `encode_metadata_response` returns, in a step per topic."""
+    """Return what `encode_metadata_response` returns, in a step per topic.
+
+    `topics` may yield None between two topics, as often as it has worked for long: then, too, a step ends.
+    """
     flexible = version >= _FLEXIBLE_SINCE
     nullable = nullable_compact_string if flexible else nullable_string
     out = bytearray(INT32.pack(throttle_ms) if version >= 3 else b"")
@@ -192,7 +195,8 @@ def encode_metadata_in_steps(
         out += INT32.pack(controller_id)
     out += _count(len(topics), flexible=flexible)
     for topic in topics:
-        _add_topic(out, version, topic)
+        if topic is not None:
+            _add_topic(out, version, topic)
         yield
     if 8 <= version <= 10:
         out += INT32.pack(authorized_operations)
@@ -222,8 +226,18 @@ def _add_topic(out: bytearray, version: int, topic: MetadataTopic) -> None:
 
 def encode_partitions(version: int, partitions: Sequence[MetadataPartition]) -> bytes:
     """Return the partitions of one topic, preceded by their count."""
+    return encode_partition_count(version, len(partitions)) + encode_partition_rows(version, partitions)
+
+
+def encode_partition_count(version: int, count: int) -> bytes:
+    """Return what precedes the partitions of a topic."""
+    return _count(count, flexible=version >= _FLEXIBLE_SINCE)
+
+
+def encode_partition_rows(version: int, partitions: Iterable[MetadataPartition]) -> bytes:
+    """Return some partitions of one topic, without their count."""
     flexible = version >= _FLEXIBLE_SINCE
-    rows = [_count(len(partitions), flexible=flexible)]
+    rows: list[bytes] = []
     for error_code, partition, leader, leader_epoch, replicas, isr, offline in partitions:
         if flexible:
             layout = _flexible_row(len(replicas), len(isr), len(offline))

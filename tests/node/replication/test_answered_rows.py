@@ -1,6 +1,8 @@
 """Answers of many rows: they are processed in slices, and nothing of a lost one is."""
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from syncline.node.loop_holds import LoopHolds
@@ -88,9 +90,43 @@ def test_rows_are_processed_in_slices_with_records_that_last() -> None:
         each.loop.turn()
         counts.append(len(each.done))
 
-    assert counts == [ROWS_PER_SLICE, 2 * ROWS_PER_SLICE, 3 * ROWS_PER_SLICE, MANY]
+    assert counts == [0, ROWS_PER_SLICE, 2 * ROWS_PER_SLICE, 3 * ROWS_PER_SLICE, MANY]
     assert each.done == [(number, bytes([number % 251])) for number in range(MANY)]
-    assert (each.pauses, each.ends, each.loop.soon) == (3, [None], [])
+    assert (each.pauses, each.ends, each.loop.soon) == (4, [None], [])
+
+
+def test_records_are_copied_once_however_many_slices_follow() -> None:
+    """A slice of slow rows has eight of them; to copy what is left with each would take longer than to write it."""
+    each = Processing()
+    each.row_ms = SLICE_MS
+    each.rows.begin(answer(bytearray(MANY)))
+    each.loop.turn()
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        for _ in range(9):
+            each.loop.turn()
+    finally:
+        sys.setprofile(None)
+
+    assert calls < MANY
+    assert len(each.done) == 10
+
+
+def test_records_that_last_are_not_copied() -> None:
+    """The answer was copied as a whole."""
+    each = Processing()
+    topics = answer(bytearray(MANY))
+    each.rows.begin(topics, is_lent=False)
+    assert each.rows.left is not None
+    (_, row), *_ = each.rows.left
+
+    assert row is topics[0][1][0]
 
 
 def test_slow_rows_end_a_slice_by_the_clock() -> None:
@@ -123,7 +159,7 @@ def test_what_is_left_of_an_answer_is_dropped() -> None:
     each.loop.turn()
 
     assert not was_under_way
-    assert [number for number, _ in each.done[ROWS_PER_SLICE:]] == [0, 1, 2]
+    assert [number for number, _ in each.done] == [0, 1, 2]
     assert each.ends == [None]
 
 
@@ -132,8 +168,8 @@ def test_row_that_fails_ends_its_answer_in_any_slice() -> None:
     for failing in (3, ROWS_PER_SLICE + 3):
         each = Processing()
         each.rows.begin(answer(bytearray(MANY), failing=failing))
-        each.loop.turn()
-        each.loop.turn()
+        for _ in range(3):
+            each.loop.turn()
 
         assert len(each.done) == failing
         assert [repr(end) for end in each.ends] == [f"ZeroDivisionError('row {failing}')"]

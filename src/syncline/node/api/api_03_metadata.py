@@ -16,7 +16,7 @@ from syncline.core.cluster.topic_names import Collisions, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, Topic
-from syncline.node.metadata_rows import INTERNAL
+from syncline.node.metadata_rows import INTERNAL, RowInSteps, TopicsInSteps
 from syncline.node.parts import made_in_steps
 from syncline.node.request import DECODED_AT_ONCE_BYTES
 from syncline.node.topic_creation import UNDER_WAY_MAX
@@ -90,9 +90,9 @@ def _answer(describing: "Describing", request: "Request", asked: MetadataRequest
         return
     version, image = request.version, describing.cluster.image
     names = asked.topics
-    rows: Rows
+    rows: TopicsInSteps
     if names is None or (version == 0 and not names):
-        rows = Rows(image.topics.values(), lambda topic: describing.rows.row(image, topic, version))
+        rows = TopicsInSteps(image.topics.values(), lambda topic: describing.rows.row(image, topic, version))
     else:
         refusal = yield from _refuse_whole(names, version)
         if refusal is not None:
@@ -114,9 +114,8 @@ def _answer(describing: "Describing", request: "Request", asked: MetadataRequest
         missing = yield from _missing(describing, image, wanted, may_create=asked.allow_auto_topic_creation)
         if missing:
             describing.topics.create_later(missing)
-        rows = Rows(wanted, lambda key: _named(describing, image, key[0], key[1], version))
-    if asked.include_topic_authorized_operations:
-        rows = Rows(rows, _with_operations)
+        rows = TopicsInSteps(wanted, lambda key: _named(describing, image, key[0], key[1], version))
+    topics = Rows(rows, _with_operations) if asked.include_topic_authorized_operations else rows
     just_fenced = describing.departures.just_fenced
     brokers = [
         MetadataBroker(record.broker_id, record.host, record.port, record.rack)
@@ -128,14 +127,16 @@ def _answer(describing: "Describing", request: "Request", asked: MetadataRequest
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=rows,
+        topics=topics,
         authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NOT_ASKED,
     )
     request.reply_parts((body,))
 
 
-def _with_operations(row: MetadataTopic) -> MetadataTopic:
-    return row._replace(authorized_operations=TOPIC_OPERATIONS) if not row.error_code else row
+def _with_operations(row: MetadataTopic | None) -> MetadataTopic | None:
+    if row is None or row.error_code:
+        return row
+    return row._replace(authorized_operations=TOPIC_OPERATIONS)
 
 
 def _leads_any(
@@ -203,16 +204,16 @@ def _missing(
 
 def _named(
     describing: "Describing", image: MetadataImage, topic_id: bytes, name: str | None, version: int
-) -> MetadataTopic:
+) -> RowInSteps:
     if topic_id != NO_TOPIC_ID:
         found = image.topic_by_id(UUID(bytes=topic_id))
         if found is None:
             return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id, False, [])
-        return describing.rows.row(image, found, version)
+        return (yield from describing.rows.row(image, found, version))
     assert name is not None, "a row without id and name is refused with the whole request"
     found = image.topics.get(name)
     if found is not None:
-        return describing.rows.row(image, found, version)
+        return (yield from describing.rows.row(image, found, version))
     is_illegal = what_is_wrong(name) is not None
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_illegal else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return MetadataTopic(code, name, NO_TOPIC_ID, name in INTERNAL, [])

@@ -1,8 +1,8 @@
 """The rows of a leader's answer, processed in slices: an answer may have thousands, each with records to write.
 
-The first slice is worked on in the callback that received the answer. For the others their records are copied, since
-they lie in the receive buffer; until the last slice is done, no further request is sent. A lost connection drops what
-is left: it is fetched again.
+The first slice is worked on in the callback that received the answer, unless there surely are others: to parse so many
+rows has taken long. For the others their records are copied once, if they lie in the receive buffer; until the last
+slice is done, no further request is sent. A lost connection drops what is left: it is fetched again.
 
 A slice ends by the clock, and by the number of rows: where no time passes within a callback (simulated runs), it is
 sliced, too, at the same rows in every run.
@@ -47,12 +47,21 @@ class AnsweredRows:
         self._ended = ended
         # None if nothing is left of the last answer.
         self.left: Iterator[_Row] | None = None
+        # Whether the records of what is left lie in the receive buffer.
+        self._is_lent = False
 
-    def begin(self, topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]]) -> None:
-        """Process the rows of an answer, now and in the next turns of the loop."""
+    def begin(self, topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]], *, is_lent: bool = True) -> None:
+        """Process the rows of an answer, now and in the next turns of the loop.
+
+        Records that are lent lie in the receive buffer, and last no longer than this callback.
+        """
         assert self.left is None, "an answer came before the last one was processed"
         self.left = _rows_of(topics)
-        self._work(self.left)
+        self._is_lent = is_lent
+        if sum(len(rows) for _, rows in topics) > ROWS_PER_SLICE:
+            self._pause(self.left)
+        else:
+            self._work(self.left)
 
     def drop(self) -> None:
         """Process nothing more."""
@@ -82,8 +91,10 @@ class AnsweredRows:
         self._ended(None)
 
     def _pause(self, left: Iterator[_Row]) -> None:
-        self.left = iter([(key, row._replace(records=bytes(row.records))) for key, row in left])
-        self._loop.call_soon(self._go_on, self.left)
+        if self._is_lent:
+            left = self.left = iter([(key, row._replace(records=bytes(row.records))) for key, row in left])
+            self._is_lent = False
+        self._loop.call_soon(self._go_on, left)
         self._paused()
 
 
