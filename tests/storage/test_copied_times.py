@@ -12,7 +12,7 @@ from syncline.model.ids import Offset
 from syncline.storage.append_time_search import AppendTimesBetween
 from syncline.storage.append_times import ALL_UNKNOWN, RECENT_MAX, STEP_MS, CopiedTime
 from syncline.storage.log import PartitionLog
-from syncline.storage.reading import ReadReport, Slice
+from syncline.storage.reading import Slice
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk
@@ -40,7 +40,7 @@ def led(append_times_ms: Iterable[int], log_settings: LogSettings = LARGE) -> Pa
 def sent(leader: PartitionLog, follower: PartitionLog, max_bytes: int) -> tuple[bytes, Sequence[CopiedTime]]:
     """Return what a leader answers: records and append times."""
     offset = follower.log_end
-    plan, report = leader.read_plan(offset, max_bytes, leader.log_end), ReadReport()
+    plan, report = leader.read_plan(offset, max_bytes, leader.log_end), leader.read_report(offset, with_time=False)
     data = plan.read() if isinstance(plan, Slice) else plan.read(report)
     position = plan.position_bytes if isinstance(plan, Slice) else report.position_bytes
     begins = follower.log_end == follower.log_start

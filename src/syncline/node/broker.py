@@ -41,6 +41,7 @@ from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
+from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.long_requests import LongRequests
@@ -221,6 +222,7 @@ class Broker:
             disk=observer.disk,
             counters=counters,
             throttle=throttles.leader,
+            lag=FetchLag(),
         )
         throttles.connect(HeldForFollowers(sessions, partitions), replicas.fetchers)
         self.producing = Producing(

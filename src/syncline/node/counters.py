@@ -8,25 +8,16 @@ counter must not decrease.
 Bytes are those of record batches as stored; times in ms.
 """
 
-import struct
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
 from syncline.model.ids import TopicPartition
 from syncline.node.acknowledgements import Waits
-from syncline.records.buffers import Buffer
 from syncline.records.validate import Fault
 
 # Upper bounds of the buckets of a duration.
 DURATION_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
-# Of a lag in time: one beyond an hour is usually days.
-LAG_BOUNDS_MS: Final = (0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
-# Of a lag in bytes: 1 KiB to 64 GiB.
-LAG_BOUNDS_BYTES: Final = tuple(1 << exponent for exponent in range(10, 37, 2))
-# Position of the largest timestamp in a batch header.
-MAX_TIMESTAMP_POSITION: Final = 35
-_MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 
 def request_kind(key: int, version: int, listener: str) -> int:
@@ -111,8 +102,6 @@ class Counters:
         "elsewhere",
         "failed_isr_updates",
         "fetch_expiries",
-        "fetch_lag_bytes",
-        "fetch_lag_ms",
         "fetch_process_ms",
         "follower_fetch_expiries",
         "invalid_batches",
@@ -155,9 +144,6 @@ class Counters:
         self.relinquished = 0
         self.relinquish_skipped: dict[str, int] = {}
         self.fetch_process_ms = Histogram(DURATION_BOUNDS_MS)
-        # KIP-489: how far behind the log's end consumers read.
-        self.fetch_lag_ms = Histogram(LAG_BOUNDS_MS)
-        self.fetch_lag_bytes = Histogram(LAG_BOUNDS_BYTES)
 
     def host(self, topic: str) -> TopicCounters:
         """Return the counters of a topic of which this broker now hosts one more partition."""
@@ -179,12 +165,6 @@ class Counters:
     def of(self, topic: str) -> TopicCounters:
         """Return the counters for requests for a topic, whether this broker hosts it or not."""
         return self.topics.get(topic, self.elsewhere)
-
-    def consumer_read(self, records: Buffer, behind_bytes: int, newest_ms: int) -> None:
-        """Count how far behind the log's end a consumer reads, in bytes and by the records' own time (KIP-489)."""
-        self.fetch_lag_bytes.note(behind_bytes)
-        (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(records, MAX_TIMESTAMP_POSITION)
-        self.fetch_lag_ms.note(max(0, newest_ms - timestamp_ms) if timestamp_ms >= 0 else 0)
 
     def replicated_in(self, size_bytes: int, *, is_moved: bool) -> None:
         """Count bytes that this broker fetched from a leader; moved if it is being added to the replicas."""

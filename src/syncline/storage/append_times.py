@@ -49,6 +49,9 @@ BLOCK_ENTRIES: Final = 315
 _NEVER_MS: Final = 2**62
 # One entry on its way to another broker: the offset of a batch, and its time as in the file. A negative time is a gap.
 CopiedTime: TypeAlias = tuple[int, int]
+# An entry as a read needs it: its time, that of the next one (negative: there is none, or a gap), its position, and
+# what was written before it.
+Floor: TypeAlias = tuple[int, int, int, int]
 # What a reader gets of a segment whose times are lost: its first batch begins a gap.
 ALL_UNKNOWN: Final = NONE
 
@@ -173,6 +176,10 @@ class AppendTimes:
         """What this broker had written to all logs when the newest entry was made, 0 if there is none."""
         return self._written[-1] if self._written else 0
 
+    def written_up_to(self, size_bytes: int) -> int:
+        """Return what this broker had written to all logs, at least, when the segment had this size."""
+        return self._written[-1] + size_bytes - self._positions[-1] if self._written else 0
+
     @property
     def latest_ms(self) -> int:
         """The time from which the next batch is less than a step away, unless it is due; -1 if entries are missing."""
@@ -219,6 +226,16 @@ class AppendTimes:
         if at < 0:
             return None
         return Found(self._entry(at), max(NONE, self._times[at + 1]) if at + 1 < len(self._times) else NONE)
+
+    def floor_at(self, position: int) -> Floor | None:
+        """Return the last entry at or before a position, None if memory has none. For each fetch: no named tuples."""
+        positions, times = self._positions, self._times
+        if position >= self.last_position >= 0:
+            return times[-1], NONE, self.last_position, self._written[-1]
+        behind = bisect_right(positions, position)
+        if not behind:
+            return None
+        return times[behind - 1], times[behind], positions[behind - 1], self._written[behind - 1]
 
     def between(self, start: int, end: int, *, with_floor: bool, by_offset: bool = False) -> list[CopiedTime] | None:
         """Return the entries of the batches at positions from `start` to `end`, None if that needs the file.

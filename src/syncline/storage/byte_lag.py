@@ -21,16 +21,8 @@ from syncline.model.ids import Offset
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.disk import Disk
 from syncline.storage.index import OffsetIndex
-from syncline.storage.reading import Slice
 from syncline.storage.segment import INDEX_SUFFIX, Segment
 from syncline.storage.segment_list import SegmentList
-
-
-def behind(segments: SegmentList, plan: Slice) -> int:
-    """Return the bytes of the log from the start of a planned read on. The log has not been cut since."""
-    lag_bytes = segments.end_bytes - plan.base_bytes - plan.position_bytes
-    assert lag_bytes >= plan.size_bytes, f"{plan.size_bytes} bytes were to be read of {lag_bytes} up to the log end"
-    return lag_bytes
 
 
 def floor(segments: SegmentList, offset: Offset) -> int:
@@ -94,17 +86,20 @@ def find(segments: SegmentList, offset: Offset, *, is_exact: bool) -> int | Coor
         position = segment.index.position_before(offset)
         if is_exact:
             position = _walk_resident(segment, position, offset)
-    if position is None:
-        return CoordinateSearch(
-            segments.disk,
-            segment.path(),
-            segment.path(INDEX_SUFFIX),
-            segment.base_offset,
-            segment.size_bytes,
-            segment.bytes_before,
-            offset,
-        )
-    return segment.bytes_before + position
+    return search(segments, segment, offset) if position is None else segment.bytes_before + position
+
+
+def search(segments: SegmentList, segment: Segment, offset: Offset) -> CoordinateSearch:
+    """Return what a worker needs to find the batch of an offset in a segment."""
+    return CoordinateSearch(
+        segments.disk,
+        segment.path(),
+        segment.path(INDEX_SUFFIX),
+        segment.base_offset,
+        segment.size_bytes,
+        segment.bytes_before,
+        offset,
+    )
 
 
 def _walk_resident(segment: Segment, position: int, offset: Offset) -> int | None:

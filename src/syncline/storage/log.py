@@ -22,6 +22,7 @@ from uuid import UUID
 from syncline.core.producer_state import OFFSET_MAX
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
+from syncline.model.lag import OffsetPlace
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
@@ -35,6 +36,8 @@ from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import FollowerAppend
 from syncline.storage.log_times import LogTimes
+from syncline.storage.places import Places, PlaceSearch
+from syncline.storage.read_facts import ReadFacts, ReadReport, facts_of
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
 from syncline.storage.recovery import Recovered
@@ -89,6 +92,8 @@ class PartitionLog:
             recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
         )
         self.append_times = LogTimes(self._segments, self._availability, written)
+        self._places = Places(self._segments, self.append_times)
+        self._written = written
         self._flusher = Flusher(
             disk,
             directory,
@@ -247,14 +252,29 @@ class PartitionLog:
             return Readable(0, is_on_older_segment=False)
         return read_plans.readable(self._segments, _make(Wanted, (offset, upper, 2**62, True)))
 
-    def bytes_behind(self, plan: Slice) -> int:
-        """Return the bytes of the log from the start of a planned read on. Not after a cut."""
-        return byte_lag.behind(self._segments, plan)
-
     @property
     def newest_timestamp_ms(self) -> int:
         """The largest timestamp of the newest segment that has one, -1 if none has."""
         return self._segments.newest_timestamp_ms
+
+    def read_facts(self, offset: Offset, plan: Slice) -> ReadFacts:
+        """Return what a read from `offset` tells of its lag, from memory alone. At the moment of the read."""
+        segments, position_bytes = self._segments, plan.position_bytes
+        active = segments.active
+        # Most consumers read there.
+        segment = active if offset >= active.base_offset else segments.of(offset)
+        recent = segment.append_times.recent
+        floor = None if recent is None else recent.floor_at(position_bytes)
+        state = (active.bytes_before + active.size_bytes, segments.newest_timestamp_ms, self._written.total_bytes)
+        facts = facts_of(state, plan.base_bytes, position_bytes, floor)
+        assert plan.size_bytes <= facts.end_bytes - facts.coordinate_bytes, f"{self!r} ends within a planned read"
+        return facts
+
+    def read_report(self, offset: Offset, *, with_time: bool) -> ReadReport:
+        """Return what the worker of a read from `offset` fills in; `with_time`: also when its first batch came."""
+        segments = self._segments
+        state = (segments.end_bytes, segments.newest_timestamp_ms, self._written.total_bytes)
+        return ReadReport(state, segments.of(offset).append_times.find(offset) if with_time else None)
 
     def bytes_from(self, offset: Offset) -> int:
         """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too many."""
@@ -265,6 +285,17 @@ class PartitionLog:
     def byte_bounds(self) -> tuple[int, int]:
         """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
         return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
+
+    def place(self, offset: Offset, *, is_exact: bool) -> OffsetPlace | PlaceSearch:
+        """Return where an offset lies and when it came, or what a worker needs to find that out.
+
+        An offset below the log start counts as the log start, one beyond the log end as the log end. Without
+        `is_exact`, the coordinate may be too low by less than one index interval and one batch.
+        """
+        self._availability.check()
+        inside = min(max(offset, self.log_start), self.log_end)
+        retention_ms = self.settings.retention_ms if self.settings.is_delete_policy else NONE
+        return self._places.find(inside, self.log_end, retention_ms, is_exact=is_exact)
 
     def coordinate(self, offset: Offset, *, is_exact: bool) -> int | CoordinateSearch:
         """Return the byte coordinate of the batch that holds `offset`, or what a worker needs to find it.

@@ -227,7 +227,7 @@ class LogDirectory:
         make_directory: Callable[[], None] | None,
     ) -> PartitionLog:
         if recovered.segments and (newest := recovered.segments[-1].append_times.recent) is not None:
-            self._written.reached(newest.last_written_bytes)
+            self._written.reached(newest.written_up_to(recovered.segments[-1].size_bytes))
         return PartitionLog(
             self._disk,
             directory,

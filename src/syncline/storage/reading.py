@@ -24,16 +24,7 @@ from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File
 from syncline.storage.errors import DamagedLogError
 from syncline.storage.index import OffsetIndex
-
-
-class ReadReport:
-    """What a worker found out about a read beside its bytes."""
-
-    __slots__ = ("position_bytes",)
-
-    def __init__(self) -> None:
-        # Where the bytes lie in their segment.
-        self.position_bytes = 0
+from syncline.storage.read_facts import ReadReport
 
 
 class Slice(NamedTuple):
@@ -59,7 +50,7 @@ class Slice(NamedTuple):
         """Read in a worker. Not for an empty slice, which needs no worker."""
         assert self.file is not None, "an empty slice has nothing to read later"
         if report is not None:
-            report.position_bytes = self.position_bytes
+            report.located(self.base_bytes, self.position_bytes)
         self.file.read_later(self.position_bytes, self.size_bytes, done)
 
 
@@ -144,6 +135,8 @@ class Search(NamedTuple):
     # None: the index is not in memory and must be read from `index_path`.
     hints: Hints | None
     index_path: str
+    # As in `Slice`.
+    base_bytes: int
 
     def read_resident(self) -> None:
         """Return None: the position has to be found first."""
@@ -163,7 +156,8 @@ class Search(NamedTuple):
         finally:
             file.close()
         if report is not None:
-            report.position_bytes = position
+            report.located(self.base_bytes, position)
+            report.search()
         if len(data) != size:
             raise DamagedLogError(f"{self.path}: {size} bytes expected at {position}, {len(data)} are there")
         return data

@@ -260,6 +260,7 @@ class Segment:
             wanted,
             hints,
             self.path(INDEX_SUFFIX),
+            self.bytes_before,
         )
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ ends in `.deleted` is never loaded, so a crash between steps leaves no half segm
 Invariants: segments follow each other without a gap, in offsets and in bytes (`byte_lag.py`); there is always one.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
@@ -107,6 +107,12 @@ class SegmentList:
         if offset >= self.active.base_offset:
             return self.active
         return self._segments[max(0, bisect_right(self._bases, offset) - 1)]
+
+    def number_of(self, segment: Segment) -> int:
+        """Return which of the segments one is, the oldest being 0."""
+        number = bisect_left(self._bases, segment.base_offset)
+        assert self._segments[number] is segment, f"{segment!r} is not of this log"
+        return number
 
     def add(self, base_offset: Offset, index_interval_bytes: int) -> Segment:
         """Add a new active segment."""

@@ -11,7 +11,6 @@ from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage
 from syncline.node.metrics.scrape import ProcessFigures, Scraper
 from syncline.records.batch import BatchHeader
-from syncline.storage.reading import Slice
 from syncline.wire.api import ApiKey
 from tests.node.metrics.scraping import Samples, scrape
 from tests.node.wire_client import at, batch
@@ -414,35 +413,12 @@ async def test_lag_of_consumers_is_a_histogram_of_bytes_and_of_record_time(world
     samples = await scrape(world)
     prefix = f"{TRAFFIC}_consumerfetchlag"
 
-    assert samples[f"{prefix}bytes_count"] == samples[f"{prefix}timeinms_count"] == 2
+    # The third found nothing: it is at the end, so its lags are 0.
+    assert samples[f"{prefix}bytes_count"] == samples[f"{prefix}timeinms_count"] == 3
     assert samples[f"{prefix}bytes_sum"] == len(old) + 2 * len(new)
     assert samples[f"{prefix}timeinms_sum"] == 750
-    assert samples.of(f"{prefix}timeinms_bucket", le="0") == 1
-    assert samples.of(f"{prefix}timeinms_bucket", le="1000") == 2
-
-
-async def test_bytes_behind_are_exact_when_segments_lie_between(world: World) -> None:
-    """From a place in an old segment to the end of the newest one."""
-    await world.topic("t", internal_segment_bytes=200)
-    client = await world.client()
-    records = batch(size_bytes=60)
-    for _ in range(10):
-        await client.produce("t", records)
-    log = world.partition().log
-    found, exact = {}, {}
-    for offset in range(10):
-        plan = log.read_plan(offset, 1, log.log_end)  # type: ignore[arg-type]
-        await client.fetch("t", offset)
-        exact[offset] = len(records) * (10 - offset)
-        if isinstance(plan, Slice):
-            found[offset] = log.bytes_behind(plan)
-    histogram = world.broker().counters.fetch_lag_bytes
-
-    assert log.segment_count > 3
-    assert len(found) >= 2
-    assert found == {offset: exact[offset] for offset in found}
-    # Where the index was not in memory it is a little less.
-    assert (sum(histogram.buckets), histogram.total) == (10, pytest.approx(sum(exact.values()), rel=0.2))
+    assert samples.of(f"{prefix}timeinms_bucket", le="1") == 2
+    assert samples.of(f"{prefix}timeinms_bucket", le="1024") == 3
 
 
 async def test_broker_says_who_it_is(world: World) -> None:

@@ -11,9 +11,11 @@ from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.errors import ErrorCode
+from syncline.node.fetching.counted_lag import count_lag
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
+from syncline.node.lag.fetch_lag import Reader
 from syncline.node.parts import in_parts
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.fetch import FetchRequest
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
 
 READ_COMMITTED: Final = 1
+# The replica id of a consumer's fetch.
+CONSUMER: Final = -1
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # The first fetch version whose answers carry leader hints.
 _HINT_VERSION: Final = 16
@@ -54,6 +58,9 @@ def answer(
     `unknown` are the partitions that did not exist when the request came. As in Kafka, they come last.
     """
     settled = Settled([], {})
+    reader = None
+    if fetch.replica_id == CONSUMER:
+        reader = serving.lag.reader(request.client_id, request.connection.client_host)
     settle = partial(
         _settle_rows,
         serving,
@@ -65,8 +72,10 @@ def answer(
     )
     if len(rows) > PARTITIONS_AT_ONCE:
         parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
-        request.step(_answer_in_steps(request, serving, context, parts, settle, throttled))
+        request.step(_answer_in_steps(request, serving, context, parts, settle, throttled, reader))
         return
+    if reader is not None and not count_lag(reader, rows, serving.clock.wall_ms()):
+        reader.empty_fetches += 1
     if unknown:
         rows.sort(key=lambda row: row.entry in unknown)
     settle(settled, rows)
@@ -154,13 +163,17 @@ def _answer_in_steps(
     parts: Iterable[Sequence[Row]],
     settle: Callable[[Settled, Sequence[Row]], None],
     throttled: ThrottledReads | None,
+    reader: Reader | None,
 ) -> "Steps":
     """Settle one part of the rows after the other, and send the answer, which is written in steps, too.
 
     What throttles count of it is the size of its parts, which is a little more than that of the whole.
     """
     settled = Settled([], {})
+    is_empty = True
     for rows in parts:
+        if reader is not None and count_lag(reader, rows, serving.clock.wall_ms()):
+            is_empty = False
         part = Settled([], settled.endpoints)
         settle(part, rows)
         if throttled is not None:
@@ -174,6 +187,8 @@ def _answer_in_steps(
     if throttled is not None:
         throttled.hold(context.session, is_answered=True)
         throttled.counted()
+    if reader is not None and is_empty:
+        reader.empty_fetches += 1
     context.finish()
     topics, endpoints = settled
     response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))

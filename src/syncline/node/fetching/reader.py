@@ -25,7 +25,8 @@ from syncline.node.request import Buffer
 from syncline.storage.append_time_search import AppendTimesBetween
 from syncline.storage.append_times import ALL_UNKNOWN, CopiedTime
 from syncline.storage.errors import StorageError
-from syncline.storage.reading import ReadReport, Slice
+from syncline.storage.read_facts import ReadReport
+from syncline.storage.reading import Slice
 from syncline.wire.fetch import FetchRequest
 
 # Errors that do not end the wait if other partitions of the request are readable.
@@ -245,13 +246,13 @@ class PartitionReader:
             counters = self._serving.counters
             counters.memory_read_bytes += size_bytes
             if not row.is_progress and isinstance(plan, Slice):
-                counters.consumer_read(data, partition.log.bytes_behind(plan), partition.log.newest_timestamp_ms)
+                row.facts = partition.log.read_facts(Offset(row.entry.fetch_offset), plan)
             return
         waiting.read_began(size_bytes)
         row.is_reading = True
         disk = self._serving.disk
         number = disk.read_began(partition.key, self._fetch.replica_id, self._serving.clock.mono_ms())
-        report = ReadReport()
+        report = partition.log.read_report(Offset(row.entry.fetch_offset), with_time=not row.is_progress)
 
         def done(result: Buffer | Exception) -> None:
             disk.read_ended(number)
@@ -272,8 +273,7 @@ class PartitionReader:
                 row.records = result
                 self._serving.counters.disk_read_bytes += len(result)
                 if row.records and not row.is_progress:
-                    behind_bytes = partition.log.bytes_from(Offset(row.entry.fetch_offset))
-                    self._serving.counters.consumer_read(result, behind_bytes, partition.log.newest_timestamp_ms)
+                    row.facts = report.facts()
                 elif row.records and self._times_follow(row, partition, report, waiting):
                     return
             waiting.read_ended(row)

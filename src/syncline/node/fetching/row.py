@@ -10,6 +10,7 @@ from syncline.model.ids import LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
 from syncline.storage.append_times import CopiedTime
+from syncline.storage.read_facts import ReadFacts
 
 # More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
 PARTITIONS_AT_ONCE: Final = 50
@@ -32,6 +33,7 @@ class Row:
         "diverging",
         "entry",
         "error",
+        "facts",
         "high_watermark",
         "is_counted",
         "is_progress",
@@ -52,6 +54,8 @@ class Row:
         self.records: Buffer = b""
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
+        # What the read told of how far behind the reader is; None for followers.
+        self.facts: ReadFacts | None = None
         self.diverging: tuple[int, int] | None = None
         # The replica to which the reader is redirected.
         self.preferred = -1

@@ -13,6 +13,7 @@ from syncline.node.disk_watch import DiskWatch
 from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.follower_watch import FollowerWatch
+from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.partition import Partition
@@ -35,3 +36,4 @@ class FetchServing(NamedTuple):
     disk: DiskWatch
     counters: Counters
     throttle: LeaderThrottle
+    lag: FetchLag

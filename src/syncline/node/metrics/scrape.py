@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from syncline import __version__
+from syncline.core.lag.buckets import Weighted
 from syncline.core.replication.effects import SkipReason
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
@@ -20,11 +21,12 @@ from syncline.model.ids import BrokerEpoch
 from syncline.model.metadata import BrokerRecord, MetadataImage
 from syncline.node.clients.clients import Clients
 from syncline.node.connection import Connection
-from syncline.node.counters import Counters, TopicCounters
+from syncline.node.counters import Counters, Histogram, TopicCounters
 from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.operation import FetchOperation
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.hosting.replicas import HostedReplicas
+from syncline.node.lag.fetch_lag import Cell
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.metrics import table
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, Inflows, PartitionSamples
@@ -41,6 +43,7 @@ from syncline.wire.api import ApiKey
 PARTITIONS_PER_SLICE: Final = 50
 RECORDS_PER_SLICE: Final = 4_000
 BYTES_PER_SLICE: Final = 200_000
+CELLS_PER_SLICE: Final = 40
 FETCHER_CLIENT: Final = "Replica"
 # Kafka's states of a broker.
 _FENCED: Final = 1
@@ -147,6 +150,7 @@ class Scraper:
         self._add_fetchers(page)
         self._add_waiting(page)
         self._add_traffic(page)
+        await self._add_fetch_lag(page)
         self._add_clients(page)
         self._add_relinquishing(page)
         self._add_throttles(page)
@@ -308,10 +312,17 @@ class Scraper:
         page.add(table.NO_KEY, counters.invalid_batches[Fault.KEYLESS])
         page.add(table.FETCHED_BYTES, counters.memory_read_bytes, "memory")
         page.add(table.FETCHED_BYTES, counters.disk_read_bytes, "disk")
-        page.add_histogram(table.FETCH_LAG_TIME, counters.fetch_lag_ms)
-        page.add_histogram(table.FETCH_LAG_BYTES, counters.fetch_lag_bytes)
         for (name, version), count in _requests(self._broker.dispatcher.counts).items():
             page.add(table.REQUESTS, count, name, version)
+
+    async def _add_fetch_lag(self, page: Page) -> None:
+        lag, total = self._broker.fetching.lag, Cell()
+        for number, cell in enumerate(list(lag.cells())):
+            total.add(cell)
+            if number % CELLS_PER_SLICE == CELLS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+        page.add_histogram(table.FETCH_LAG_TIME, _by_fetches(total.event_ms, lag.empty_fetches))
+        page.add_histogram(table.FETCH_LAG_BYTES, _by_fetches(total.behind_bytes, lag.empty_fetches))
 
     def _add_relinquishing(self, page: Page) -> None:
         counters = self._broker.counters
@@ -399,6 +410,15 @@ def _add_topic(page: Page, counters: TopicCounters, *topic: str) -> None:
     page.add(table.FAILED_PRODUCE_REQUESTS, counters.failed_produces, *topic)
     page.add(table.FETCH_REQUESTS, counters.fetches, *topic)
     page.add(table.FAILED_FETCH_REQUESTS, counters.failed_fetches, *topic)
+
+
+def _by_fetches(counted: Weighted, zeros: int) -> Histogram:
+    """Return how many fetches found which lag, with so many more that found none."""
+    histogram = Histogram([counted.scale.bound(index) for index in range(counted.scale.bound_count)])
+    histogram.buckets = list(counted.fetches)
+    histogram.buckets[0] += zeros
+    histogram.total = counted.sum_by_fetches
+    return histogram
 
 
 def _requests(counts: dict[int, int]) -> dict[tuple[str, int], int]:

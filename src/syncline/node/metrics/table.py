@@ -271,10 +271,11 @@ NO_KEY: Final = _kafka(
 FETCH_LAG_TIME: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagTimeInMs", HISTOGRAM, "ms",
     "How much older the batches that consumers fetched were than the newest of their partition, by the records' own"
-    " time (KIP-489, which Kafka never took).")
+    " time; 0 for an answer without records (KIP-489, which Kafka never took).")
 FETCH_LAG_BYTES: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagBytes", HISTOGRAM, "bytes",
-    "From where consumers fetched to the end of the log (KIP-489, which Kafka never took).")
+    "From where consumers fetched to the end of the log; 0 for an answer without records (KIP-489, which Kafka never"
+    " took).")
 REQUESTS: Final = _kafka(
     "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
     "Taken up, by API and version; Fetch is split into FetchConsumer and FetchFollower.", ("request", "version"))

@@ -1,0 +1,1 @@
+"""Consumer lag, as this broker sees it."""
