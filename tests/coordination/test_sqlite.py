@@ -268,6 +268,7 @@ def test_snapshot_that_was_written_does_not_stay_in_memory(world: SqliteWorld) -
 
     def is_given_back() -> bool:
         trim_heap()
-        return resident_bytes() - before < LONG_CHARS / 4
+        # One copy would be the whole; this process also does other things.
+        return resident_bytes() - before < 0.75 * LONG_CHARS
 
     until(is_given_back, within_s=3.0, otherwise="the snapshot stays in memory")

@@ -46,6 +46,7 @@ class WorkerPool:
 
     def end_idle(self) -> None:
         """End the threads, unless one has work: the next work starts others."""
+        assert not self._is_closed, "the threads of a closed pool are gone"
         if self._threads and self._jobs.empty() and not self._working:
             self._end()
             # One that has just taken a job finishes it.

@@ -56,6 +56,7 @@ def seconds(duty: Duty) -> tuple[float, float, float]:
         pytest.param(episode("refusing_disk", 1, 10), 3.0, id="its disk says no to everything"),
         pytest.param(episode("pause", 1, 10), 5.0, id="only the session tells"),
         pytest.param(episode("power_cut", 1, 10), 5.0, id="a machine without power refuses nothing"),
+        pytest.param(episode("delay", 1, 10, peers=(2, 3)), 6.0, id="each message takes longer, too"),
         pytest.param(episode("cut", 1, 10, peers=(2, 3)), 5.0, id="cut off from both others"),
         pytest.param(episode("one_way_cut", 1, 10, peers=(2,)), 5.0, id="cut off from one, and the lag tells"),
     ],

@@ -25,6 +25,7 @@ from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
+from syncline.virtual.faults import FaultSettings
 from syncline.virtual.links import MS, SECOND
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.liveness.prober import Probe
@@ -34,6 +35,9 @@ from syncline.virtual.liveness.store_record import StoreRecord
 RECOVERY_NS: Final = 2 * SECOND
 GONE_NS_MAX: Final = 3 * SECOND
 MARGIN_NS: Final = SECOND
+# On slow links every message takes longer. Five go one after the other when another broker takes over: the news, two to
+# connect, and two fetches that carry the records and say that they are there.
+SLOW_LINKS_NS: Final = 5 * FaultSettings().delay_ns_max
 # A leader looks every half window, so a follower is out after one and a half.
 LAG_WINDOWS: Final = 1.5
 
@@ -126,6 +130,8 @@ def duties(
         faults = tuple(each for each in episodes if each.is_active(begin_ns))
         recent = tuple(each for each in episodes if each.ended_within(begin_ns, RECOVERY_NS))
         limit_ns = terms.limit_ns(_slowest(faults, recent))
+        if limit_ns is not None and any(each.kind == "delay" for each in faults):
+            limit_ns += SLOW_LINKS_NS
         if limit_ns is None or next_ns - begin_ns <= limit_ns:
             continue
         disabled = {each.host for each in (*faults, *recent) if each.kind in DISABLING}
