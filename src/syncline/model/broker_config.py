@@ -129,6 +129,12 @@ class BrokerConfig:
     lag_append_times_flush_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
         "How often it is saved when records were appended; without other replicas, a crash loses that of the time"
         " since.", check=at_least(1), own=True)
+    lag_commit_intervals: int = setting(INT, 10, READ_ONLY,
+        "How many commits of a group are remembered per partition, to tell whether it keeps up.",
+        check=between(1, 255), own=True)
+    lag_commit_min_distance_ms: int = setting(LONG, 0, READ_ONLY,
+        "A commit that comes sooner than this after the last one takes its place among those remembered.",
+        check=at_least(0), own=True)
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, READ_ONLY,
         "How often the controller looks for partitions not led by their preferred replica.", check=at_least(1))
     leader_relinquish_demotion_ms: int = setting(LONG, 600_000, CLUSTER_WIDE,
