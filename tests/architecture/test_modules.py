@@ -20,7 +20,6 @@ LONG_MODULES: Final[dict[str, int]] = {}
 AWAITED: Final = frozenset(
     {
         "cli/cache.py",
-        "core/lag/burrow_status.py",
         "core/lag/interpolation.py",
         "core/lag/lru.py",
     }

@@ -37,6 +37,7 @@ LATER: Final = (
     "syncline.node.groups.coordinator",
     "syncline.node.lag.commits",
     "syncline.node.lag.ends",
+    "syncline.node.lag.messages",
     "syncline.node.metrics",
     "syncline.storage.mending",
     "syncline.wire.stepwise",

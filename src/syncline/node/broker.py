@@ -156,7 +156,17 @@ class Broker:
         by_leader: dict[int, LeaderFetcher] = {}
         self.reporting = Reporting(basis, leaders=by_leader, topics=topics)
         observer = self.reporting.observer
-        lag = self.lag = LagOnDemand(configs=configs)
+        lag = self.lag = LagOnDemand(
+            broker_id=broker_id,
+            clock=clock,
+            cluster=cluster,
+            configs=configs,
+            partitions=partitions,
+            links=links,
+            tasks=tasks,
+            disk=disk,
+            groups=lambda: self._groups.coordinator,
+        )
         groups = self._groups = GroupsOnDemand(
             clock=clock,
             rng=rng,
@@ -360,6 +370,7 @@ class Broker:
         self.hosting.close()
         self.reporting.close()
         self._groups.close()
+        self.lag.close()
         self._images.close()
         self.faults.close()
         self.fetching.deadlines.close()

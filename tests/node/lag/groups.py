@@ -1,9 +1,10 @@
-"""Groups of tests: clients that only commit."""
+"""Groups of tests: clients that only commit, and a member that does not."""
 
 from collections.abc import Mapping
 
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
+from tests.core.group_driver import subscription
 from tests.node.wire_client import WireClient
 from tests.node.world import World
 
@@ -64,3 +65,48 @@ async def commit_with(client: WireClient, group_id: str, offsets: Mapping[tuple[
     )
     codes = {ErrorCode(int(each.error_code)) for topic in answer.topics for each in topic.partitions}
     assert codes == {ErrorCode.NONE}
+
+
+def assignment(topic: str, *partitions: int) -> bytes:
+    """Return an assignment of partitions of one topic, version 1 without user data."""
+    return b"".join(
+        (
+            b"\0\1\0\0\0\1",
+            len(topic).to_bytes(2),
+            topic.encode(),
+            len(partitions).to_bytes(4),
+            *(partition.to_bytes(4) for partition in partitions),
+            b"\xff\xff\xff\xff",
+        )
+    )
+
+
+async def join(world: World, broker_id: int, group_id: str, topic: str, *partitions: int) -> str:
+    """Let one member join a group and read these partitions; return its id."""
+    client = await world.client(broker_id)
+    member_id, generation = "", -1
+    while generation < 0:
+        joined = await client.ask(
+            ApiKey.JOIN_GROUP,
+            5,
+            group_id=group_id,
+            session_timeout=30_000,
+            rebalance_timeout=60_000,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": subscription(topic)}],
+            reason=None,
+        )
+        member_id, generation = joined.member_id, joined.generation_id
+    synced = await client.ask(
+        ApiKey.SYNC_GROUP,
+        3,
+        group_id=group_id,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=None,
+        assignments=[{"member_id": member_id, "assignment": assignment(topic, *partitions)}],
+    )
+    assert ErrorCode(int(synced.error_code)) is ErrorCode.NONE
+    return str(member_id)

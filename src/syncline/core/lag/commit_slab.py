@@ -171,7 +171,7 @@ class CommitSlab:
         slot = slots[partition] if slots is not None and 0 <= partition < len(slots) else -1
         return slot if slot >= 0 else None
 
-    def keys(self) -> Iterator[TopicPartition]:
+    def partitions(self) -> Iterator[TopicPartition]:
         """Yield the partitions that have a slot; none may come or go meanwhile."""
         for topic, slots in self._slots.items():
             yield from (TopicPartition(topic, partition) for partition, slot in enumerate(slots) if slot >= 0)

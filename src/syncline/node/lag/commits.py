@@ -42,7 +42,7 @@ class TermCommits:
         if slab is None:
             return
         slab.drop(topic, partition)
-        if next(slab.keys(), None) is None:
+        if next(slab.partitions(), None) is None:
             del self.slabs[group_id]
 
 

@@ -12,9 +12,8 @@ from typing import Final
 
 from syncline.core.lag.end_ring import EndRing
 from syncline.core.lag.forecast import USUAL_MS, Rate
-from syncline.core.lag.rows import Speeds
 from syncline.model.ids import TopicPartition
-from syncline.model.lag import PartitionEnds
+from syncline.model.lag import UNKNOWN, PartitionEnds
 
 # A whole number that fits 32 bits unsigned, as a slab keeps it; after that many elections it begins again.
 _NAMESPACES_MAX: Final = 2**32 - 1
@@ -23,7 +22,7 @@ _NAMESPACES_MAX: Final = 2**32 - 1
 class SeenEnds:
     """What leaders said of one partition."""
 
-    __slots__ = ("_bytes", "_produced", "_usual", "broker_epoch", "last", "namespace", "ring", "skew_ms")
+    __slots__ = ("_bytes", "_produced", "_usual", "broker_epoch", "last", "namespace", "ring")
 
     def __init__(self, intervals: int) -> None:
         # The high watermarks of the last refreshes.
@@ -31,8 +30,6 @@ class SeenEnds:
         self.last: PartitionEnds | None = None
         self.broker_epoch = -1
         self.namespace = 0
-        # How long the last answer took.
-        self.skew_ms = 0
         self._produced = Rate()
         self._usual = Rate(USUAL_MS)
         self._bytes = Rate()
@@ -59,9 +56,12 @@ class SeenEnds:
         """The same over some ten minutes."""
         return self._usual.per_s
 
-    def speeds(self, consumed_per_s: float | None) -> Speeds:
-        """Return both speeds of a race."""
-        return Speeds(consumed_per_s, self._produced.per_s)
+    def held_since_ms(self, ends: PartitionEnds) -> int:
+        """Return since when, at the latest, the watermark stands although records wait above it; -1 if it moves."""
+        last = self.last
+        if last is None or last.high_watermark != ends.high_watermark or last.log_end == last.high_watermark:
+            return UNKNOWN
+        return last.at_ms if last.held_since_ms == UNKNOWN else last.held_since_ms
 
     def forget_bytes(self) -> None:
         """Begin the rate of bytes anew: another leader counts them from another origin."""
@@ -89,7 +89,7 @@ class KnownEnds:
         newest = None if seen is None else seen.ring.newest
         return None if newest is None else newest.offset
 
-    def take(self, key: TopicPartition, ends: PartitionEnds, broker_epoch: int, skew_ms: int) -> SeenEnds:
+    def take(self, key: TopicPartition, ends: PartitionEnds, broker_epoch: int) -> SeenEnds:
         """Keep what the leader has answered; another leader, life or epoch begins another namespace."""
         ends.check_invariants()
         seen = self._seen.get(key)
@@ -105,8 +105,7 @@ class KnownEnds:
             seen.namespace = self._last_namespace
             seen.broker_epoch = broker_epoch
             seen.forget_bytes()
-        seen.last = ends._replace(written_bytes_per_s=seen.written_bytes_per_s)
-        seen.skew_ms = skew_ms
+        seen.last = ends._replace(written_bytes_per_s=seen.written_bytes_per_s, held_since_ms=seen.held_since_ms(ends))
         return seen
 
     def keep_only(self, keys: Iterable[TopicPartition]) -> None:
