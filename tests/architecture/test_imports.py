@@ -36,7 +36,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "throttles are decided from rates and lists alone": {"core/throttle/planted.py": "import syncline.records.target"},
     "lag is computed from numbers alone": {"core/lag/planted.py": "import syncline.records.target"},
-    "lag is measured without knowing how requests are served": {"node/lag/planted.py": "import syncline.node.request"},
+    "lag is measured without knowing how requests are served": {"node/lag/planted.py": "import syncline.node.dispatch"},
     "within replication, only the leader knows KIP-501": {
         "core/replication/acknowledgement.py": "import syncline.core.replication.slow_leader.target"
     },

@@ -20,9 +20,6 @@ LONG_MODULES: Final[dict[str, int]] = {}
 AWAITED: Final = frozenset(
     {
         "cli/cache.py",
-        "core/lag/burrow_status.py",
-        "core/lag/commit_slab.py",
-        "core/lag/end_ring.py",
         "core/lag/interpolation.py",
         "core/lag/lru.py",
     }

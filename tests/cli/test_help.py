@@ -19,6 +19,7 @@ COMMANDS = {
         "demo",
         "why",
         "isr",
+        "lag",
         "topics",
         "groups",
         "configs",

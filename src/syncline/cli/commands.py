@@ -20,6 +20,7 @@ from syncline.cli import (
     groups,
     isr,
     lab,
+    lag,
     produce,
     reassign,
     reassign_plan,
@@ -64,6 +65,7 @@ consume.register(app)
 demo.register(app)
 why.register(app)
 isr.register(app)
+lag.register(app)
 check.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")

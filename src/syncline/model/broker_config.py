@@ -129,6 +129,18 @@ class BrokerConfig:
     lag_append_times_flush_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
         "How often it is saved when records were appended; without other replicas, a crash loses that of the time"
         " since.", check=at_least(1), own=True)
+    lag_commit_intervals: int = setting(INT, 10, READ_ONLY,
+        "How many commits of a group are remembered per partition, to tell whether it keeps up.",
+        check=between(1, 255), own=True)
+    lag_commit_min_distance_ms: int = setting(LONG, 0, READ_ONLY,
+        "A commit that comes sooner than this after the last one takes its place among those remembered.",
+        check=at_least(0), own=True)
+    lag_refresh_interval_ms: int = setting(LONG, 30_000, READ_ONLY,
+        "How often coordinators sample where partitions end, for the status of their groups and for speeds.",
+        check=at_least(1), own=True)
+    lag_status_min_window_ms: int = setting(LONG, 0, CLUSTER_WIDE,
+        "A group is not judged before its commits, or its silence, are this old; 0 judges as Burrow does.",
+        check=at_least(0), own=True)
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, READ_ONLY,
         "How often the controller looks for partitions not led by their preferred replica.", check=at_least(1))
     leader_relinquish_demotion_ms: int = setting(LONG, 600_000, CLUSTER_WIDE,

@@ -42,6 +42,7 @@ from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
 from syncline.node.lag.fetch_lag import FetchLag
+from syncline.node.lag.on_demand import LagOnDemand
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.long_requests import LongRequests
@@ -155,6 +156,17 @@ class Broker:
         by_leader: dict[int, LeaderFetcher] = {}
         self.reporting = Reporting(basis, leaders=by_leader, topics=topics)
         observer = self.reporting.observer
+        lag = self.lag = LagOnDemand(
+            broker_id=broker_id,
+            clock=clock,
+            cluster=cluster,
+            configs=configs,
+            partitions=partitions,
+            links=links,
+            tasks=tasks,
+            disk=disk,
+            groups=lambda: self._groups.coordinator,
+        )
         groups = self._groups = GroupsOnDemand(
             clock=clock,
             rng=rng,
@@ -164,6 +176,7 @@ class Broker:
             tasks=tasks,
             topics=topics,
             memory=clients.memory,
+            commits=lag,
         )
         hosting = self.hosting = assemble(
             basis, self.reporting, groups, by_leader=by_leader, probe=probe or no_probe, on_unfit=on_unfit
@@ -357,6 +370,7 @@ class Broker:
         self.hosting.close()
         self.reporting.close()
         self._groups.close()
+        self.lag.close()
         self._images.close()
         self.faults.close()
         self.fetching.deadlines.close()
@@ -375,3 +389,4 @@ class Broker:
         self.throttles.check_invariants()
         self.controller.check_invariants()
         self._groups.check_invariants()
+        self.lag.check_invariants()

@@ -55,6 +55,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "faults.clear": ("faults.verbs", "clear"),
     "faults.record": ("faults.verbs", "record"),
     "journal.unwritten": ("journal", "show"),
+    "lag.group": ("lag.verbs", "group"),
+    "lag.groups": ("lag.verbs", "groups"),
     "replicas.show": ("replica_view", "show"),
     "replication.views": ("partition_status", "peers"),
     "status.partitions": ("partition_status", "show"),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         api_20004_stop_together,
         api_20005_doubt,
         api_20006_copies,
+        api_20007_lag,
         api_20008_append_times,
     )
     from syncline.node.broker import Broker
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         api_20004_stop_together.handle,
         api_20005_doubt.handle,
         api_20006_copies.handle,
+        api_20007_lag.handle,
         api_20008_append_times.handle,
     )
 
@@ -116,6 +118,7 @@ _MODULES: Final = (
     "api_20004_stop_together",
     "api_20005_doubt",
     "api_20006_copies",
+    "api_20007_lag",
     "api_20008_append_times",
 )
 

@@ -331,6 +331,7 @@ class Node:
         clients = self.broker.dispatcher.clients
         every("connections", clients.sweep_interval_ms, clients.sweep)
         every("producers", 600_000, self._expire_producers)
+        self.broker.lag.start(every)
         self.broker.reporting.start(every)
 
     def _sweep(self) -> None:

@@ -61,6 +61,7 @@ class ApiKey(IntEnum):
     STOP_TOGETHER = 20004
     DOUBT = 20005
     COPIES = 20006
+    LAG = 20007
     APPEND_TIMES = 20008
 
 
@@ -126,6 +127,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.STOP_TOGETHER: VersionRange(0, 0),
     ApiKey.DOUBT: VersionRange(0, 0),
     ApiKey.COPIES: VersionRange(0, 0),
+    ApiKey.LAG: VersionRange(0, 0),
     ApiKey.APPEND_TIMES: VersionRange(0, 0),
 }
 
@@ -181,6 +183,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.STOP_TOGETHER: 0,
     ApiKey.DOUBT: 0,
     ApiKey.COPIES: 0,
+    ApiKey.LAG: 0,
     ApiKey.APPEND_TIMES: 0,
 }
 

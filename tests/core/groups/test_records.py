@@ -11,6 +11,7 @@ from syncline.core.groups.records import (
     OffsetKey,
     StoredGroup,
     StoredMember,
+    assigned_partitions,
     group_record,
     is_storable,
     offset_record,
@@ -186,6 +187,28 @@ def test_key_of_a_newer_feature_is_passed_over() -> None:
 def test_subscription_is_read_by_its_version_zero_prefix(metadata: bytes, topics: tuple[str, ...] | None) -> None:
     """None when it cannot be read, which is not the same as no topics."""
     assert subscribed_topics(metadata) == topics
+
+
+@pytest.mark.parametrize(
+    ("assignment", "partitions"),
+    [
+        pytest.param(
+            b"\x00\x01\x00\x00\x00\x02\x00\x01t\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x05"
+            b"\x00\x01u\x00\x00\x00\x00\xff\xff\xff\xff",
+            (("t", 0), ("t", 5)),
+            id="of-two-topics",
+        ),
+        pytest.param(b"", (), id="empty"),
+        pytest.param(b"\x00\x00\x7f\xff\xff\xff", (), id="absurd-topics"),
+        pytest.param(b"\x00\x00\x00\x00\x00\x01\x00\x01t\x7f\xff\xff\xff\x00", (), id="absurd-partitions"),
+        pytest.param(b"\xff\xff\x00\x00\x00\x00", (), id="negative-version"),
+    ],
+)
+def test_assignment_is_read_by_its_version_zero_prefix(
+    assignment: bytes, partitions: tuple[tuple[str, int], ...]
+) -> None:
+    """Members of other protocols may assign anything; none of it is an error."""
+    assert assigned_partitions(assignment) == partitions
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,13 @@ def test_l13_without_a_commit_lag_is_unknown_and_not_0() -> None:
     assert made.fetch_lag is None
 
 
+def test_place_without_a_time_has_bytes_and_no_staleness() -> None:
+    """Guards against records that have waited since 1970."""
+    made = row(400, ends(), place(400)._replace(append_ms=-1))
+
+    assert (made.lag_bytes, made.staleness_ms, made.event_lag_ms) == (60_000, None, 599_000)
+
+
 def test_negative_commit_is_none() -> None:
     """A client may store -1, which is what OffsetFetch answers without a commit; nothing was lost then."""
     made = row(-1, ends(log_start=800), place(800))

@@ -25,6 +25,8 @@ from syncline.node.api import (
 )
 from syncline.node.clients.memory import MemoryBudget
 from syncline.node.groups.coordinator import GroupCoordinator
+from syncline.node.lag.commits import Commits
+from syncline.node.lag.ends import KnownEnds
 from syncline.node.request import Request, Steps
 from syncline.records.batch import BatchHeader, crc_matches, stamp
 from syncline.virtual.clock import VirtualClock
@@ -138,6 +140,7 @@ class StandInBroker:
             ],
             1,
         )
+        self.commits = Commits(KnownEnds(10), intervals=10, min_distance_ms=0)
         self.groups = GroupCoordinator(self)
 
     def partition(self, topic: str, partition: int) -> MemoryPartition | None:

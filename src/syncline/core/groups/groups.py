@@ -46,6 +46,7 @@ from syncline.core.groups.records import (
     parse_key,
     parse_offset_value,
 )
+from syncline.core.groups.watch import CommitWatch
 from syncline.model.errors import ErrorCode
 
 _EXPIRY: Final = TimerKey(TimerKind.EXPIRY)
@@ -66,13 +67,13 @@ def partition_of(group_id: str, partition_count: int) -> int:
 class GroupShard:
     """The groups of one partition; see the module."""
 
-    def __init__(self, settings: GroupSettings, draw_uuid: Callable[[], str]) -> None:
+    def __init__(self, settings: GroupSettings, draw_uuid: Callable[[], str], watch: CommitWatch | None = None) -> None:
         self._settings = settings
         self._groups: dict[str, Group] = {}
         self._out = Outbox(settings)
         self._rebalance = Rebalance(self._out)
         self._membership = Membership(self._groups, self._out, self._rebalance, draw_uuid)
-        self._offsets = Offsets(self._groups, self._out, self._rebalance)
+        self._offsets = Offsets(self._groups, self._out, self._rebalance, watch)
         self.is_loaded = False
 
     # Life of the coordinator

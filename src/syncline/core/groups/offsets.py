@@ -38,6 +38,7 @@ from syncline.core.groups.records import (
     is_storable,
     offset_record,
 )
+from syncline.core.groups.watch import CommitWatch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 
@@ -50,10 +51,13 @@ TopicOffsets = dict[int, CommittedOffset]
 class Offsets:
     """The committed offsets of all groups of one coordinator."""
 
-    def __init__(self, groups: dict[str, Group], outbox: Outbox, rebalance: Rebalance) -> None:
+    def __init__(
+        self, groups: dict[str, Group], outbox: Outbox, rebalance: Rebalance, watch: CommitWatch | None = None
+    ) -> None:
         self._groups = groups
         self._out = outbox
         self._rebalance = rebalance
+        self._watch = watch
         self._stored: dict[str, dict[str, TopicOffsets]] = {}
         self._pending: dict[str, dict[tuple[str, int], int]] = {}
 
@@ -65,9 +69,14 @@ class Offsets:
 
     def store(self, key: OffsetKey, value: CommittedOffset | None) -> None:
         """Apply a record that the log has committed."""
+        watch = self._watch
         if value is not None:
             self._stored.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            if watch is not None:
+                watch.stored(key.group_id, key.topic, key.partition, value.offset, value.commit_timestamp_ms)
             return
+        if watch is not None:
+            watch.forgotten(key.group_id, key.topic, key.partition)
         topics = self._stored.get(key.group_id, {})
         partitions = topics.get(key.topic, {})
         partitions.pop(key.partition, None)

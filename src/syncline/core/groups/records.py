@@ -248,6 +248,24 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
         return None
 
 
+def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """Return the partitions of a consumer-protocol assignment; none when it cannot be read.
+
+    Version 0 is the prefix of all later versions, so only it is parsed.
+    """
+    try:
+        reader = _Reader(assignment)
+        if reader.int16() < 0:
+            return ()
+        return tuple(
+            (topic, reader.int32())
+            for topic in (reader.string() for _ in range(reader.int32()))
+            for _ in range(reader.int32())
+        )
+    except GroupRecordError:
+        return ()
+
+
 def _string(text: str) -> bytes:
     data = text.encode()
     assert len(data) <= STRING_BYTES_MAX, f"{len(data)} bytes in a string that holds {STRING_BYTES_MAX}: {text[:40]}..."

@@ -21,12 +21,14 @@ Source: Burrow, in-memory storage (the rule of `min_distance_ms`).
 """
 
 from array import array
+from collections.abc import Iterator
 from math import isnan, nan
 from struct import Struct
 from typing import Final, NamedTuple
 
 from syncline.core.lag.commit_ring import INTERVALS, Commit
 from syncline.core.lag.forecast import smoothed
+from syncline.model.ids import TopicPartition
 from syncline.model.lag import UNKNOWN, OffsetPlace
 
 _HEAD: Final = Struct("<qqqqqqIIfBB")
@@ -168,6 +170,11 @@ class CommitSlab:
         slots = self._slots.get(topic)
         slot = slots[partition] if slots is not None and 0 <= partition < len(slots) else -1
         return slot if slot >= 0 else None
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Yield the partitions that have a slot; none may come or go meanwhile."""
+        for topic, slots in self._slots.items():
+            yield from (TopicPartition(topic, partition) for partition, slot in enumerate(slots) if slot >= 0)
 
     def drop(self, topic: str, partition: int) -> None:
         """Forget a partition, if it is known: its commit was deleted or has expired."""

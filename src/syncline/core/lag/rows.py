@@ -188,7 +188,8 @@ def _lag(committed: Offset, ends: PartitionEnds, place: OffsetPlace | None, spee
         readable,
         needed_s,
         max(0, ends.end_bytes - place.coordinate_bytes),
-        staleness_ms(unread, ends.high_watermark, place.append_ms, ends.at_ms),
+        # A leader that finds the place of a batch may not find when it came.
+        None if place.append_ms == UNKNOWN else staleness_ms(unread, ends.high_watermark, place.append_ms, ends.at_ms),
         max(0, ends.newest_event_ms - place.event_ms) if is_timed else None,
         retention_margin_s(place, ends, ends.at_ms) if unread < ends.high_watermark else inf,
     )

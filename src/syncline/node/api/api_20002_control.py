@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from syncline.node import control, journal, partition_status, replica_view
     from syncline.node.control import Caller
     from syncline.node.faults import verbs
+    from syncline.node.lag import verbs as lag_verbs
     from syncline.node.part_views import RunsTasks
     from syncline.node.request import Request
 
     class Host(
-        Caller, RunsTasks, control.Host, journal.Host, partition_status.Host, replica_view.Host, verbs.Host, Protocol
+        Caller,
+        RunsTasks,
+        control.Host,
+        journal.Host,
+        lag_verbs.Host,
+        partition_status.Host,
+        replica_view.Host,
+        verbs.Host,
+        Protocol,
     ):
         """What all the verbs together use of their broker."""
 

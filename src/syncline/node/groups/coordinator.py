@@ -79,7 +79,11 @@ class GroupCoordinator:
             return
         self.resigned(partition_index)
         dice = self._dice
-        shard = GroupShard(_settings(self._host.config), lambda: str(UUID(int=dice.getrandbits(128), version=4)))
+        shard = GroupShard(
+            _settings(self._host.config),
+            lambda: str(UUID(int=dice.getrandbits(128), version=4)),
+            self._host.commits.term_began(partition_index),
+        )
         term = self._terms[partition_index] = Term(
             self._host,
             partition_index,
@@ -95,6 +99,7 @@ class GroupCoordinator:
         """Give up the groups of a partition that this broker no longer leads."""
         term = self._terms.pop(partition_index, None)
         if term is not None:
+            self._host.commits.term_ended(partition_index)
             term.end()
 
     def close(self) -> None:
@@ -329,6 +334,7 @@ class GroupCoordinator:
         if self._terms.get(index) is not term:
             return
         del self._terms[index]
+        self._host.commits.term_ended(index)
 
         def again() -> None:
             partition = self._host.partition(OFFSETS_TOPIC, index)

@@ -6,7 +6,7 @@ coordinator uses of its broker (`groups/port.py`).
 
 import random
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import TopicPartition
@@ -21,6 +21,13 @@ from syncline.node.topic_creation import TopicCreation
 
 if TYPE_CHECKING:
     from syncline.node.groups.coordinator import GroupCoordinator
+    from syncline.node.groups.port import WatchesTerms
+
+    class WatchesOnDemand(WatchesTerms, Protocol):
+        """What looks on while groups commit, once there are any."""
+
+        def ensure(self) -> None:
+            """Import the code for it. Raises OSError if that fails for want of descriptors."""
 
 
 class GroupsOnDemand:
@@ -37,10 +44,12 @@ class GroupsOnDemand:
         tasks: Tasks,
         topics: TopicCreation,
         memory: MemoryBudget,
+        commits: "WatchesOnDemand",
     ) -> None:
         self.clock = clock
         self.rng = rng
         self.memory = memory
+        self.commits = commits
         self._cluster = cluster
         self._configs = configs
         self._partitions = partitions
@@ -62,6 +71,7 @@ class GroupsOnDemand:
         if self._coordinator is None:
             from syncline.node.groups.coordinator import GroupCoordinator
 
+            self.commits.ensure()
             self._coordinator = GroupCoordinator(self)
 
     def became_leader(self, partition: int, leader_epoch: int) -> None:

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Protocol
 
+from syncline.core.groups.watch import CommitWatch
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
@@ -40,6 +41,16 @@ class MemberMemory(Protocol):
         """Return how many more bytes may be held."""
 
 
+class WatchesTerms(Protocol):
+    """What looks on while the groups of this broker commit."""
+
+    def term_began(self, partition: int, /) -> CommitWatch:
+        """Return what hears of the commits of a new term of this partition of the offsets topic."""
+
+    def term_ended(self, partition: int, /) -> None:
+        """Forget what was heard of these groups: another broker coordinates them, or the log is read again."""
+
+
 class GroupsHost(Protocol):
     """The broker, as the group coordinator sees it."""
 
@@ -62,6 +73,10 @@ class GroupsHost(Protocol):
     @property
     def rng(self) -> random.Random:
         """Return the broker's seeded random generator."""
+
+    @property
+    def commits(self) -> WatchesTerms:
+        """Return what looks on while groups commit."""
 
     def partition(self, topic: str, partition: int, /) -> OffsetsPartition | None:
         """Return this broker's replica; None if it hosts none."""

@@ -1,0 +1,174 @@
+"""The leader's side of LAG: where one of its partitions ends, and where offsets lie in it, in one step of the loop.
+
+One hard idea: ends and places that were read between two callbacks belong together. Nothing can be appended, committed
+or deleted between them, so a difference of two is a distance that existed. The asker has read the commits before it
+asked; a watermark never falls below what was committed, so no distance is negative.
+
+A new leader's watermark may still lie below what was acknowledged: until it covers that, the answer is
+OFFSET_NOT_AVAILABLE, as ListOffsets has it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import BrokerId, LeaderEpoch, Offset
+from syncline.model.lag import UNKNOWN, OffsetPlace, PartitionEnds
+from syncline.model.topic_config import TopicConfig
+from syncline.node.lag.messages import AnsweredPartition, AskedPartition
+from syncline.storage.disk import Disk
+from syncline.storage.errors import StorageError
+from syncline.storage.log import PartitionLog
+from syncline.storage.places import PlaceSearch
+
+# Of one question: places that workers look for, and how long the answer waits for them.
+SEARCHES_MAX: Final = 64
+SEARCHES_S: Final = 1.0
+
+
+class MeasuredLeader(Protocol):
+    """The leader's state of a partition."""
+
+    @property
+    def are_offsets_available(self) -> bool:
+        """Return whether its high watermark covers what the leader before it had committed."""
+
+
+class MeasuredPartition(Protocol):
+    """A partition that this broker hosts."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """Return its log."""
+
+    @property
+    def leader(self) -> MeasuredLeader | None:
+        """Return the leader's state, None on a follower."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Return the epoch of the leadership."""
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Return the offset below which all records are committed."""
+
+    @property
+    def config(self) -> TopicConfig:
+        """Return the configuration of its topic."""
+
+
+class Measured(NamedTuple):
+    """What memory knows, and what a worker still has to find: (which place, how)."""
+
+    answered: AnsweredPartition
+    searches: tuple[tuple[int, PlaceSearch], ...] = ()
+
+
+def answer_partition(
+    partition: MeasuredPartition | None,
+    asked: AskedPartition,
+    *,
+    broker_id: BrokerId,
+    wall_ms: Callable[[], int],
+    is_exact: bool,
+) -> Measured:
+    """Return the ends of a partition that this broker leads, and the places of the offsets that are asked for."""
+    error = _refusal(partition, asked.leader_epoch)
+    if partition is None or error is not ErrorCode.NONE:
+        return Measured(AnsweredPartition(error))
+    try:
+        ends = ends_of(partition, broker_id, wall_ms())
+        places: list[OffsetPlace | None] = []
+        searches: list[tuple[int, PlaceSearch]] = []
+        for index, offset in enumerate(asked.offsets):
+            place = _place(partition.log, offset, ends, is_exact=is_exact)
+            if isinstance(place, PlaceSearch):
+                searches.append((index, place))
+                place = None
+            places.append(place)
+    except StorageError:
+        return Measured(AnsweredPartition(ErrorCode.KAFKA_STORAGE_ERROR))
+    return Measured(AnsweredPartition(ErrorCode.NONE, ends, tuple(places)), tuple(searches))
+
+
+async def completed(measured: Sequence[Measured], disk: Disk) -> list[AnsweredPartition]:
+    """Return the answers with the places that workers find in time; what is not found by then is missing."""
+    places = [list(each.answered.places) for each in measured]
+    searches = [(row, index, search) for row, each in enumerate(measured) for index, search in each.searches]
+    if searches:
+        del searches[SEARCHES_MAX:]
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        left = len(searches)
+
+        def found(row: int, index: int, outcome: OffsetPlace | Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(outcome, OffsetPlace):
+                places[row][index] = outcome
+            end(is_over=not left)
+
+        def end(*, is_over: bool = True) -> None:
+            if is_over and not ended.done():
+                ended.set_result(None)
+
+        timer = loop.call_later(SEARCHES_S, end)
+        for row, index, search in searches:
+            disk.run_later(search.run, partial(found, row, index))
+        try:
+            await ended
+        finally:
+            timer.cancel()
+    return [each.answered._replace(places=tuple(row)) for each, row in zip(measured, places, strict=True)]
+
+
+def ends_of(partition: MeasuredPartition, broker_id: BrokerId, wall_ms: int) -> PartitionEnds:
+    """Return where a led partition begins and ends now."""
+    log, config = partition.log, partition.config
+    is_trimmed = "delete" in config.cleanup_policy
+    first_bytes, end_bytes = log.byte_bounds()
+    ends = PartitionEnds(
+        leader=broker_id,
+        leader_epoch=LeaderEpoch(partition.leader_epoch),
+        at_ms=wall_ms,
+        log_start=log.log_start,
+        high_watermark=partition.high_watermark,
+        # There are no transactions, so nothing below the watermark is undecided.
+        last_stable=partition.high_watermark,
+        log_end=log.log_end,
+        first_bytes=first_bytes,
+        watermark_bytes=end_bytes - log.bytes_from(partition.high_watermark),
+        end_bytes=end_bytes,
+        newest_event_ms=log.newest_timestamp_ms,
+        # Asked twice, a leader shows how fast it writes; the asker knows both answers.
+        written_bytes_per_s=0.0,
+        retention_ms=config.retention_ms if is_trimmed else UNKNOWN,
+        retention_bytes=config.retention_bytes if is_trimmed else UNKNOWN,
+        held_since_ms=UNKNOWN,
+        readable_below_watermark=UNKNOWN,
+    )
+    ends.check_invariants()
+    return ends
+
+
+def _refusal(partition: MeasuredPartition | None, leader_epoch: int) -> ErrorCode:
+    if partition is None or partition.leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if leader_epoch > partition.leader_epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if partition.log.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE if partition.leader.are_offsets_available else ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def _place(
+    log: PartitionLog, offset: Offset, ends: PartitionEnds, *, is_exact: bool
+) -> OffsetPlace | PlaceSearch | None:
+    """Return where the first record at or behind `offset` lies that still exists; None if there is none yet."""
+    unread = max(offset, ends.log_start)
+    return None if unread >= ends.log_end else log.place(unread, is_exact=is_exact)

@@ -1,0 +1,125 @@
+"""Group lag, created with the first group: a broker without groups does not import its code."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from syncline.model.ids import BrokerId, TopicPartition
+from syncline.node.clock import Clock
+from syncline.node.cluster_view import ClusterView
+from syncline.node.links import Links
+from syncline.node.live_configs import LiveConfigs
+from syncline.node.partition import Partition
+from syncline.node.tasks import Tasks
+from syncline.storage.disk import Disk
+
+if TYPE_CHECKING:
+    from syncline.node.lag.commits import Commits, TermCommits
+    from syncline.node.lag.group_lag import GroupLag
+    from syncline.node.lag.members import DescribesGroups
+    from syncline.node.lag.parts import Parts
+
+
+class Every(Protocol):
+    """What repeats work."""
+
+    def __call__(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do `work` once per interval."""
+
+
+class LagOnDemand:
+    """What this broker knows of the lag of its groups, if it coordinates any."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        clock: Clock,
+        cluster: ClusterView,
+        configs: LiveConfigs,
+        partitions: Mapping[TopicPartition, Partition],
+        links: Links,
+        tasks: Tasks,
+        disk: Disk,
+        groups: "Callable[[], DescribesGroups]",
+    ) -> None:
+        self.disk = disk
+        self._broker_id = broker_id
+        self._clock = clock
+        self._cluster = cluster
+        self._configs = configs
+        self._partitions = partitions
+        self._links = links
+        self._tasks = tasks
+        self._groups = groups
+        self._parts: Parts | None = None
+        self._is_ticking = False
+
+    @property
+    def commits(self) -> "Commits":
+        """Return the commits, created on first use."""
+        return self._ensured().commits
+
+    @property
+    def of_groups(self) -> "GroupLag | None":
+        """Return the lag of the groups; None before there was one."""
+        return None if self._parts is None else self._parts.lag
+
+    def ensure(self) -> None:
+        """Begin to remember commits. Raises OSError if the code cannot be imported for want of descriptors."""
+        self._ensured()
+
+    def _ensured(self) -> "Parts":
+        if self._parts is None:
+            from syncline.node.lag.parts import assemble
+
+            self._parts = assemble(
+                broker_id=self._broker_id,
+                clock=self._clock,
+                cluster=self._cluster,
+                configs=self._configs,
+                partitions=self._partitions,
+                links=self._links,
+                disk=self.disk,
+                groups=self._groups,
+            )
+        return self._parts
+
+    # Periodic work
+
+    def start(self, every: Every) -> None:
+        """Sample where partitions end, as long as groups have committed there."""
+        every("lag", self._configs.broker.lag_refresh_interval_ms, self._begin_tick)
+
+    def _begin_tick(self) -> None:
+        # The next one waits until this one has ended: a leader may be slow to answer.
+        if self._parts is not None and not self._is_ticking:
+            self._is_ticking = True
+            self._tasks.spawn(self._tick(self._parts))
+
+    async def _tick(self, parts: "Parts") -> None:
+        try:
+            await parts.lag.tick()
+            parts.peers.close_idle()
+        finally:
+            self._is_ticking = False
+
+    def close(self) -> None:
+        """Close the connections to leaders."""
+        if self._parts is not None:
+            self._parts.peers.close()
+
+    # What the group coordinator tells
+
+    def term_began(self, partition: int, /) -> "TermCommits":
+        """Return what hears of the commits of a new term."""
+        return self.commits.term_began(partition)
+
+    def term_ended(self, partition: int, /) -> None:
+        """Forget the groups of a term."""
+        self.commits.term_ended(partition)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between two callbacks of the loop."""
+        if self._parts is not None:
+            self._parts.commits.check_invariants()
+            self._parts.ends.check_invariants()
