@@ -41,7 +41,7 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
         "core/replication/acknowledgement.py": "import syncline.core.replication.slow_leader.target"
     },
     "the parts of a broker build on each other, and only its assembly knows all": {
-        "node/controller/planted.py": "import syncline.node.fetching.target"
+        "node/controller/planted.py": "import syncline.node.replication.target"
     },
     "what clients may take is decided without knowing their requests": {
         "node/clients/planted.py": "import syncline.storage.target"
