@@ -1,8 +1,8 @@
 """What a read tells of the lag of its reader: by subtraction, from what was known when the read began.
 
-One hard idea: a fetch that has found its first batch knows all that lag is made of, so nobody has to look again. What
-may change while a worker reads (the end of the log, its newest time, what was written to all logs) is noted before;
-what the worker finds (the place of the batch, and when it came) is added afterwards.
+One hard idea: a fetch that has found its first batch knows all that lag is made of, so it does not search the log
+again. It notes first what may change while a worker reads (the end of the log, its newest time, what was written to
+all logs), and adds afterwards what the worker finds (the place of the batch, and when it came).
 
 Units: byte coordinates as in `byte_lag.py`, times are Unix milliseconds, -1 unknown. Source: KIP-489.
 """

@@ -7,8 +7,8 @@ it existed at one moment between question and answer (`LagRow.skew_ms`).
 Places do not change under one leader, so those of commits are kept beside them and asked for once. What is shown to
 people is asked for anew (`is_exact`): only leaders know what retention is about to do.
 
-Periodically (`tick`) the ends of all partitions are sampled, whoever asks: Burrow's rules and the speeds of groups and
-producers need a history. Units: as in `model.lag`.
+`tick` samples the ends of all partitions periodically, also if no command asks: Burrow's rules and the speeds of groups
+and producers need a history. Units: as in `model.lag`.
 """
 
 import asyncio
@@ -349,7 +349,7 @@ def _capture(slab: CommitSlab | None, key: TopicPartition) -> _Captured:
 
 
 def _lacks_place(each: _Captured, answers: Answers) -> bool:
-    """Return whether a row needs a place that nobody was asked for under the leader that gave the ends."""
+    """Return whether a row needs a place that this broker has not asked the leader of these ends for."""
     ends = answers.ends[each.key].ends
     if each.committed is None or first_unread(each.committed, ends) >= ends.log_end:
         return False

@@ -75,7 +75,7 @@ class LagPeers:
         return made
 
     def close_idle(self) -> None:
-        """Close the connections over which nobody was asked lately, and forget those that broke."""
+        """Close the connections that have been idle for long, and forget those that broke."""
         now_ms = self._clock.mono_ms()
         for leader, peer in list(self._open.items()):
             if peer.is_idle and now_ms - self._used_ms.get(leader, now_ms) >= IDLE_MS:
