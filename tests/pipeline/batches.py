@@ -38,8 +38,12 @@ def batch(
     attributes: int = 0,
     max_timestamp: int | None = None,
     producer_id: int = -1,
+    deltas: Sequence[int] | None = None,
 ) -> bytes:
-    """Return one batch as it would lie in a broker's log: offset and epoch stamped, attribute bits added."""
+    """Return one batch as it would lie in a broker's log: offset and epoch stamped, attribute bits added.
+
+    `deltas` are the records' offsets after the first one of the batch: all of them, unless compaction removed some.
+    """
     build = {"kafka-python": KafkaPythonBuilder, "aiokafka": AiokafkaBuilder}[builder](
         magic=2,
         compression_type=CODECS[codec],
@@ -49,9 +53,9 @@ def batch(
         base_sequence=0,
         batch_size=1 << 30,
     )
-    for index, record in enumerate(records):
+    for delta, record in zip(deltas or range(len(records)), records, strict=True):
         added = build.append(
-            index,
+            delta,
             timestamp=record.timestamp_ms,
             key=record.key,
             value=record.value,

@@ -25,8 +25,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
             extra={
                 "spark.sql.warehouse.dir": str(scratch),
                 "spark.local.dir": str(scratch),
-                # Tables of ten rows are planned longer than they are computed; planning once is quicker.
-                "spark.sql.adaptive.enabled": "false",
             },
         )
         yield session
@@ -55,15 +53,35 @@ class Broker:
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
         """Return the name of a new empty topic."""
+        name = f"pipeline-{os.getpid()}-{next(self.names)}"
+        self.create(name, partitions, **configs)
+        return name
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until no broker knows it."""
+        from confluent_kafka.admin import AdminClient
+
+        from tests.patience import until
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        each = [AdminClient({"bootstrap.servers": address}) for address in self.bootstrap.split(",")]
+        until(lambda: all(topic not in one.list_topics(timeout=10).topics for one in each))
+
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic and create an empty one of the same name."""
+        self.delete(topic)
+        self.create(topic, partitions)
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create an empty topic."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        name = f"pipeline-{os.getpid()}-{next(self.names)}"
         # Test records carry times of their own choice, which retention would take as a reason to delete them.
         settings = {"retention.ms": "-1", **configs}
         factor = min(3, self.bootstrap.count(",") + 1)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, factor, config=settings)])[name].result(30)
-        return name
 
     def produce(self, topic: str, records, *, codec: str = "none", **settings) -> None:
         """Send (partition, key, value, timestamp_ms, headers) and wait until all are acknowledged."""
@@ -99,6 +117,16 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for deleted in admin.delete_records([TopicPartition(topic, partition, before)]).values():
             deleted.result(30)
+
+    def committed(self, group: str, topic: str, partitions: int) -> list[int]:
+        """Return a group's committed offsets of a topic."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        places = [TopicPartition(topic, index) for index in range(partitions)]
+        offsets = [place.offset for place in reader.committed(places, timeout=20)]
+        reader.close()
+        return offsets
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Grow a topic."""

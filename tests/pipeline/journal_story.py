@@ -1,14 +1,16 @@
 """A journal written by hand: a broker dies and returns, a follower is paused and returns, six partitions long.
 
 Brokers 1, 2, 3 hold six partitions of `flights`, three replicas each; partition p is led by broker p % 3 + 1. The
-clock starts at `START_MS`. Broker 2 is killed from second 25 to 38, broker 3 paused from second 60 to 72. The
-ground truth of every table and picture below is in this file.
+clock starts at `START_MS`. Broker 2 is killed from second 25 to 38, broker 3 paused from second 60 to 72. A group of
+two reads them, and falls behind by 500 records and a second for each second of the kill. The ground truth of every
+table and picture below is in this file.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, IsrChange
+from syncline.model.lag_events import GroupLagSample
 from syncline.model.reasons import Reason
 
 START_MS = 1_700_000_000_000
@@ -18,6 +20,7 @@ BROKERS = (1, 2, 3)
 KILLED, KILL_S, RETURN_S = 2, 25, 38
 PAUSED, PAUSE_S, RESUME_S = 3, 60, 72
 LAG_MAX_MS = 3_000
+GROUP, GROUP_RECORDS, GROUP_RECORD_BYTES = "readers", 500, 200
 
 
 @dataclass
@@ -40,6 +43,7 @@ def first_leader(partition: int) -> int:
 def story(topic: str = "flights") -> list[Event]:
     """Return the whole journal in order of time, for a topic of any name."""
     told = [replace(event, topic=topic) if hasattr(event, "topic") else event for event in _events()]
+    told += _group_samples(topic)
     return sorted(told, key=lambda event: event.ts_ms)
 
 
@@ -56,6 +60,45 @@ def _events() -> Iterator[Event]:
         for p, state in partitions.items():
             yield from _happen(second, p, state)
             yield from _progress(second, p, state)
+
+
+def _group_samples(topic: str) -> Iterator[GroupLagSample]:
+    """Partition 0 waits while broker 2 is dead; the others are read at once."""
+    for second in range(1, SECONDS):
+        # A sample without a leader is no sum of all partitions.
+        missing = int(second == KILL_S + 1)
+        waited_s = second - KILL_S if KILL_S <= second <= RETURN_S else 0
+        records = GROUP_RECORDS * waited_s
+        entries = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "committed": 0,
+                "end": 0 if partition else records,
+                "lag_bytes": 0 if partition else records * GROUP_RECORD_BYTES,
+                "staleness_ms": 0 if partition else 1_000 * waited_s,
+                "event_lag_ms": -1,
+                "lost": 0,
+            }
+            for partition in range(PARTITIONS)
+        ]
+        yield GroupLagSample(
+            ts_ms=_ms(second + 0.7),
+            broker=3,
+            group=GROUP,
+            state="Stable",
+            members=2,
+            interval_ms=1_000,
+            status="OK",
+            partitions=PARTITIONS,
+            missing=missing,
+            lag_records=records,
+            lag_bytes=records * GROUP_RECORD_BYTES,
+            staleness_ms=1_000 * waited_s,
+            event_lag_ms=0,
+            lost=0,
+            rows=tuple(entries),
+        )
 
 
 def _happen(second: int, p: int, state: _Partition) -> Iterator[Event]:

@@ -98,7 +98,7 @@ def test_checks_notice(spark, flaw: str, failing: list[str]) -> None:
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_run_reads_topic_and_journal_and_writes_the_report(spark, broker, tmp_path: Path) -> None:
-    """From the brokers to a page: all checks hold, faults and elections are on it, ten lines sum it up."""
+    """From the brokers to a page: all checks hold, faults and elections are on it, eleven lines sum it up."""
     from syncline.pipeline.jobs import flights_report
 
     topic, journal = broker.topic(partitions=3), broker.topic(partitions=2)
@@ -112,14 +112,17 @@ def test_run_reads_topic_and_journal_and_writes_the_report(spark, broker, tmp_pa
         broker.bootstrap, topic, journal, tmp_path / "out" / "report.html", expected_rows=600, progress=steps.append
     )
 
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page, lines = (tmp_path / "out" / "report.html").read_text(encoding="utf-8"), summary.lines
     assert summary.is_complete
-    assert len(summary.lines) == 10
+    assert len(summary.lines) == 11
     assert "600 flights read back" in summary.lines[0]
     assert "Faults injected: kill broker 2, pause broker 3" in summary.lines
-    assert len(steps) == 3
+    assert len(steps) == 6, "three steps, and what each of them took"
+    assert all(" s of processor time" in step or "ms, " in step for step in steps[1::2])
     assert "All 600 records arrived exactly once and in order" in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 5, "four pictures, and the last one for small screens, too"
     assert summary.facts.replica_lag_time_max_ms == told.LAG_MAX_MS
     assert len(summary.facts.leader_changes) == 2
+    assert len({each.at_ms for each in summary.facts.group_lag}) == told.SECONDS - 2, "all but an incomplete sample"
+    assert any("when broker 2 was killed, it was up to 6,500 records, 1.3 MB and 13.0 s" in each for each in lines)
     assert sum(cell.flight_count for cell in summary.facts.cells) == 600

@@ -5,12 +5,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
+from syncline.pipeline.report import flights_map, group_lag_picture, isr_picture, lag_picture, words
 from syncline.pipeline.report.facts import (
     Check,
     Facts,
     FaultMark,
     FlightCell,
+    GroupLagSample,
     IsrInterval,
     LagSample,
     LeaderChange,
@@ -47,6 +48,11 @@ FACTS = Facts(
         LagSample(1_000 * s, 0, 2, 50 * (18 <= s < 30), 12 + 1_000 * max(0, s - 18) * (s < 30), not 21 <= s < 30)
         for s in range(1, 60)
     ),
+    group_lag=tuple(
+        GroupLagSample(1_000 * s, "readers", p, 100 * (1 + 9 * (18 <= s < 29)) * (p + 1), 20_000, 300 + p)
+        for s in range(1, 60)
+        for p in range(2)
+    ),
     faults=(FaultMark("pause", "broker-2", 18_000, 29_000, "SIGSTOP"), FaultMark("cut", "broker-3", 50_000, None)),
     journal_start_ms=1_000,
     journal_end_ms=61_000,
@@ -61,6 +67,7 @@ EMPTY = replace(
     intervals=(),
     leader_changes=(),
     lag=(),
+    group_lag=(),
     faults=(),
     journal_start_ms=0,
     journal_end_ms=0,
@@ -75,10 +82,19 @@ def test_page_is_sound_and_loads_nothing(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("facts", [pytest.param(FACTS, id="full"), pytest.param(EMPTY, id="empty")])
-@pytest.mark.parametrize("picture", [flights_map, isr_picture, lag_picture])
-def test_picture_is_well_formed_and_stays_inside_its_frame(picture, facts: Facts) -> None:
+@pytest.mark.parametrize(
+    "draw",
+    [
+        pytest.param(flights_map.draw, id="flights"),
+        pytest.param(isr_picture.draw, id="isr"),
+        pytest.param(lag_picture.draw, id="lag"),
+        pytest.param(lambda facts: group_lag_picture.draw(facts, group_lag_picture.WIDE), id="group-lag"),
+        pytest.param(lambda facts: group_lag_picture.draw(facts, group_lag_picture.NARROW), id="group-lag-narrow"),
+    ],
+)
+def test_picture_is_well_formed_and_stays_inside_its_frame(draw, facts: Facts) -> None:
     """Each drawing is XML, has a name for screen readers, and draws no shape beyond its edges."""
-    root = ET.fromstring(picture.draw(facts))
+    root = ET.fromstring(draw(facts))
 
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     assert root.attrib["aria-label"]
@@ -119,6 +135,32 @@ def test_words_hold_the_numbers_of_the_pictures() -> None:
     assert "left the ISR once, the longest for 9.0 s (broker 2, partition 0)" in words.replication(FACTS)
     assert "Leadership moved once, each time to a replica in sync" in words.replication(FACTS)
     assert "broker 2 was 11.0 s behind on partition 0 (at 0:28)" in words.lag(FACTS)
+    assert words.group_lag(FACTS) == (
+        "Group readers: when broker 2 was paused, it was up to 3,000 records, 40 kB and 301 ms behind; "
+        "when broker 3 was cut off, it was up to 300 records, 40 kB and 301 ms behind. "
+        "Without a fault it was usually 300 records, 40 kB and 301 ms behind."
+    )
+
+
+def test_group_is_a_sum_over_its_partitions_and_waits_as_long_as_the_slowest() -> None:
+    """Records and bytes add up, times do not; without a fault the words tell the largest numbers."""
+    calm = replace(FACTS, faults=())
+
+    assert group_lag_picture.moments(FACTS, "readers")[0] == (1_000, 300, 40_000, 301)
+    assert words.group_lag(calm) == "Group readers was up to 3,000 records, 40 kB and 301 ms behind."
+    assert words.group_lag(EMPTY) == "The journal holds no samples of consumers."
+
+
+def test_line_of_a_group_ends_where_nobody_could_measure_it() -> None:
+    """A straight line over a gap would say that somebody knew; a group at rest is not measured and stays at 0."""
+    lags = [5, 5, 5, 0, 0, 5, 5]
+    times_s = [1, 2, 3, 20, 21, 40, 41]
+
+    def drawn(values: list[int]) -> int:
+        samples = [GroupLagSample(1_000 * s, "g", 0, lag, 0, 0) for s, lag in zip(times_s, values, strict=True)]
+        return group_lag_picture.draw(replace(FACTS, group_lag=tuple(samples)), 1280.0).count('class="series series0"')
+
+    assert drawn(lags) - drawn([0] * 7) == 1
 
 
 def test_episodes_count_a_replica_once_that_stays_out_under_a_new_leader() -> None:

@@ -15,6 +15,7 @@ from syncline.model.events import (
     UnknownEvent,
     to_json,
 )
+from syncline.model.lag_events import FetchLagSample, GroupLagSample
 from syncline.model.reasons import Reason
 from tests.pipeline import journal_story as told
 
@@ -220,6 +221,70 @@ def test_follower_lag_is_a_row_for_each_sample(events_of) -> None:
         (2, 1, 10, 20, 2_100, True),
         (3, 1, 10, None, None, False),
     ]
+
+
+def test_fetch_lag_has_a_row_for_each_sample_with_quantiles_by_bytes(events_of) -> None:
+    """A quantile is the bound of its bucket; above all bounds, and where nothing is known, it is null."""
+    from syncline.pipeline import tables
+
+    def bucket(up_to: int, size_bytes: int) -> dict[str, int]:
+        return {"up_to": up_to, "fetches": 1, "bytes": size_bytes}
+
+    sample = FetchLagSample(
+        ts_ms=1_000,
+        broker=1,
+        topic="t",
+        interval_ms=500,
+        fetches=3,
+        read_bytes=100,
+        behind_bytes=(bucket(4_096, 50), bucket(8_192, 49), bucket(16_384, 1)),
+        event_ms=(bucket(1, 98), bucket(-1, 2)),
+        unknown_age_bytes=100,
+    )
+
+    (row,) = _rows(tables.fetch_lag(events_of([sample, sample])))
+
+    assert (row["at"], row["broker"], row["topic"], row["fetches"], row["read_bytes"]) == (_at(1_000), 1, "t", 3, 100)
+    assert (row["behind_bytes_p50"], row["behind_bytes_p99"]) == (4_096, 8_192)
+    assert (row["event_ms_p50"], row["event_ms_p99"]) == (1, None)
+    assert (row["age_ms_p50"], row["age_ms"], row["unknown_age_bytes"]) == (None, [], 100)
+    assert row["behind_bytes"][2] == bucket(16_384, 1)
+
+
+def test_group_lag_is_a_row_for_each_partition_of_a_sample(events_of) -> None:
+    """The lag in records follows from commit and end; what nobody knew is null, and repeated samples count once."""
+    from syncline.pipeline import tables
+
+    def entry(partition: int, committed: int, end: int, known: int) -> dict[str, int | str]:
+        times = dict.fromkeys(("lag_bytes", "staleness_ms", "event_lag_ms"), known)
+        return {"topic": "t", "partition": partition, "committed": committed, "end": end, **times, "lost": 0}
+
+    sample = GroupLagSample(
+        ts_ms=1_000,
+        broker=2,
+        group="g",
+        state="Stable",
+        members=2,
+        interval_ms=500,
+        status="OK",
+        partitions=2,
+        missing=1,
+        lag_records=6,
+        lag_bytes=70,
+        staleness_ms=70,
+        event_lag_ms=70,
+        lost=0,
+        # A client may commit any offset, also one behind the end.
+        rows=(entry(0, 4, 10, 70), entry(1, 9, 8, -1)),
+    )
+
+    behind, beyond = _rows(tables.group_lag(events_of([sample, sample])).orderBy("partition"))
+
+    assert (behind["at"], behind["group"], behind["topic"], behind["coordinator"]) == (_at(1_000), "g", "t", 2)
+    assert (behind["committed"], behind["end_offset"], behind["lag_records"]) == (4, 10, 6)
+    assert (behind["lag_bytes"], behind["staleness_ms"], behind["event_lag_ms"]) == (70, 70, 70)
+    assert (behind["state"], behind["members"], behind["status"], behind["missing"]) == ("Stable", 2, "OK", 1)
+    assert (beyond["lag_records"], beyond["lag_bytes"], beyond["staleness_ms"]) == (0, None, None)
 
 
 def test_faults_are_paired_by_kind_and_target(events_of) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ CONFIGS = {
     # A follower that lags longer leaves the in-sync set: short, so that a pause of seconds has this effect.
     "replica.lag.time.max.ms": "2000",
     "group.initial.rebalance.delay.ms": "500",
+    # Often enough to see how far the consumers fall behind while a leader is dead.
+    "journal.group.lag.interval.ms": "500",
 }
 
 
@@ -69,14 +72,26 @@ def demo(
         cluster = stack.enter_context(_cluster(directory, BROKERS))
         say(f"three brokers are up: {cluster.bootstrap}")
         run = DemoRun(cluster, directory, say)
-        run.produce_and_consume()
-        say("reading topic and journal with Spark")
-        with quiet_spark():
-            summary = with_jvm(
-                lambda: flights_report.run(
-                    cluster.bootstrap, run.topic, JOURNAL_TOPIC, output, expected_rows=run.produced, progress=say
+        produced = threading.Event()
+
+        def produce() -> None:
+            run.produce_and_consume()
+            say("reading topic and journal with Spark")
+            produced.set()
+
+        def report() -> flights_report.Summary:
+            # Starting Spark takes seconds, and there is nothing to read yet.
+            with flights_report.started() as session:
+                produced.wait()
+                return flights_report.run(
+                    *(cluster.bootstrap, run.topic, JOURNAL_TOPIC, output),
+                    expected_rows=run.produced,
+                    session=session,
+                    progress=say,
                 )
-            )
+
+        with quiet_spark():
+            summary = with_jvm(report, produce)
     say("the cluster is stopped")
     if as_json:
         print(json.dumps({"complete": summary.is_complete, "report": str(output.absolute()), "summary": summary.lines}))

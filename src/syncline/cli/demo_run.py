@@ -163,6 +163,8 @@ class DemoRun:
                 "client.id": f"watcher-{index + 1}",
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6000,
+                # What is shown as their lag is what they have not committed.
+                "auto.commit.interval.ms": 200,
                 "reconnect.backoff.ms": 20,
                 "log_level": 0,
             }

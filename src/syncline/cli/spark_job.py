@@ -41,6 +41,9 @@ def quiet_spark() -> Iterator[None]:
     failure = None
     try:
         yield
+    except LocalClusterError:
+        # Not of Spark, and a sentence already.
+        raise
     except Exception as error:  # noqa: BLE001 - reported below
         failure = error
     finally:
@@ -56,11 +59,11 @@ def quiet_spark() -> Iterator[None]:
         raise LocalClusterError(f"the Spark job failed: {why}\nSpark's log is {log}, which ends:{end or ' (nothing)'}")
 
 
-def with_jvm(job: Callable[[], Result]) -> Result:
-    """Return the result of a Spark job; Ctrl-C stops its JVM, even while it starts.
+def with_jvm(job: Callable[[], Result], meanwhile: Callable[[], None] = lambda: None) -> Result:
+    """Return the result of a Spark job; Ctrl-C stops its JVM, even while it starts, and so does an error `meanwhile`.
 
     The job runs in another thread: in the main thread PySpark handles Ctrl-C itself, with tracebacks, and may leave a
-    JVM behind.
+    JVM behind. What is to be done `meanwhile` is done in the main thread.
     """
     from pyspark import SparkContext
 
@@ -74,8 +77,9 @@ def with_jvm(job: Callable[[], Result]) -> Result:
 
     threading.Thread(target=run, daemon=True).start()
     try:
+        meanwhile()
         return outcome.result()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LocalClusterError):
         # The job's thread would log that its JVM is gone.
         logging.disable()
         deadline_s = time.monotonic() + JVM_TIMEOUT_S

@@ -14,7 +14,7 @@ sample that contradicts the last reported state, under the same leader, counts a
 sample intervals later: a change by the controller takes a moment to reach the leader.
 
 Instants are timestamps in UTC, `ended_at` null while the interval lasts; durations are milliseconds; offsets are
-counts of records; unknown numbers are null here and -1 in the journal.
+counts of records; bytes are those of logs; unknown numbers are null here and -1 in the journal.
 """
 
 from typing import Final
@@ -35,8 +35,20 @@ EVENT_SCHEMA: Final = """
     follower int, log_end long, follower_log_end long, high_watermark long,
     lag_records long, lag_ms long, lag_bytes long, in_sync boolean, interval_ms long,
     inflow_records long, inflow_bytes long, since_ms long, lasted_ms long,
-    subject int, state string, kind string, target string, phase string, note string
+    subject int, state string, kind string, target string, phase string, note string,
+    fetches long, read_bytes long, unknown_age_bytes long,
+    behind_bytes array<struct<up_to: long, fetches: long, bytes: long>>,
+    event_ms array<struct<up_to: long, fetches: long, bytes: long>>,
+    age_ms array<struct<up_to: long, fetches: long, bytes: long>>,
+    distance_bytes array<struct<up_to: long, fetches: long, bytes: long>>,
+    `group` string, status string, status_before string, status_after string, findings string,
+    members int, partitions int, missing int, staleness_ms long, event_lag_ms long, lost long,
+    rows array<struct<topic: string, partition: int, committed: long, `end`: long, lag_bytes: long,
+        staleness_ms: long, event_lag_ms: long, lost: long>>
 """
+# Of what is read in an interval, this share of the bytes is at most as far behind as the quantile says.
+_QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
+_HISTOGRAMS: Final = ("behind_bytes", "event_ms", "age_ms", "distance_bytes")
 
 
 def journal(records: DataFrame) -> DataFrame:
@@ -114,6 +126,46 @@ def follower_lag(events: DataFrame) -> DataFrame:
     )
 
 
+def fetch_lag(events: DataFrame) -> DataFrame:
+    """Return how far behind consumers read, one row per sample of a broker and a topic ("": topics beyond a bound).
+
+    Columns: at, broker, topic, interval_ms, fetches, read_bytes, unknown_age_bytes; of `behind_bytes`, `event_ms`,
+    `age_ms` and `distance_bytes` each the histogram, whose buckets can be added, and `_p50`, `_p99`: the bound of the
+    bucket that half of the bytes, or 99 %, do not exceed; null where that is above all bounds or nothing is known.
+    """
+    samples = events.where("type = 'fetch_lag'").dropDuplicates(["ts_ms", "broker", "topic"])
+    quantiles = [
+        _quantile(name, share).alias(f"{name}_{suffix}") for name in _HISTOGRAMS for suffix, share in _QUANTILES.items()
+    ]
+    return samples.select(
+        *("at", "broker", "topic", "interval_ms", "fetches", "read_bytes", "unknown_age_bytes"),
+        *quantiles,
+        *_HISTOGRAMS,
+    )
+
+
+def group_lag(events: DataFrame) -> DataFrame:
+    """Return how far each group was behind in each partition, one row per sample and partition.
+
+    Columns: at, group, topic, partition, committed, end_offset, lag_records, lag_bytes, staleness_ms, event_lag_ms,
+    lost; of the whole group: coordinator, state, members, status, partitions, missing (leaders that did not answer),
+    interval_ms. A sample names the 100 partitions with the largest lag at most. Between two samples nothing moved.
+    """
+    samples = events.where("type = 'group_lag'").dropDuplicates(["ts_ms", "broker", "group"])
+    whole = ("state", "members", "status", "partitions", "missing", "interval_ms")
+    rows = samples.select("at", "group", F.col("broker").alias("coordinator"), *whole, F.explode("rows").alias("row"))
+    lag = F.greatest(F.col("row.end") - F.col("row.committed"), F.lit(0))
+    return rows.select(
+        *("at", "group", "row.topic", "row.partition", "row.committed"),
+        F.col("row.end").alias("end_offset"),
+        lag.alias("lag_records"),
+        *(_known(f"row.{name}").alias(name) for name in ("lag_bytes", "staleness_ms", "event_lag_ms")),
+        "row.lost",
+        "coordinator",
+        *whole,
+    )
+
+
 def faults(events: DataFrame) -> DataFrame:
     """Return injected faults as intervals: kind, target, started_at, ended_at (null while it lasts), note."""
     marks = events.where("type = 'fault'").dropDuplicates(["ts_ms", "kind", "target", "phase"])
@@ -158,6 +210,25 @@ def elections(events: DataFrame) -> DataFrame:
 
 def _known(name: str) -> Column:
     return F.when(F.col(name) > _NOT_KNOWN, F.col(name))
+
+
+def _quantile(name: str, share: float) -> Column:
+    """Return the bound of the first bucket up to which there is this share of the bytes."""
+    buckets = F.col(name)
+    total = F.aggregate(buckets, F.lit(0).cast("long"), lambda sum_, bucket: sum_ + bucket["bytes"])
+    start = F.struct(F.lit(0).cast("long").alias("below"), F.lit(None).cast("long").alias("bound"))
+    found = F.aggregate(
+        buckets,
+        start,
+        lambda state, bucket: F.struct(
+            (state["below"] + bucket["bytes"]).alias("below"),
+            F.when((state["below"] < total * share) & (total > 0), bucket["up_to"])
+            .otherwise(state["bound"])
+            .alias("bound"),
+        ),
+        lambda state: state["bound"],
+    )
+    return F.when(found > _NOT_KNOWN, found)
 
 
 def _with_witnesses(reported: DataFrame, events: DataFrame, in_time: WindowSpec) -> DataFrame:

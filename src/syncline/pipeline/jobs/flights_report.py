@@ -7,20 +7,32 @@ counts records by their `row`, which is unique, and judges order by `sequence` a
 Units: instants Unix milliseconds, delays minutes, durations milliseconds.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
 
 from syncline.pictures.labels import seconds
 from syncline.pipeline import tables
 from syncline.pipeline.flights import CARRIER_NAMES, FLIGHT_COUNT, FLIGHT_FIELDS
+from syncline.pipeline.processor_time import of_tree
 from syncline.pipeline.report import words
-from syncline.pipeline.report.facts import Check, Facts, FaultMark, FlightCell, IsrInterval, LagSample, LeaderChange
+from syncline.pipeline.report.facts import (
+    Check,
+    Facts,
+    FaultMark,
+    FlightCell,
+    GroupLagSample,
+    IsrInterval,
+    LagSample,
+    LeaderChange,
+)
 from syncline.pipeline.report.page import render
 from syncline.pipeline.session import spark_session
 
@@ -34,7 +46,7 @@ _JOURNAL_COLUMNS: Final = "partition int, offset long, value binary"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of the job: whether all checks hold, where the report is, and ten lines for a terminal."""
+    """The result of the job: whether all checks hold, where the report is, and eleven lines for a terminal."""
 
     is_complete: bool
     report: Path
@@ -49,30 +61,73 @@ def run(
     out_path: Path | str,
     expected_rows: int = FLIGHT_COUNT,
     *,
-    master: str | None = None,
+    session: SparkSession | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Summary:
     """Return the summary after writing the report to `out_path`.
 
-    The job calls `progress` with a few words as each step begins. It uses a running session and leaves it running;
-    otherwise it makes one for `master` and stops it. A failed check is in the summary, not an exception.
+    The job calls `progress` with a few words as each step begins, and with what the one before it took. It uses
+    `session` or the running one and leaves it running; otherwise it makes one and stops it. A failed check is in the
+    summary, not an exception.
     """
-    say = progress or (lambda _: None)
-    running = SparkSession.getActiveSession()
-    if running is None:
-        say("starting Spark")
-    session = running or spark_session(name="flights report", master=master)
-    try:
-        facts = gather(session, bootstrap, topic, journal_topic, expected_rows=expected_rows, say=say)
-    finally:
+    steps = Steps(progress or (lambda _: None))
+    if session is not None and (spent_s := _processor_time_s() - time.process_time()) > 0:
+        steps.tell(f"Spark is ready: {spent_s:.1f} s of processor time")
+    with contextlib.ExitStack() as stack:
+        running = session or SparkSession.getActiveSession()
         if running is None:
-            session.stop()
-    say("drawing the report")
+            steps.begin("starting Spark")
+            running = stack.enter_context(started())
+        facts = gather(running, bootstrap, topic, journal_topic, expected_rows=expected_rows, say=steps.begin)
+    steps.begin("drawing the report")
     report = Path(out_path)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(render(facts), encoding="utf-8")
+    steps.end()
     is_complete = all(check.holds for check in facts.checks)
     return Summary(is_complete, report, facts, summary_lines(facts, report))
+
+
+@contextlib.contextmanager
+def started() -> Iterator[SparkSession]:
+    """Give a session for this job that has compiled what every query needs, and stop it at the end."""
+    session = spark_session(name="flights report")
+    try:
+        session.range(100).selectExpr("id % 7 AS k", "id").groupBy("k").count().orderBy("k").toArrow()
+        yield session
+    finally:
+        session.stop()
+
+
+class Steps:
+    """Says what each step of a job takes: time, and processor time of this process, the JVM and their workers."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.tell = say
+        self._began: tuple[str, float, float] | None = None
+
+    def begin(self, text: str) -> None:
+        """End the step before, and say what begins."""
+        self.end()
+        self.tell(text)
+        self._began = (text, time.monotonic(), _processor_time_s())
+
+    def end(self) -> None:
+        """Say what the step took."""
+        if self._began is None:
+            return
+        text, began_s, before_s = self._began
+        took = f"{text}: {seconds(round((time.monotonic() - began_s) * 1000))}"
+        spent_s = _processor_time_s() - before_s
+        self.tell(f"{took}, {spent_s:.1f} s of processor time" if before_s else took)
+        self._began = None
+
+
+def _processor_time_s() -> float:
+    """Return the processor time of this process and of Spark's, 0 where the machine does not tell."""
+    # PySpark has no public name for the process that it started.
+    jvm = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    return time.process_time() + (of_tree(jvm.pid) or 0) if jvm is not None else 0.0
 
 
 def gather(
@@ -95,7 +150,9 @@ def gather(
     events = tables.journal(
         _read(session, bootstrap, journal_topic, "partition int, offset long, value binary")
     ).cache()
-    span = events.agg(F.min("ts_ms"), F.max("ts_ms"), F.count("*")).first()
+    # This job is a consumer, too: what brokers say of its reads comes after all that is shown.
+    told_ms = F.when(F.col("type") != "fetch_lag", F.col("ts_ms"))
+    span = events.agg(F.min(told_ms), F.max(told_ms), F.count("*")).first()
     start_ms, end_ms, event_count = span or (None, None, 0)
     facts = Facts(
         topic=topic,
@@ -133,29 +190,33 @@ def read_flights(session: SparkSession, bootstrap: str, topic: str) -> DataFrame
     ).select("key", "partition", "offset", "departure_ms", "flight.*")
 
 
-def flights_integrity(flights: DataFrame) -> Row:
-    """Return one row of counts that show whether all flights are there once, and in order."""
+def flights_integrity(flights: DataFrame) -> Mapping[str, Any]:
+    """Return counts that show whether all flights are there once, and in order.
+
+    Keys and partitions are few, and gathered as sets: each distinct count in one query would double its rows.
+    """
     along = Window.partitionBy("key", "partition").orderBy("offset")
     placed = flights.withColumn("before", F.lag("sequence").over(along))
     counted = placed.agg(
         F.count("*").alias("records"),
-        F.count_distinct("row").alias("rows"),
         F.min("row").alias("row_min"),
         F.max("row").alias("row_max"),
-        F.count_distinct("key").alias("keys"),
-        F.count_distinct("key", "partition").alias("key_places"),
-        F.count_distinct("partition").alias("partitions"),
+        F.size(F.collect_set("key")).alias("keys"),
+        F.size(F.collect_set(F.when(F.col("key").isNotNull(), F.struct("key", "partition")))).alias("key_places"),
+        F.size(F.collect_set("partition")).alias("partitions"),
         F.count_if(F.col("row").isNull() | (F.col("key") != F.col("carrier"))).alias("malformed"),
         F.count_if(F.col("sequence") != F.coalesce(F.col("before") + 1, F.lit(0))).alias("out_of_order"),
         F.count_if(F.col("departure_delay_min").isNull()).alias("cancelled"),
         F.min("departure_ms").alias("first_ms"),
         F.max("departure_ms").alias("last_ms"),
     ).first()
+    distinct = flights.agg(F.count_distinct("row").alias("rows")).first()
     assert counted is not None, "an aggregate without groups has one row"
-    return counted
+    assert distinct is not None, "an aggregate without groups has one row"
+    return {**counted.asDict(), **distinct.asDict()}
 
 
-def checks(found: Row | Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
+def checks(found: Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
     """Return the checks of the topic, each with its result."""
     records, rows = found["records"], found["rows"]
     numbered = expected_rows == 0 or (found["row_min"], found["row_max"]) == (0, expected_rows - 1)
@@ -224,6 +285,13 @@ def replication_facts(events: DataFrame, topic: str) -> dict[str, Any]:
     samples = tables.follower_lag(about).select(
         F.unix_millis("at").alias("at_ms"), "partition", "follower", "lag_records", "lag_ms", "in_sync"
     )
+    # A sum over some of the partitions would look like a group that has caught up.
+    behind = (
+        tables.group_lag(about)
+        .where((F.col("topic") == topic) & (F.col("missing") == 0))
+        .select(F.unix_millis("at").alias("at_ms"), "group", "partition", "lag_records", "lag_bytes", "staleness_ms")
+    )
+    samples_of_groups = (GroupLagSample(**row) for row in _rows(behind))
     injected = tables.faults(about).select(
         "kind",
         "target",
@@ -237,13 +305,15 @@ def replication_facts(events: DataFrame, topic: str) -> dict[str, Any]:
         "intervals": tuple(IsrInterval(**row) for row in _rows(timeline.orderBy("partition", "replica", "start_ms"))),
         "leader_changes": tuple(LeaderChange(**row) for row in _rows(changes.orderBy("at_ms", "partition"))),
         "lag": tuple(LagSample(**row) for row in _rows(samples.orderBy("at_ms", "partition", "follower"))),
+        # Sorted here: in Spark this would be another job.
+        "group_lag": tuple(sorted(samples_of_groups, key=lambda each: (each.at_ms, each.group, each.partition))),
         "faults": tuple(FaultMark(**row) for row in _rows(injected.orderBy("start_ms"))),
         "replica_lag_time_max_ms": limits[0]["limit"] if limits else None,
     }
 
 
 def summary_lines(facts: Facts, report: Path) -> tuple[str, ...]:
-    """Return the ten lines that the demonstration prints."""
+    """Return the eleven lines that the demonstration prints."""
     faults = ", ".join(fault.label for fault in facts.faults) or "none"
     outages = [item for item in facts.intervals if not item.in_isr]
     worst = max((sample.lag_ms or 0 for sample in facts.lag), default=0)
@@ -259,6 +329,7 @@ def summary_lines(facts: Facts, report: Path) -> tuple[str, ...]:
             f"{sum(item.end_ms is None for item in outages)} still out"
         ),
         f"Leadership moved {words.times(len(facts.leader_changes))}; largest follower lag {seconds(worst)}",
+        words.group_lag(facts),
         f"Report: {report}",
     )
 

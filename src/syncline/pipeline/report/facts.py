@@ -66,6 +66,18 @@ class LagSample:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLagSample:
+    """How far a group of consumers was behind in one partition at one moment, by its commits; bytes of the log."""
+
+    at_ms: int
+    group: str
+    partition: int
+    lag_records: int
+    lag_bytes: int | None
+    staleness_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class FaultMark:
     """A fault that was injected on purpose."""
 
@@ -115,6 +127,7 @@ class Facts:
     intervals: tuple[IsrInterval, ...]
     leader_changes: tuple[LeaderChange, ...]
     lag: tuple[LagSample, ...]
+    group_lag: tuple[GroupLagSample, ...]
     faults: tuple[FaultMark, ...]
     journal_start_ms: int
     journal_end_ms: int

@@ -9,7 +9,7 @@ from typing import Final
 
 from syncline.pictures.labels import clock, seconds
 from syncline.pictures.page import cards, document, figure
-from syncline.pipeline.report import flights_map, isr_picture, lag_picture, words
+from syncline.pipeline.report import flights_map, group_lag_picture, isr_picture, lag_picture, words
 from syncline.pipeline.report.facts import Check, Facts, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, HOUR_FLIGHTS_MIN, shown_hours
 from syncline.pipeline.report.style import STYLE
@@ -33,6 +33,14 @@ def render(facts: Facts) -> str:
         figure("1", "Who flies when, and how late", words.flights(facts), flights_map.draw(facts), _note(facts)),
         figure("2", "Who was in sync, and who led", words.replication(facts), isr_picture.draw(facts), _ISR_NOTE),
         figure("3", "How far followers fell behind", words.lag(facts), lag_picture.draw(facts), _LAG_NOTE),
+        figure(
+            "4",
+            "How far consumers fell behind",
+            words.group_lag(facts),
+            group_lag_picture.draw(facts, group_lag_picture.WIDE),
+            _GROUP_LAG_NOTE,
+            narrow=group_lag_picture.draw(facts, group_lag_picture.NARROW),
+        ),
         _decisions(facts),
         _footer(facts),
     )
@@ -47,6 +55,13 @@ _LAG_NOTE: Final = (
     "As each partition's leader measured it; time counts from when the follower last had everything. Strong lines are "
     "the worst partition of each follower. While a broker is down, its lag is what the leaders see: the log grows "
     "without it."
+)
+
+_GROUP_LAG_NOTE: Final = (
+    "As the brokers measured it: each moment compares what the group had committed with where its partitions ended. "
+    "Records and bytes are sums over the partitions; the waiting time is that of the partition where the next record "
+    "has waited longest, by the clock of its leader. A consumer commits from time to time, so a group that keeps up "
+    f"is behind by what came since its last commit. A fault counts until {seconds(words.AFTERMATH_MS)} after its end."
 )
 
 
@@ -83,6 +98,7 @@ def _cards(facts: Facts) -> str:
         (str(len(facts.leader_changes)), "changes of leader"),
         (str(outages), "times a replica left the ISR"),
         (seconds(worst), "largest lag of a follower"),
+        *((seconds(waited), "longest wait for the consumers") for waited in words.longest_waits_ms(facts)),
     )
     return cards(numbers)
 

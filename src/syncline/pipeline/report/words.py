@@ -8,11 +8,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from syncline.pictures.labels import clock, seconds
+from syncline.pictures.labels import clock, seconds, size
 from syncline.pipeline.report.facts import Facts, FaultMark, FlightCell, IsrInterval
 from syncline.pipeline.report.flights_map import DEPARTURES_MIN, by_size, shown_hours
+from syncline.pipeline.report.group_lag_picture import Moment, groups, moments
 
 _SUFFERED: Final = {"kill": "killed", "pause": "paused", "stop": "stopped", "cut": "cut off", "restart": "restarted"}
+
+# Clients find a broker that is back, and read what has waited, within this time.
+AFTERMATH_MS: Final = 2_000
+# Of a group at one moment.
+_MEASURES: Final = ("lag_records", "lag_bytes", "staleness_ms")
 
 
 def verdict(facts: Facts) -> str:
@@ -86,6 +92,51 @@ def lag(facts: Facts) -> str:
         f"At worst broker {worst.follower} was {seconds(worst.lag_ms or 0)} behind on partition {worst.partition} "
         f"(at {clock(worst.at_ms - facts.journal_start_ms)}), and some follower was {records:,} records behind.{usual}"
     )
+
+
+def group_lag(facts: Facts) -> str:
+    """Return what picture 4 shows: each group during each fault, and otherwise."""
+    told = []
+    for group in groups(facts):
+        whole = moments(facts, group)
+        during = [(fault, [each for each in whole if _is_during(facts, fault, each)]) for fault in facts.faults]
+        hit = {each for _, some in during for each in some}
+        sentences = [f"{_suffered([fault])}, it was up to {_behind(some)} behind" for fault, some in during if some]
+        calm = [each for each in whole if each not in hit]
+        if not sentences:
+            told.append(f"Group {group} was up to {_behind(whole)} behind.")
+            continue
+        told.append(f"Group {group}: when {'; when '.join(sentences)}.")
+        if calm:
+            told.append(f"Without a fault it was usually {_usually(calm)} behind.")
+    return " ".join(told) or "The journal holds no samples of consumers."
+
+
+def longest_waits_ms(facts: Facts) -> list[int]:
+    """Return how long the next record of each group has waited at most."""
+    return [max(each.staleness_ms for each in moments(facts, group)) for group in groups(facts)]
+
+
+def _is_during(facts: Facts, fault: FaultMark, moment: Moment) -> bool:
+    """Return whether a moment shows what a fault has done, until a while after its end or until the next fault."""
+    if fault.end_ms is None:
+        return moment.at_ms >= fault.start_ms
+    later = [other.start_ms for other in facts.faults if other.start_ms > fault.start_ms]
+    return fault.start_ms <= moment.at_ms <= max(fault.end_ms, min([fault.end_ms + AFTERMATH_MS, *later]))
+
+
+def _behind(some: Sequence[Moment]) -> str:
+    """Return the largest of each number: records, bytes, time."""
+    return _amounts(*(max(getattr(each, name) for each in some) for name in _MEASURES))
+
+
+def _usually(some: Sequence[Moment]) -> str:
+    """Return the median of each number."""
+    return _amounts(*(sorted(getattr(each, name) for each in some)[len(some) // 2] for name in _MEASURES))
+
+
+def _amounts(lag_records: int, lag_bytes: int, staleness_ms: int) -> str:
+    return f"{lag_records:,} records, {size(lag_bytes)} and {seconds(staleness_ms)}"
 
 
 def episodes(facts: Facts) -> int:

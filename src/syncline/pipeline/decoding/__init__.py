@@ -1,0 +1,1 @@
+"""Raw record batches to Arrow columns: plain calculations, no I/O, no Spark."""

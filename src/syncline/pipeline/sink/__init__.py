@@ -1,0 +1,1 @@
+"""The Spark sink: options, rows to partitions, and deliveries that survive kills."""

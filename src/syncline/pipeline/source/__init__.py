@@ -1,0 +1,1 @@
+"""What `format("syncline")` reads: options, planning, and tasks. Only `spark` knows Spark."""

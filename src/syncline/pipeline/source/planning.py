@@ -1,0 +1,163 @@
+"""Planning: which partitions a query reads, from where to where, and which task reads what.
+
+Units: offsets count records; ends are exclusive.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syncline.model.ids import TopicPartition
+from syncline.pipeline.client.cluster import Cluster
+from syncline.pipeline.client.metadata import Topic
+from syncline.pipeline.client.offsets import EARLIEST, LATEST
+from syncline.pipeline.errors import BrokerError, OptionError
+from syncline.pipeline.source.data_loss import report_loss
+from syncline.pipeline.source.options import SourceOptions
+from syncline.pipeline.source.places import EveryPartition, Place, Side
+from syncline.pipeline.source.ranges import OffsetRange, divide
+
+# Brokers that do not mark them as internal have them all the same.
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What exists of a query's topics: their partitions, sorted, and their ids, empty where no broker told one."""
+
+    places: tuple[TopicPartition, ...]
+    ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The ranges of a batch, one per task, and the ids of the topics that they are of."""
+
+    ranges: tuple[OffsetRange, ...]
+    ids: Mapping[str, str]
+
+
+def whole_batch(cluster: Cluster, options: SourceOptions) -> Batch:
+    """Return the ranges of a batch query."""
+    present = all_present(cluster, options)
+    starts = resolve(cluster, options, present.places, options.starting, "starting")
+    ends = resolve(cluster, options, present.places, options.ending, "ending")
+    for place in present.places:
+        # By time, both ends may lie beyond the last record: then there is nothing to read, and no error.
+        if starts[place] > ends[place] and not (options.starting.by_time or options.ending.by_time):
+            raise OptionError(
+                f"{place} would be read from offset {starts[place]} to {ends[place]}: "
+                "endingOffsets must not be below startingOffsets"
+            )
+    starts = within_log(cluster, options, options.starting, starts, "starting")
+    ends = within_log(cluster, options, options.ending, ends, "ending")
+    return Batch(ranges_of(options, starts, ends), present.ids)
+
+
+def present_now(cluster: Cluster, options: SourceOptions) -> Present:
+    """Return what exists now of the topics that the options name; those that do not exist are left out."""
+    topics = options.topics
+    if topics.pattern is not None:
+        found = {
+            name: topic
+            for name, topic in cluster.describe(None).items()
+            if not (topic.is_internal or name in _INTERNAL) and topics.pattern.matches(name)
+        }
+        return _present(found)
+    if topics.names:
+        return _present(cluster.describe(topics.names))
+    present = _present(cluster.describe(place.topic for place in topics.assigned))
+    existing = set(present.places)
+    return Present(tuple(place for place in topics.assigned if place in existing), present.ids)
+
+
+def all_present(cluster: Cluster, options: SourceOptions) -> Present:
+    """Return what exists of the topics at the beginning of a query; raise for a named one that does not exist."""
+    present = present_now(cluster, options)
+    wanted = {*options.topics.names, *(place.topic for place in options.topics.assigned)}
+    missing = sorted(wanted - present.ids.keys())
+    if missing:
+        raise BrokerError(
+            f"topic {', '.join(missing)} does not exist on {options.client.bootstrap_text}: "
+            "create it first, or correct its name in the option subscribe or assign"
+        )
+    for place in options.topics.assigned:
+        if place not in present.places:
+            raise OptionError(f"option assign names {place}, which does not exist: remove it or correct the number")
+    return present
+
+
+def resolve(
+    cluster: Cluster, options: SourceOptions, places: Sequence[TopicPartition], wanted: Place, side: Side
+) -> dict[TopicPartition, int]:
+    """Return the offset of each partition for the starting or ending place that the options name."""
+    if isinstance(wanted, EveryPartition):
+        values = dict.fromkeys(places, wanted.value)
+    else:
+        given, needed = set(wanted.values), set(places)
+        if given != needed:
+            missing = ", ".join(map(str, sorted(needed - given))) or "none"
+            unknown = ", ".join(map(str, sorted(given - needed))) or "none"
+            raise OptionError(
+                f"the {side} offsets must name exactly the partitions that are read; "
+                f"missing: {missing}; not read: {unknown}"
+            )
+        values = dict(wanted.values)
+    asked = {place: value for place, value in values.items() if wanted.by_time or value < 0}
+    found = cluster.offsets(asked) if asked else {}
+    late = [place for place, offset in found.items() if offset < 0]
+    if late:
+        if side == "starting" and options.when_no_time_matches == "error":
+            raise OptionError(
+                f"{', '.join(map(str, late))} has no record at or after the starting timestamp: "
+                "set startingOffsetsByTimestampStrategy to latest, or choose an earlier time"
+            )
+        found |= cluster.offsets(dict.fromkeys(late, LATEST))
+    return {**values, **found}
+
+
+def within_log(
+    cluster: Cluster, options: SourceOptions, wanted: Place, offsets: Mapping[TopicPartition, int], side: Side
+) -> dict[TopicPartition, int]:
+    """Return the offsets, with those that the user wrote moved into the log; raise if `failOnDataLoss` is set.
+
+    A query that asks for what a partition never held, or no longer holds, would wait for it until its patience ends.
+    """
+    if isinstance(wanted, EveryPartition) or wanted.by_time:
+        return dict(offsets)
+    written = [place for place, value in wanted.values.items() if value >= 0]
+    # An ending offset is as far as this client may read; to start above an open transaction is no mistake.
+    committed = None if side == "ending" else False
+    lows = cluster.offsets(dict.fromkeys(written, EARLIEST)) if written else {}
+    highs = cluster.offsets(dict.fromkeys(written, LATEST), read_committed=committed) if written else {}
+    moved = {}
+    for place in sorted(written):
+        low, high = lows[place], max(lows[place], highs[place])
+        if not low <= offsets[place] <= high:
+            what = (
+                f"option {side}Offsets names offset {offsets[place]} of {place}, which holds the offsets from {low} "
+                f"below {high}{_why_below(options, side)}"
+            )
+            report_loss(what, fail=options.fail_on_data_loss)
+            moved[place] = min(max(offsets[place], low), high)
+    return {**offsets, **moved}
+
+
+def ranges_of(
+    options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> tuple[OffsetRange, ...]:
+    """Return the ranges between two places of each partition, one per task."""
+    whole = [OffsetRange(place, starts[place], ends[place]) for place in sorted(ends)]
+    return divide(whole, partitions_min=options.partitions_min, records_max=options.records_per_partition_max)
+
+
+def _why_below(options: SourceOptions, side: Side) -> str:
+    is_committed = side == "ending" and options.client.read_committed
+    return " that no open transaction holds back" if is_committed else ""
+
+
+def _present(topics: Mapping[str, Topic]) -> Present:
+    places: Iterable[TopicPartition] = (
+        TopicPartition(name, index) for name, topic in topics.items() for index in topic.leaders
+    )
+    return Present(tuple(sorted(places)), {name: topic.id for name, topic in topics.items()})
